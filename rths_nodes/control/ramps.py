@@ -32,7 +32,7 @@ FEW = 3
 Triple = tuple[float, float, float]
 Step = tuple[float, int]
 Four = tuple[float, float, float, float]
-"""State of a linear or quadratic ramp, or coefficients (m) of a cubic in fractions of a step."""
+"""State of a linear or quadratic ramp, or coefficients (m) of a cubic polynomial in the fraction of a step."""
 
 
 class RampKernel(NamedTuple):
@@ -50,9 +50,9 @@ class RampKernel(NamedTuple):
 
 class OfKernel(Ramp):
     """A ramp defined by its ``kernel``. If ``apart`` is true, each degree of freedom has a state; otherwise one
-    state holds arrays.
+    state holds arrays for all degrees of freedom.
 
-    ``hands_on`` is true if Targets are returned unchanged, without sub-steps.
+    ``hands_on`` is true if a step has no sub-steps. Targets are then returned unchanged.
     """
 
     hands_on = False
@@ -132,7 +132,7 @@ def on_line(k: Step, s: Four, substep: int) -> Triple:
 
 
 class LinearRamp(OfKernel):
-    """Straight line between targets, Eq. (2), as in the papers.
+    """Straight line between targets (Chen & Ricles 2010, Eq. 2).
 
     Its slope jumps at each target; an inverse compensator converts these jumps to a sawtooth at the step rate.
     """
@@ -160,7 +160,7 @@ def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Motion on the parabola: x' + t (v + t a / 2), with t = j / n of the step."""
+    """Motion on the parabola: x' + t (v + t a / 2), with t = j / n times the length of the step."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step
@@ -168,9 +168,10 @@ def on_parabola(k: Step, s: Four, substep: int) -> Triple:
 
 
 class QuadraticRamp(OfKernel):
-    """Parabola through the last three targets. Its slope jumps only by a third difference.
+    """Parabola through the last three targets.
 
-    Use it for an inverse compensator. Constant acceleration is assumed before the first target.
+    The jump of its slope at a target is proportional to the third difference of the targets. Use it for an inverse
+    compensator. Constant acceleration is assumed before the first target.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -183,7 +184,9 @@ class QuadraticRamp(OfKernel):
 
 
 Curve = tuple[float, float, float, float, float, float, float, float, float]
-"""x, v, a of the last target and the coefficients (m) of the curve to it, in fractions of the step."""
+"""Displacement, velocity and acceleration of the last target; then the coefficients (m) of the curve that ends at
+this target, a polynomial in the fraction of the step.
+"""
 
 
 def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
@@ -192,7 +195,7 @@ def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
 
 
 def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
-    """Curve of fifth degree with displacement, velocity and acceleration of both targets at its ends."""
+    """Compute the coefficients c0 to c5 of the curve."""
     step, _ = k
     x0, v0, a0, _, _, _, _, _, _ = s
     gone, c1, by_v = x - x0, step * v0, step * v
@@ -204,7 +207,7 @@ def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
 
 
 def on_curve(k: Step, s: Curve, substep: int) -> Triple:
-    """Motion along the curve; at its end exactly the target."""
+    """Motion along the curve, which ends exactly at the target."""
     step, substeps = k
     x, v, a, c0, c1, c2, c3, c4, c5 = s
     if substep == substeps:
@@ -248,8 +251,9 @@ class HermiteRamp(OfKernel):
 Prediction = tuple[float, int, int, int]
 """Length of a step (s), numbers of sub-steps and predicted sub-steps, and order of the polynomial."""
 Predicted = tuple[Four, Four, float, float, float, float]
-"""Polynomials (m, time in steps) of this and the next step, error at the end of this step (m), and the last three
-targets (m, newest first)."""
+"""Polynomials (m) of this step and of the next step, in the fraction of a step; error of the prediction at the end
+of this step (m); last three targets (m, newest first).
+"""
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
@@ -297,14 +301,15 @@ def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 
 
 def along_polynomial(curve: Four, step: float, t: float) -> Triple:
-    """Motion at the fraction ``t`` of a ``step`` (s)."""
+    """Motion on the polynomial ``curve`` at the fraction ``t`` of a step of length ``step`` (s)."""
     c0, c1, c2, c3 = curve
     v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step
     return c0 + t * (c1 + t * (c2 + t * c3)), v, (2.0 * c2 + t * (6.0 * c3)) / (step * step)
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus the error times the cubic 3 r^2 - 2 r^3, with r from 0 to 1 in the rest of the step."""
+    """Prediction plus the error times 3 r^2 - 2 r^3, where r grows from 0 to 1 after the last predicted sub-step.
+    """
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)
@@ -320,10 +325,11 @@ def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then correction towards it without a jump.
 
-    Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
-    the polynomial through the last ``order`` + 1 targets. In the rest of the step, at its fraction r, the cubic 3
-    r^2 - 2 r^3 corrects the error of this prediction. The slope jumps only at the start of a step. The speed of
-    the correction is at most 1.5 times the error divided by the duration of this rest.
+    Use this ramp for an integrator that needs more than one sample per step. In the first ``predicted_share`` of a
+    step the motion follows the polynomial through the last ``order`` + 1 targets. The rest of the step corrects
+    the error of this prediction by the cubic 3 r^2 - 2 r^3, where r grows from 0 to 1. The slope jumps only at the
+    start of a step. The speed of the correction is at most 1.5 times the error divided by the duration of the
+    correction.
     """
 
     @params

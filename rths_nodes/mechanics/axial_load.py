@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column under an actuator that inclines with the column's head: the closed form of the plane geometry.
 
-The column of length h is hinged at its base; its head drifts by u and descends by w. The actuator above it,
-vertical at rest, has the length L from pin to pin and the extension e:
+The column of length h is hinged at its base; its head drifts by u and descends by w. The actuator above the
+column, vertical at rest, has the length L from pin to pin and the extension e:
 
     actuator    (L + e)^2 = u^2 + (L + w)^2      direction from the vertical    sin b = u / (L + e)
     column      (h - c)^2 = u^2 + (h - w)^2      direction from the vertical    sin a = u / (h - c)
 
 c is the shortening of the column along its chord. Without load control, a drift at constant extension reduces c by
-u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a length stays vertical, and e = w. Beyond
-the reach all results are nan, which trips a test.
+u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a length stays vertical, and e = w. For a
+drift that the lengths do not permit, all results are NaN, which trips a test.
 """
 
 from __future__ import annotations
@@ -70,12 +70,10 @@ def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, fl
 
 
 def other_leg(hypotenuse: float, one: float) -> float:
-    """Second leg of a right-angled triangle, from hypotenuse c and leg a: (c^2 - a^2)^0.5."""
     return sqrt((hypotenuse - one) * (hypotenuse + one))
 
 
 def horizontal_share(drift: float, actuator_length: float) -> float:
-    """Return the sine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
     return drift / hypot(actuator_length, drift)
 
 

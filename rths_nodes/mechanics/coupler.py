@@ -38,9 +38,10 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J, with rotations as arcs of the longest arm, below which actuators jam."""
+"""Magnitude of the determinant of J below which actuators jam. Rotations are measured as arcs of the longest arm.
+"""
 ITERATIONS = 20
-"""Largest number of iterations of Newton's method, which needs four to six within the reach."""
+"""Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
 """Error of an axis at which Newton's method ends, relative to the longest actuator."""
 
@@ -78,7 +79,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return an actuator's row of J for two actuators, in m/m, and in m per ``scale`` of rotation."""
+    """Return an actuator's row of J for two actuators; the rotation is an arc of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -99,7 +100,7 @@ def determinant_of_three(rows: Rows) -> float:
 
 
 def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:
-    """Solve ``rows`` x = ``right`` by Cramer's rule; nan if singular."""
+    """Solve ``rows`` x = ``right`` by Cramer's rule; NaN if singular."""
     ((a, b), (c, d)), (p, q) = rows, right
     determinant = a * d - b * c
     if determinant == 0.0:
@@ -193,7 +194,7 @@ class CouplerKernel(NamedTuple):
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
-    """Return whether ``theta`` and the actuators' ``lengths`` are within the reach; false for nan."""
+    """Return whether ``theta`` and the actuators' ``lengths`` are within their limits; false for NaN."""
     shortest = k[3]
     if not abs(theta) <= k[2]:
         return False
@@ -211,7 +212,7 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
-        """Return whether a pose is within the reach, with J not singular."""
+        """Return whether a pose is within the limits and J is not singular."""
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -224,7 +225,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Compute the pose of the coupler by Newton's method, J dq = d - d(q); nan without convergence."""
+        """Compute the pose of the coupler by Newton's method, J dq = d - d(q); NaN without convergence."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)
@@ -254,7 +255,7 @@ def exact(shape: Shape) -> CouplerKernel:
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the coupler's motion: d = L - L(0), d', d''; nan beyond the reach."""
+        """Motion of the axes from the coupler's motion: d = L - L(0), d', d''; NaN beyond the limits."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -264,14 +265,13 @@ def exact(shape: Shape) -> CouplerKernel:
         return gone, mapped(at, rates_held, 0), mapped(at, rates_held, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces on the coupler: J' f; nan beyond the reach."""
+        """Forces on the coupler: J' f; NaN beyond the limits."""
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
         return times(transposed(mapped(row, held, 1.0)), axis_forces)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces of the axes from the forces on the coupler: J'^-1 f."""
         return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
 
     def motion(
@@ -301,14 +301,13 @@ def linear(shape: Shape) -> CouplerKernel:
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the Jacobian J of the rest position: J x, J v, J a; NaN beyond the reach."""
+        """Motion of the axes from the Jacobian J of the rest position: J x, J v, J a; NaN beyond the limits."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
         return times(k[7], x), times(k[7], v), times(k[7], a)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces on the coupler with J at rest: J' f; nan beyond the reach."""
         return times(k[9], axis_forces) if open_at(k, pose) else all_nan(pose)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:
@@ -435,13 +434,13 @@ class Coupler:
         )
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the pose ``(n_dof,)`` for the axes' ``displacement`` ``(n_axes,)`` m; nan beyond the reach."""
+        """Return the pose ``(n_dof,)`` for the axes' ``displacement`` ``(n_axes,)`` m; NaN beyond the limits."""
         gone, k = tuple(displacement.tolist()), self.constants
         return np.array(self.kernel.pose(k, gone, first_pose(k, gone)))
 
     @np.errstate(invalid="ignore", divide="ignore")
     def poses(self, displacement: Array) -> Array:
-        """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; nan beyond the reach.
+        """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
 
         If actuators keep their directions, Newton's method solves all poses together, within its tolerance.
         """

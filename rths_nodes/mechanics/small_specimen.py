@@ -52,7 +52,7 @@ class SmallSpecimen:
 
     @property
     def slope(self) -> float:
-        """Stiffness from rest, N/m, including states that follow the displacement, as in steel."""
+        """Initial stiffness, N/m, including states that follow the displacement, as in steel."""
         follows = ~(self.states.any(axis=0) | self.states.any(axis=1) | (self.displacement_to_state != 0.0))
         return self.stiffness + float(self.force_of_state[follows] @ self.velocity_to_state[follows])
 

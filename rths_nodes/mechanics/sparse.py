@@ -71,7 +71,8 @@ def is_definite(matrix: Matrix) -> bool:
 class Inverse:
     """Solves systems with a symmetric positive definite sparse matrix by a banded Cholesky factor.
 
-    Rows keep their order unless reverse Cuthill-McKee order makes the band narrower. Raises NotDefinite.
+    Rows keep their order unless reverse Cuthill-McKee order makes the band narrower. Raises NotDefinite if the
+    matrix is not positive definite.
     """
 
     def __init__(self, matrix: Matrix) -> None:

@@ -45,7 +45,6 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
 
 
 def massless(mass: Matrix) -> NDArray[np.bool_]:
-    """Return for each degree of freedom, ``(n,)``, whether its row in ``mass`` ``(n, n)`` is zero."""
     return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 
@@ -110,7 +109,7 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o); p acts on masses.
+    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o). Loads p act only on masses.
 
     Raises ConfigError if :func:`followers` does.
     """

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators: compute commands with which the actuators reach the target in time.
-
-To add a compensator, add a file, a row in this table, and a test file.
-"""
+"""Compensators: compute commands with which the actuators reach the target in time."""
 
 TABLE = {
     "none": ".none:NoCompensation",

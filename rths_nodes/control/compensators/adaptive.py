@@ -38,7 +38,6 @@ PAPER_GAIN_RATIO = 0.1
 """Ratio k_i / k_p in all experiments of the paper, 1/s."""
 
 PAPER_GAIN_PER_MM2 = 0.4
-"""Gain k_p in the paper's experiments, 1/mm^2."""
 
 INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
 
@@ -49,7 +48,8 @@ class LawParams:
 
     - ``alpha_min``, ``alpha_max``: with k_p at several times the paper's gain, alpha diverges. An alpha below 1 or
       far above the actuator's alpha amplifies noise. At a limit the integral is held.
-    - ``alpha_rate``: if alpha jumps by d_alpha, the command jumps by d_alpha times the target's increment.
+    - ``alpha_rate``: limits jumps of the command. If alpha jumps by d_alpha, the command jumps by d_alpha times
+      the target's increment.
     - ``quiet_velocity``: after the motion the indicator is constant, and its integral would wind up. The integral
       is held while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
     """
@@ -83,7 +83,8 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter, and ``inner``, the compensator's constants."""
+    """Constants of the law, in units of the adapted parameter. ``inner`` has the adapted compensator's constants.
+    """
 
     estimate: float
     k_p: float
@@ -244,7 +245,7 @@ class Adaptive(PerAxis):
     def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
         """Return the adapted compensator and its parameters.
 
-        Raises ConfigError if it has no adaptable delay or has a ``lead``.
+        Raises ConfigError if that compensator has no adaptable delay or has a ``lead``.
         """
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
         if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:

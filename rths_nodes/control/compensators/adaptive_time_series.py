@@ -6,7 +6,7 @@ The inverse of the actuator is a series of the target x and its derivatives, wit
     u = a0 x + a1 x' + a2 x''
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
-with the sent commands u and the measured displacements xm, both through the same low-pass filter, which does not
+with the sent commands u and the measured displacements xm. Both pass the same low-pass filter, which does not
 affect the relation. The coefficients of a second-order actuator are (1, 2 zeta / w, 1 / w^2); a pure delay has
 approximately (1, delay, delay^2 / 2).
 
@@ -16,11 +16,12 @@ Three details differ from the publication:
   noisy than differences of its output.
 - For a motion of one frequency (x'' = -w^2 x), the least squares are singular in a0 and a2. This fit finds the
   smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them, repeated fits
-  converge to the least squares.
+  converge to the least-squares solution.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
 A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. Sums of products
-are updated by the newest and the oldest row, and recomputed after each complete window because of rounding.
+are updated with the newest and the oldest row. They are recomputed after each complete window because of rounding
+errors.
 """
 
 from __future__ import annotations
@@ -65,9 +66,7 @@ class Fit(NamedTuple):
     """Range of each coefficient, multiplied by its power so that all coefficients have equal weight; 0 for a
     constant coefficient."""
     ratio: float
-    """Penalty on changes of coefficients that the motion does not determine, relative to other changes."""
     trigger: float
-    """Displacement that at least one row of the window must exceed, m."""
 
 
 Counted = tuple[Sums, int]
@@ -84,7 +83,7 @@ def empty(rows: int) -> Ring:
 
 
 def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, u: float) -> Counted:
-    """Return ``s`` plus (``sign`` 1) or minus (-1) the products of a row."""
+    """Return the sums ``s`` with the products of a row added (``sign`` = 1) or subtracted (``sign`` = -1)."""
     (xx, xy, xz, yy, yz, zz, xu, yu, zu), large = s
     p, q, r = sign * x, sign * y, sign * z
     sums = (
@@ -102,14 +101,14 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Return the sums without the oldest row."""
+    """Compute the sums of all rows except the oldest."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
-    """Replace the oldest row by the next row."""
+    """Replace the oldest row by the new row (x, y, z, u), and update the sums."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -126,7 +125,7 @@ def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
 
 
 def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
-    """Return ``coefficients`` after one fit, within their limits; unchanged without enough motion."""
+    """Return the ``coefficients`` after one fit, within their limits. Without enough motion they are unchanged."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
@@ -195,8 +194,9 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Number of samples without learning after a bridged sample, ``(1,)``; a plain integer would be a literal in
-    C."""
+    """Number of samples without fits after a bridged sample. The shape is ``(1,)``, because a plain integer would
+    become a literal in the generated C code.
+    """
     initial: Three
     rate: Three
     """Largest change of a coefficient per sample."""
@@ -211,16 +211,16 @@ class State(NamedTuple):
     """Index in the block at which this axis is fitted. It differs between axes to limit the computing time per
     sample."""
     rest: int
-    """Number of samples until learning resumes."""
+    """Number of samples until fits resume."""
     sent: float
     coefficients: Three
     wanted: Three
     command: Four
     measured: Four
-    """Contributions of past samples to the filtered signals at the end of the block."""
+    """``command``, ``measured``: contributions of past samples to the filtered signals at the end of the block."""
     of_command: Five
     of_measured: Five
-    """Filtered signals at the end of the last block, and its last input."""
+    """``of_command``, ``of_measured``: filtered signal and last input at the end of the last block."""
     window: Ring
 
 
@@ -274,7 +274,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[object, ...], float]:
-    """Filter the last command and its measurement; fit at the end of a block; compute the series."""
+    """Filter the last command and its measurement; fit once per block; compute the series."""
     inputs, filter_rows, last, settling, _, rate, _, fit = k
     row, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
     row += 1

@@ -2,7 +2,8 @@
 """Two compensators in series: the output of the first is the target of the second.
 
 Both receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
-`discrete_model` and `polynomial`. The polynomial compensates most of the delay, the model the rest (Fig. 1).
+`discrete_model` and `polynomial`. The polynomial compensates most of the delay, the model the remaining delay
+(Fig. 1).
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` of the first (``index`` 0) or second (1) compensator as a function for the chain."""
+    """Convert ``shown`` of the first (``index`` 0) or second (``index`` 1) compensator to a function of the
+    chain's constants and state.
+    """
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""

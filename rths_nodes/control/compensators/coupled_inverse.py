@@ -52,7 +52,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block; only then do the recorded numbers change."""
+    """Return whether the last step ended a block. Other steps do not change the recorded numbers."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -77,7 +77,9 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return coefficients, standard deviations P_ii^0.5 / unit, and distance from the identified values."""
+        """Return the coefficients, their standard deviations P_ii^0.5 / unit, and the distances from the
+        identified values.
+        """
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)
@@ -185,7 +187,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
-    """Return the past accelerations, the target at the lead time, and the commands."""
+    """Return the past accelerations, the target read ahead by ``lead`` (s), and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derivative feedforward: Taylor series that extrapolates the target by the delay (Mercan; Jung & Shing 2006).
 
-For the delay tau, order 1 is the inverse of a first-order lag, order 2 of a second-order lag with 2 zeta / w = tau
-and 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
+For the delay tau, order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with 2
+zeta / w = tau and 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), where z holds the output y and
 its first three derivatives divided by powers of w. The solution is exact for an input that is linear between
-samples. The states at the end of a block of samples are a sum over the inputs, the states before the block and the
-last input before the block.
+samples. The states at the end of a block of samples are a linear combination of the inputs in the block, the
+states before the block and the last input before the block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Five = tuple[float, float, float, float, float]
 
 
 class DerivativeFilter:
-    """Fourth-order Butterworth filter, exact for ramps. The states ``(4, n)`` are y, y'/w, y''/w^2, y'''/w^3."""
+    """Fourth-order Butterworth filter with the states y, y'/w, y''/w^2, y'''/w^3 in an array ``(4, n)``."""
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt
@@ -93,7 +93,8 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return the contributions of each input and of the values known before a block to the states after it."""
+    """Return the contributions of each input and of the values known before a block to the states after the block.
+    """
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

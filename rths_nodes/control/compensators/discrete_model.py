@@ -8,14 +8,15 @@ The law inverts the loading system's delay and amplitude error:
 
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is from sample k - 1, so the model contains the transport delay. The spacing s is not published; 5 samples at
-1024 Hz give similar parameters.
+1024 Hz give parameters similar to the published parameters.
 
-If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
-law bursts: parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
+If updates begin during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published law
+bursts: parameters identified from the first few samples of a motion cause forces of the order of MN. With
+``guarded``,
 
 - the parameters in use follow the identified parameters along a straight line, no faster than ``parameter_rate``;
 - parameters are not adopted if the sum of their magnitudes (their largest gain) exceeds ``largest_gain``;
-- learning stops while all measured taps are below ``quiet_amplitude`` (see :func:`updated`).
+- updates pause while all measured taps are below ``quiet_amplitude`` (see :func:`updated`).
 
 ``guarded: false`` is the published law; use it with a soft start.
 """
@@ -43,10 +44,12 @@ TAPS = 3
 PER_MM2 = 1e6
 
 BURSTING_PER_MM2 = 100.0
-"""Initial covariance, 1/mm^2, from which the law bursts within the loop, if motions are of millimetres.
+"""Smallest initial covariance (1/mm^2) with which the law bursts in a closed loop with motions of a few
+millimetres.
 
 With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for covariances of 1, 10, 100 and
-1000 1/mm^2."""
+1000 1/mm^2.
+"""
 
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
@@ -72,7 +75,7 @@ class Constants(NamedTuple):
     """Largest change of a parameter per sample."""
     largest: float
     quiet: float
-    """Displacement below which learning stops, m."""
+    """Displacement below which updates pause, m."""
 
 
 class State(NamedTuple):
@@ -115,13 +118,13 @@ def starting(a: float, b: float, c: float, covariance: float) -> Numbers:
 
 
 def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) -> Numbers:
-    """Learn from one sample, with forgetting (Wang et al., TADC, Eq. 5); f = (x, y, z).
+    """Update parameters and covariance from one sample, with forgetting (Wang et al., TADC, Eq. 5); f = (x, y, z).
 
         K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho
 
     With rho = 1 nothing is forgotten: theta is the least-squares solution for all samples and the initial theta,
     weighted by 1 / covariance. With rho < 1 a sample n updates ago has the weight rho^n. Without motion P grows as
-    rho^-n, so the caller must not update it then.
+    rho^-n, so the caller must pause the updates.
     """
     a, b, c, xx, xy, xz, yy, yz, zz = s
     g, h, k = xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z
@@ -162,7 +165,7 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Learn by Eqs. (3) and (5) from the last measurement and the output of its sample; then apply Eq. (4)."""
+    """Update the model by Eqs. (3), (5) from measurement and output of the last sample; then apply Eq. (4)."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
     if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins

@@ -38,8 +38,6 @@ INPUTS = {
 
 @params
 class AxisVariables:
-    """Variables of the FMU for target, measurement and command of an axis."""
-
     command: str = text("output of the FMU: displacement command for the actuator")
     target: str = text("input of the FMU: displacement of the target at the next sample")
     velocity: str | None = text("input: velocity of the target", None)
@@ -49,7 +47,10 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU. The FMU has no notice of bridged samples or a soft start, and learns in them."""
+    """A controller in an FMU.
+
+    The FMU is not informed of bridged samples or a soft start, so an adaptive controller also adapts during them.
+    """
 
     external = True
     SOURCES = ("blochwitz_2012",)
@@ -146,7 +147,6 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Reset the FMU to its initial state if it has advanced."""
         if self._process is None or not self._process.moved:
             return
         self._rest()

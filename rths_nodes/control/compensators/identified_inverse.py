@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Third-order inverse, identified before the test and updated during it, with the target as instrument.
+"""Third-order inverse, identified before the test and updated during it, with the target as instrumental variable.
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
 
 Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
 
-The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. It is
-late by half the window, but its term is only half a per cent of the command. A difference of two samples would
-amplify the noise of the force.
+The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. This
+slope is late by half the window, but its term is only half a per cent of the command. A difference of two samples
+would amplify the noise of the force.
 
 The coefficients include all delay between command and measured displacement, including transport, but not the
-delay after the measurement (``lead``). doc/identified_inverse.md has derivation, bounds and failures.
+delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds and the
+failures.
 """
 
 from __future__ import annotations
@@ -137,7 +138,6 @@ class IdentifiedInverse(Coupled):
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
-            """Return warnings after a test about coefficients at the end of their range."""
             remarks = [
                 name.removesuffix(".prior_distance")
                 for name, value in state.items()

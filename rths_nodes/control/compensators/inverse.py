@@ -10,7 +10,6 @@ from rths_nodes.core.parameters import number, params
 
 
 def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: float) -> tuple[tuple[float], float]:
-    """Inverse compensation, Eq. (5b): d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}."""
     (before,) = s
     return (x,), alpha * x - (alpha - 1.0) * before
 

@@ -3,10 +3,10 @@
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
-where u has the ``inputs`` of all axes, one input after the other. A continuous law (Ts = 0) is discretised by
-Tustin's rule. By default target and command belong to the same sample. A law designed in a simulation without
-delay between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of:
-measurement``.
+where u contains the first of ``inputs`` for all axes, then the second, and so on. A continuous law (Ts = 0) is
+discretised by Tustin's rule. By default target and command belong to the same sample. A law designed in a
+simulation without delay between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs
+``target_of: measurement``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class System(NamedTuple):
 
 @params
 class Law:
-    """State space, D alone, or numerator and denominator (for a law with one input and one axis)."""
+    """Linear law: a state space, the matrix D alone, or numerator and denominator (one input and one axis)."""
 
     A: Rows | None = matrix("matrix A, with a row and a column for each state", default=None)
     B: Rows | None = matrix("matrix B, with a row for each state and a column for each input", default=None)
@@ -111,7 +111,7 @@ class Law:
         return System(a, b, c, d)
 
     def sampled(self, dt: float, path: str) -> System:
-        """Return the law at the servo period ``dt`` (s). Raises ConfigError if Ts is neither 0 nor ``dt``."""
+        """Return the law for the servo period ``dt`` (s). Raises ConfigError if Ts is neither 0 nor ``dt``."""
         system = self.system(path)
         if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
             raise ConfigError(
@@ -161,8 +161,9 @@ def _as_written(kind: str, value: Array) -> object:
 
 
 class Constants(NamedTuple):
-    """``commands``: rows of (C, D); ``onward``: rows of (A, B); with ``n + 6 n_axes`` numbers for z and all
-    inputs.
+    """Matrices of the law: ``commands`` holds the rows of (C, D), ``onward`` the rows of (A, B).
+
+    Each row has ``n + 6 n_axes`` numbers: n for the state z, and 6 for the possible inputs of each axis.
     """
 
     commands: Rows
@@ -174,7 +175,9 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State z; x (m), v (m/s), a (m/s^2) of the last target; acceleration of this target without lead."""
+"""State z; then x (m), v (m/s) and a (m/s^2) of the last target, read ahead by the lead; then the acceleration of
+that target without the lead.
+"""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001).
 
-The slope of the acceleration is its difference quotient over a time h, in the paper the integration step. On the
-quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
+The slope of the acceleration is its difference quotient over a time h, which is the integration step in the paper.
+On the quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
 derivative. The parameter `spacing` is h in samples.
 """
 
@@ -42,7 +42,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
 
 
 def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """Return 1 / (6 times the spacing), 1/s, and the spacing in samples."""
+    """Return 1 / (6 h) (1/s) and the number of samples in h."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 

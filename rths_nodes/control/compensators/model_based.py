@@ -7,9 +7,9 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FF = G_0 x + G_1 x' + G_2 x'' + G_3 x'''        Eq. (2.8), the inverse of the loading system
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
-with the target x; its jerk x''' is the difference of the accelerations of two samples. Eq. (2.8) scales columns in
-the paper, rows here (``mechanics/models/coupled_rig.py``). The law needs the integrator's own derivatives of the
-target (``ramp: hermite``).
+with the target x; its jerk x''' is the difference quotient of the accelerations of two samples. The paper's Eq.
+(2.8) scales columns, this law scales rows (``mechanics/models/coupled_rig.py``). The law needs the integrator's
+own derivatives of the target (``ramp: hermite``).
 
 The deviation from the target obeys the model of the loading system, z' = A z + B (u~ + d), y = C z + v, driven by
 the feedback u~ and a disturbance d of the command (Eqs. 2.4 to 2.6):
@@ -18,8 +18,8 @@ the feedback u~ and a disturbance d of the command (Eqs. 2.4 to 2.6):
     z^' = A z^ + B (u~ + d^) + L_z (y - C z^)
     d^' = ...  + L_d (y - C z^)
 
-d is white noise through a second-order shaping filter on each axis, which limits it to the expected frequencies; v
-is white measurement noise.
+d is white noise, limited to the expected frequencies by a second-order shaping filter on each axis. v is white
+measurement noise.
 """
 
 from __future__ import annotations
@@ -168,8 +168,6 @@ def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, l
 
 @params
 class Known(RigConstants):
-    """Constants of specimen and actuators; a list of one number applies to all axes."""
-
     def validate(self, path: str) -> None:
         inverse.check(self.coefficients(path), path)
 
@@ -289,7 +287,6 @@ class ModelBased(Coupled):
             return cautions
 
     transport_in_lead: ClassVar[bool] = True
-    """The scenario adds the port's transport delay to ``lead``, because the model does not contain it."""
     shown = staticmethod(shown)
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 

@@ -13,7 +13,6 @@ from rths_nodes.core.parameters import params
 def step(
     k: tuple[()], s: tuple[()], x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[()], float]:
-    """Command without compensation: d^p = x."""
     return s, x
 
 

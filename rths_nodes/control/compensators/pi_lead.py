@@ -3,9 +3,9 @@
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with target y and measured displacement m of the last sample. Both transfer functions are discretised by Tustin's
-rule. Without a transport delay this law reproduces the benchmark's simulation, in which a measurement affects the
-command of the same instant.
+with the target y and the measured displacement m, both of the last sample. Both transfer functions are discretised
+by Tustin's rule. Without a transport delay this law reproduces the benchmark's simulation, in which a measurement
+affects the command of the same instant.
 """
 
 from __future__ import annotations

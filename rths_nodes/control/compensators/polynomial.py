@@ -7,9 +7,9 @@ The polynomial of order n through the present target and n earlier targets, extr
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
 with the spacing s in samples. For eta = 1, Table 1 lists the weights a_i = (-1)^i C(n + 1, i + 1). Order 2 is Eq.
-(2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. If the whole spring is under test, the
-remaining delay acts as negative damping above phi = w delay = pi/3 (n = 2) and pi/2 (n = 3): the structure must
-damp higher frequencies.
+(2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. If the specimen provides the whole
+stiffness, the remaining phase error acts as negative damping above phi = w delay = pi/3 (n = 2) and pi/2 (n = 3).
+The structure must damp higher frequencies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ LONGEST = 100_000
 """Longest delay or spacing, in samples. Larger values indicate a wrong unit."""
 
 ROUNDING = 0.5
-"""Samples by which the delay may exceed the history, because the default spacing is the rounded delay."""
+"""Number of samples by which the delay may exceed the history, because the default spacing is the rounded delay.
+"""
 
 
 def weights(order: int, eta: float) -> Array:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning an inverse by instrumental variables: recursive least squares that return to the identified inverse.
+"""Update of an inverse by instrumental variables: recursive least squares that begin with the identified inverse.
 
 Command y, measured displacement m and target d pass the same low-pass filter, and their means over the last
-``memory`` seconds are subtracted. With the i-th derivatives phi_i and z_i of m and d, for each axis:
+``memory`` seconds are subtracted. With the coefficients c and the i-th derivatives phi_i and z_i of m and d, for
+each axis:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
@@ -16,9 +17,9 @@ identified.
 - e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, because of
   saturated valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
-- After a bridged sample, learning stops for the memory of the filter.
+- After a bridged sample, updates pause for the memory of the filter, one period of its cut-off frequency.
 
-The law learns once per block of samples.
+The coefficients are updated once per block of ``decimation`` samples.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """Law as arrays. Rows have m numbers (derivatives times axes), ordered by derivative and scaled by the
-    cut-off.
+    """Constants of the law, as arrays.
+
+    A row has m numbers (derivatives times axes), ordered by derivative and scaled by powers of the cut-off
+    frequency.
     """
 
     block: Array
@@ -66,7 +69,9 @@ class Law(NamedTuple):
     """Smallest assumed noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
-    """Memory of the filter, in blocks, ``(1,)``; a plain integer would become a literal in C."""
+    """Memory of the filter in blocks. The shape is ``(1,)``, because a plain integer would become a literal in the
+    generated C code.
+    """
     per_spread: Array
     """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
     powers: int
@@ -106,15 +111,12 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
 
 
 def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
-    """Return the variance of e per noise variance of each measured displacement, ``(n, n)``."""
     seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, : rows.shape[1]]
     passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
     return passed
 
 
 class Constants(NamedTuple):
-    """Constants of the command and of the learning, for one axis or several."""
-
     lead: float
     slope: Sequence[float] | Array
     """Weights of the last accelerations for the third derivative, oldest first."""
@@ -133,7 +135,7 @@ class State(NamedTuple):
     """Last accelerations, m/s^2, oldest first; for several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
-    """Target (at the lead time) and command of the last sample, m."""
+    """``command``, ``target``: command and target of the last sample, m. The target is read ahead by the lead."""
     watched: Any
 
 

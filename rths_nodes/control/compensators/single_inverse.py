@@ -28,16 +28,18 @@ Knowledge = tuple[
 - Number of blocks used for learning, blocks until learning resumes, and largest distance from the identified
   coefficients, in standard deviations."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
-"""``Law`` as numbers. Tuples have four elements; unused elements are zero.
+"""``Law`` as numbers. Tuples have four elements; unused elements are zero, unused units are 1.
 
 In order: delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum;
 ``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations; their units; memory
-of the filter in blocks."""
+of the filter in blocks.
+"""
 
 
 Learning = tuple[Columns, Columns, int, Correction]
-"""Contributions of inputs and of earlier values to the filter after a block, index of the last sample of a block,
-and correction."""
+"""Contributions of inputs and of earlier values to the filter's states after a block, index of the last sample of
+a block, and correction.
+"""
 
 
 class Watched(NamedTuple):
@@ -263,14 +265,13 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block; only then do the recorded numbers change."""
+    """Return whether the last step ended a block. Other steps do not change the recorded numbers."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Return ``shown`` for ``count`` coefficients and, if the law ``learns``, their deviations and distance."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:
@@ -313,7 +314,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
 ) -> tuple[Numbers, float, float]:
-    """Return the past accelerations, the target at the lead time, and the command."""
+    """Return the past accelerations, the target read ahead by ``lead`` (s), and the command."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)
     if lead > 0.0:

@@ -4,7 +4,8 @@
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
 with displacement x, velocity v and acceleration a of the target; exact for a cubic motion. The lead L compensates
-delays after the measurement of the displacement, such as a late force. No transport delay is added to L.
+delays after the measurement of the displacement, for example a late force signal. No transport delay is added to
+L.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with a target that is read ahead; constants are lead (s), dt (s), constants of ``step``."""
+    """Return ``step`` with a target that is read ahead. Its constants are lead (s), dt (s) and the constants of
+    ``step``.
+    """
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -59,7 +62,7 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with a target that is read ahead by ``lead`` (s); if ``lead`` is 0, return ``kernel``."""
+    """Return ``kernel`` with a target that is read ahead by ``lead`` (s)."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -77,7 +80,6 @@ def ramp_seen(test: TestContext) -> str:
 
 
 def acceleration_cautions(test: TestContext) -> list[str]:
-    """Return a warning if the ramp is linear, because its acceleration is zero."""
     if ramp_seen(test) != "linear":
         return []
     return ["this compensator uses the acceleration, which is zero on the linear ramp. Set ramp.type = quadratic"]

@@ -6,7 +6,7 @@
 
 F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series. e(u,
 c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``); without
-a column e is c. u^ and F^ are the targets of the displacement axis that moves the head and of the force,
+a column e is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
 extrapolated linearly by the actuator's delay.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r
@@ -73,7 +73,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis, with the signs of the axis."""
+    """Force controller of one axis: feed-forward and PI feedback, in the sign convention of the axis."""
 
     @params
     class Params:

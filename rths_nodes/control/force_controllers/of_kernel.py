@@ -54,8 +54,8 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of the ``column``, or if its drift could reach a length in
-    ``column``.
+    """Raise ConfigError if no axis moves the head of the ``column``, or if the stroke of that axis reaches a
+    length of ``column``.
     """
     if column is None:
         return

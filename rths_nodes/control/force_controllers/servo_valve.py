@@ -7,9 +7,10 @@
     x_k = x_{k-1} + dt (q_k + q_0)
 
 F and f are the desired and measured force of the axis, c and x its desired and measured displacement. q is the
-piston velocity due to the flow of the valve, whose spool has the time constant T, and q_0 due to leakage at zero
-signal. K is the stiffness of specimen, load frame and oil in series. Because the piston integrates, an error
-decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is q_0 K / k_f.
+piston velocity due to the flow of the valve, whose spool has the time constant T. q_0 is the piston velocity due
+to leakage at zero signal. K is the stiffness of specimen, load frame and oil in series. Because the piston
+integrates, an error decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is q_0 K /
+k_f.
 
 The loop at the valve is faster than a loop that sends displacements from a test computer. It reacts to the drift
 of other axes but does not predict it.
@@ -34,7 +35,9 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 
 class Constants(NamedTuple):
-    """1 / K (m/N), k_f and k_d (1/s), 1 - e^{-dt / T}, velocities (m/s), dt (s), lengths of the column (m)."""
+    """Constants: 1 / K (m/N), k_f and k_d (1/s), 1 - e^{-dt / T}, velocities at full signal and due to leakage
+    (m/s), dt (s), and lengths of the column (m).
+    """
 
     compliance: float
     by_force: float
@@ -47,7 +50,11 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Position (m), flow (m/s); position minus its part due to stiffness and drift (m), at the start and now."""
+    """Position (m) and flow (m/s) of the piston.
+
+    ``base`` (m) is the position at the start minus its part due to stiffness and drift; ``correction`` (m) is the
+    later change of this difference.
+    """
 
     position: float = 0.0
     flow: float = 0.0
@@ -97,7 +104,7 @@ def law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """Controller of one axis and its valve, with the signs of the axis. It commands a piston position."""
+    """Controller of one axis and its valve, in the sign convention of the axis. It commands a piston position."""
 
     @params
     class Params:

@@ -33,12 +33,12 @@ class Constants(NamedTuple):
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factor of the ground acceleration added to each measurement."""
+    """Factor with which the ground acceleration is added to each measurement."""
     voltage: float
 
 
 State = tuple[Array, float]
-"""Array of z^ ``(2 n,)`` and the measurements of the last and the present step; f_c, N."""
+"""Array with z^ ``(2 n,)`` and the measurements of the last and the present step; then f_c, N."""
 
 
 def constants(

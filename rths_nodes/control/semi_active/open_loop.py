@@ -35,7 +35,6 @@ class Passive(SemiActiveOfKernel):
 def switched(
     k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[()], tuple[float]]:
-    """Full voltage if ``chance`` is 1, zero voltage if ``chance`` is 0."""
     (voltage,) = k
     return s, (voltage if chance > 0.0 else 0.0,)
 

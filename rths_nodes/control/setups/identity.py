@@ -16,8 +16,9 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup; for each axis the length ratio specimen / structure and the force ratio structure
-/ specimen."""
+"""Constants of the inner setup; for each axis the length ratio of specimen to structure and the force ratio of
+structure to specimen.
+"""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -37,7 +38,7 @@ class ScaledSetup(SetupOfKernel):
     """Setup of a scaled specimen; ``setup`` has the scale of the structure.
 
     Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
-    of structure to specimen, force axes last.
+    of structure to specimen. ``force`` lists the force axes last.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:

@@ -46,12 +46,10 @@ def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, o
 
 def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
     def axes(k: tuple[object, object], x: T, v: T, a: T) -> tuple[T, T, T]:
-        """Motion of the axes: T x, T v, T a."""
         to_axes, _ = k
         return product(to_axes, x), product(to_axes, v), product(to_axes, a)
 
     def forces(k: tuple[object, object], axis_forces: T, displacement: T) -> T:
-        """Convert axis forces to structure forces, T' f (equal virtual work)."""
         _, back = k
         return product(back, axis_forces)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. With ``pose`` P, a coupler on some of many degrees of
-freedom x has the pose q = P x; the forces on x are P' J' f with the Jacobian J (equal virtual work).
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. ``pose`` is a matrix P: the coupler has the pose q = P x
+for the structure's degrees of freedom x. The forces on x are P' J' f with the Jacobian J (equal virtual work).
 """
 
 from __future__ import annotations
@@ -34,12 +34,10 @@ def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
 
 def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
     def axes(k: Posed, x: Numbers, v: Numbers, a: Numbers) -> Motions:
-        """Motion of the axes at the coupler's pose q = P x."""
         coupler, pose, _ = k
         return inner_axes(coupler, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
 
     def forces(k: Posed, axis_forces: Numbers, displacement: Numbers) -> Numbers:
-        """Convert axis forces to structure forces, P' J' f (equal virtual work)."""
         coupler, pose, back = k
         return times(back, inner_forces(coupler, axis_forces, mapped(weighted, pose, displacement)))
 
@@ -49,15 +47,13 @@ def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Number
 class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
-    Degrees of freedom are the translation of the reference point (m, N) and the rotation (rad, counter-clockwise;
-    N m), or the structure's degrees of freedom, combined by ``pose``. Beyond the reach (largest rotation, shortest
-    length, or a pose in which the actuators jam) all results are nan, which trips the rig.
+    Degrees of freedom are the translation of the reference point (m, forces in N) and the rotation (rad,
+    counter-clockwise, moments in N m). With ``pose`` they are the structure's degrees of freedom. Beyond the
+    largest rotation or the shortest length, or if the actuators jam, all results are NaN, which trips the rig.
     """
 
     @params
     class Params(Geometry):
-        """Points are (x, y) in the plane of the coupler, in the pose at rest."""
-
         pose: tuple[tuple[float, ...], ...] | None = matrix(
             "motion of the coupler per degree of freedom of the structure, with a row each for x, (y) and "
             "theta and a column for each degree of freedom; default: the identity matrix",
@@ -78,7 +74,9 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve for the pose by Newton's method, starting from the linear solution. Beyond the reach it is nan."""
+        """Solve for the pose by Newton's method, starting from the linear solution. The result is NaN without a
+        solution within the limits.
+        """
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 

@@ -28,7 +28,7 @@ from rths_nodes.mechanics.axial_load import horizontal_share
 
 Motions = tuple[Numbers, Numbers, Numbers]
 Constants = tuple[object, float, int, int]
-"""Constants of the other setup, and the result of ``places``."""
+"""Constants of the inner setup, and the result of ``places``."""
 
 
 def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -49,7 +49,10 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
 
 class UprightLoad(SetupOfKernel):
-    """Another ``setup``, with ``forces`` (force axes last) corrected for an inclined load actuator."""
+    """Setup that corrects the forces of another ``setup`` for an inclined load actuator.
+
+    In the forces of the axes, the force axes are last.
+    """
 
     takes_loads = True
 
@@ -108,9 +111,10 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the length of the load actuator (m), the index of the axis that inclines it, and its own index.
+    """Return the length of the load actuator (m), the index of the axis that inclines it, and the index of its own
+    axis.
 
-    Raises ConfigError if there is no such displacement axis.
+    Raises ConfigError if ``inclined_by`` exceeds the number of displacement axes.
     """
     if params.inclined_by > n_axes:
         raise ConfigError(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear model of several servo-hydraulic actuators coupled through one specimen.
 
-Phillips & Spencer 2012, after Dyke et al. 1995. Actuator i acts on degree of freedom i of the specimen with f_i:
+Phillips & Spencer 2012, after Dyke et al. 1995. Actuator i acts on degree of freedom i of the specimen with the
+force f_i:
 
     M x'' + C x' + K x = f
     f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
@@ -121,7 +122,7 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
 
-    Eq. (2.7) is I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
+    Eq. (2.7) is I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: row i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
     k_si is added on the diagonal. The printed Eq. (2.8) scales columns; the two equations agree only for identical
     actuators.
     """

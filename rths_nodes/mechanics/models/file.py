@@ -156,7 +156,10 @@ def load(
 
 
 def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
-    """Write ``model`` with all digits, so that :func:`load` returns the same bits. Raises OSError."""
+    """Write ``model`` with all digits, so that :func:`load` returns the same bits.
+
+    Raises OSError if the file cannot be written.
+    """
     inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
     plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if _has_plant(model) else None
     data: Data = {

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating: parameters of copies of the specimen follow its measured behaviour during the test."""
+"""Model updating: models of the specimen (copies) are fitted to its measured behaviour during the test."""

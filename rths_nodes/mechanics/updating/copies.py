@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a specimen: restoring forces from kernels, with open parameters relative to their initial values."""
+"""Copies of a specimen: models that compute restoring forces and have open parameters, relative to initial values.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """Model of copies: family, default open parameters, memory size. A model without a memory is linear in its
-    parameters.
+    """Model of copies: family, parameters open by default, and size of the memory as a function of the parameters.
+
+    A model without a memory is linear in its parameters.
     """
 
     family: str
@@ -38,11 +40,11 @@ KINDS = {
     ),
     "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
 }
-"""Models of copies, by component."""
+"""Models of copies, by component name."""
 
 
 class Open(NamedTuple):
-    """Open parameter: name, and bounds in SI units. None means half and twice the initial value."""
+    """Open parameter to estimate. ``bounds`` are in SI units; None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -51,8 +53,8 @@ class Open(NamedTuple):
 class Copy:
     """A model with ``values`` (SI), whose parameters ``names`` are estimated between ``lower`` and ``upper``.
 
-    A *point* has these parameters divided by their ``initial`` values, then the memory, if any, divided by its
-    size.
+    A *point* is a list: these parameters divided by their ``initial`` values, then the memory divided by its size,
+    if the model has a memory.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class Copy:
 
 
 class Follower:
-    """Copy within the structure: a ``model`` with ``values`` (SI)."""
+    """Copy that is part of the numerical structure: a ``model`` with initial ``values`` (SI)."""
 
     def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
         kind = KINDS[model]
@@ -143,9 +145,11 @@ class Follower:
         self._now = SimpleNamespace(**self._values)
 
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
-        """Set ``shares`` of the initial values; return a function that converts constants and memory.
+        """Set the parameters to ``shares`` of their initial values; return a function that converts constants and
+        memory.
 
-        The force of the yielding spring changes in proportion to its limit.
+        The memory changes in proportion to its size, e.g. the force of a yielding spring in proportion to the
+        yield force.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):

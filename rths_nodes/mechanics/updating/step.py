@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step of model updating: from one sample of the specimen to parameters of the copies.
+"""Step of model updating: computes parameters of the copies from one sample of the specimen.
 
 The parameters of the copies follow the filter's estimate no faster than ``rate``, so that no force jumps. The
-copies begin to follow once the motion has determined every parameter, because the stiffness of small motions is
-wrong for large motions if the specimen is of another class. While the model does not explain the specimen, the
-parameters return to the initial values. A sample with an impossible value changes no parameter.
+copies begin to follow once the motion has determined every parameter. Earlier estimates can be wrong for large
+motions, because a specimen of another class may change its stiffness with the amplitude. While the model does not
+explain the specimen, the parameters return to the initial values. A sample with an impossible value changes no
+parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
 Its mean square, 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), is
@@ -38,7 +39,7 @@ PERIOD = 0.01
 """Approximate interval of samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
-"""Largest innovation of a force that is used. A larger innovation counts as this value in the mean square."""
+"""Largest innovation of a force that is used. In the mean square, a larger innovation counts as this value."""
 IDENTIFIED = 1.0 / 12.0
 """Fraction of the initial uncertainty at which a parameter counts as identified, e.g. 30 % reduced to 2.5 %."""
 DETERMINED = 0.5
@@ -102,8 +103,9 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """Constant measured force (N), and the expected force (N) at its start, or inf once the load cell counts as
-    dead.
+    """Constant measured force ``shown`` (N), and the expected force ``since`` (N) at the time it became constant.
+
+    ``since`` is infinite once the load cell counts as dead.
     """
 
     shown: float
@@ -284,5 +286,5 @@ def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer for a force of ``row`` ``(n,)`` N times the numbers, plus ``rest`` (N)."""
+    """Return the answer for the force ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

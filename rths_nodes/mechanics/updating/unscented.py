@@ -6,10 +6,10 @@ International Conference on Acoustics, Speech, and Signal Processing, 2001, Algo
 0, beta = 2. No weight is negative, and the points are at sqrt(n) standard deviations.
 
 The covariance P = S S' is never formed: each step makes S by an orthogonal triangularisation, so that no rounding
-makes a variance negative. The paper's downdate of the Cholesky factor, which fails when rounding makes the
-covariance indefinite, is replaced by the correction of the square-root cubature filter (I. Arasaratnam, S. Haykin:
-Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of
-the numbers and Y of the force:
+makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the covariance
+indefinite. The correction of the square-root cubature filter replaces it (I. Arasaratnam, S. Haykin: Cubature
+Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of states and
+parameters and Y of the force:
 
     K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
@@ -37,7 +37,8 @@ class Belief(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Expected force (N), and weighted deviations of the numbers ``(n, c)`` and of the force ``(c,)``."""
+    """Expected force (N), and weighted deviations of states and parameters ``(n, c)`` and of the force ``(c,)``.
+    """
 
     expected: float
     numbers: Array
