@@ -26,7 +26,7 @@ UNDER_TEST = "stability limit with the part under test"
 
 @params
 class Equivalent:
-    """Specimen of a single degree of freedom. A structure with several defines the part under test itself."""
+    """Stiffness and damping under test, for structures with one degree of freedom."""
 
     equivalent_stiffness: float = number(
         "stiffness k_eq under test, for one degree of freedom; 0: the experimental stiffness of the structure",
@@ -45,7 +45,7 @@ class Equivalent:
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
     """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
 
-    Raises ConfigError for an equivalent value with several degrees of freedom.
+    Raises ConfigError if ``params`` has such a value and the structure has several degrees of freedom.
     """
     n_dof = len(structure.influence)
     matrices = []

@@ -68,7 +68,7 @@ class Ground:
 
 
 class Fmu(Integrator):
-    """A model in a process that the test starts; each step of the integrator is one co-simulation step.
+    """An FMU in a process that the test starts; each step of the integrator is one co-simulation step.
 
     Missing velocities and accelerations are taken from the parabola through the last three displacements. External
     and restoring forces are unknown and remain zero.
@@ -185,9 +185,7 @@ class Fmu(Integrator):
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
-        """Accept the initial outputs of the model. Return the missing part, or an empty string. Raises ConfigError
-        if the model fails.
-        """
+        """Accept the initial outputs of the model when they arrive. Raises ConfigError if the model fails."""
         assert self._process is not None
         if self._at_start:
             return ""
@@ -206,7 +204,9 @@ class Fmu(Integrator):
         return ""
 
     def _take(self, outputs: Array) -> None:
-        """Set the motion from ``outputs`` and the parabola. Raises RuntimeError if a value is implausible."""
+        """Set the motion from ``outputs``; missing rates come from the parabola. Raises RuntimeError if a value is
+        implausible.
+        """
         values = outputs.tolist()
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)

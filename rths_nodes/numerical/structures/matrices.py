@@ -128,7 +128,6 @@ class Matrices(Partition):
 
     @property
     def ground_load(self) -> Array:
-        """Return the ground load of the whole structure or of the numerical part, ``(n_dof,)`` N per m/s^2."""
         if self._loaded == "whole":
             return combined_load(self)
         load: Array = self.mass @ self.influence
