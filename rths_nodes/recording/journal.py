@@ -109,9 +109,7 @@ def offered(text: str) -> list[dict[str, object]]:
 METADATA_VERSION = 9
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Size of a chunk, bytes: 0.1 s at 1024 Hz. A damaged byte makes its chunk unreadable. Larger chunks would save 2
-% of the size.
-"""
+"""Size of a chunk, bytes: 0.1 s at 1024 Hz. A damaged byte makes its chunk unreadable."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes that an interrupted write can leave after the last complete record."""

@@ -59,7 +59,6 @@ class Loads:
 
     @property
     def error(self) -> Array:
-        """Target minus measured force, N; NaN while the axis was held."""
         return self.target - self.force
 
 

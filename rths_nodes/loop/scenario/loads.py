@@ -141,9 +141,7 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target (N) ``after`` seconds after the change of mode. Successive calls are for successive
-        samples.
-        """
+        """Return the target (N) ``after`` seconds after the change of mode. Call once per sample, in order."""
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

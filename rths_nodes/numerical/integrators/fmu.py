@@ -42,8 +42,6 @@ TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
 
 @params
 class Seen:
-    """Variables of the FMU for the motion of an observed degree of freedom."""
-
     displacement: str = text("output of the FMU for the displacement")
     velocity: str | None = text(
         "output of the FMU for the velocity; default: derived from the displacements",
@@ -56,8 +54,6 @@ class Seen:
 
 @params
 class Driven(Seen):
-    """Variables of the FMU for motion and force of a degree of freedom of the rig."""
-
     force: str = text("input of the FMU for the measured force, which is a restoring force")
 
 

@@ -27,7 +27,6 @@ LARGEST_FILE = 64 << 20
 MOST = 20_000
 """Largest number of degrees of freedom. With more, a step misses real time and banded matrices need gigabytes."""
 DENSE = 64
-"""Largest number of degrees of freedom for dense matrices."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 

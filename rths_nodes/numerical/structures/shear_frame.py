@@ -32,7 +32,7 @@ PER_STORY = (
 FAR = (100.0, 101.0)
 """Displacements, in yield displacements, between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
-"""Properties that can be in the laboratory, in part or as a whole."""
+"""Properties that can be partly or wholly in the laboratory."""
 
 Parts = tuple[int, object, object]
 """Number of a story, constants of the other stories, and constants of the story's law."""

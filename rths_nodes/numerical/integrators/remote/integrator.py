@@ -167,7 +167,6 @@ ACTIONS = {
 """Actions of a client. The first two and the last are not answered."""
 
 LONGEST_VECTOR = 65_536
-"""Longest vector that a greeting may announce, in doubles."""
 
 FARTHEST = 1e6
 """Largest plausible value, m, m/s, m/s^2 or s. Derivatives of larger values could overflow."""
