@@ -204,7 +204,6 @@ class Dynamics(Stepped):
     """
 
     takes_massless: ClassVar[bool] = False
-    """True if the method can integrate degrees of freedom without mass."""
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
     """Vectors ``(n_dof,)`` that, with the measured force, determine the next step."""
 

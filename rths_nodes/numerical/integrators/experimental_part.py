@@ -66,8 +66,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
     """Refuse (ConfigError) a step that is not below the stability limit.
 
-    For a spring under test the limit is 2/omega_max. With M_e and C_e under test, forces of dashpots are late by
-    half a step and forces of masses by one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max. Forces of dashpots C_e under test are late by half a step,
+    and forces of masses M_e by one step. Then 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass

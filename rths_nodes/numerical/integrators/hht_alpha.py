@@ -25,8 +25,8 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """Matrices of an iteration; alpha, beta, gamma; iterations per time step; length h (s) of a time step; last
-    step.
+    """Constants: matrices of an iteration, alpha, beta, gamma, iterations per time step, length h (s) of a time
+    step, last step.
 
     ``last`` is a float, so that tests of any duration share a C library.
     """

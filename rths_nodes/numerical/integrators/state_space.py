@@ -58,8 +58,9 @@ def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
 class Constants(NamedTuple):
     """Matrix of a step, and state at step 0.
 
-    ``matrix`` ``(5 n, 6 n)`` computes x', v', a', exact acceleration and restoring force from x, v, the measured
-    forces at the last and this step, and the external forces at this and the next step.
+    ``matrix`` ``(5 n, 6 n)`` computes x, v and a at the next step, and exact acceleration and restoring force at
+    this step. The inputs are x, v, the measured forces at the last and this step, and the external forces at this
+    and the next step.
     """
 
     matrix: Array

@@ -72,7 +72,9 @@ def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of the linear part plus shears of yielding stories. r_i pulls floor i towards the floor below."""
+    """K x of the linear part plus shears of yielding stories. A positive r_i pulls floor i towards the floor
+    below.
+    """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
         """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without the yielding ``stories``, which are numbered

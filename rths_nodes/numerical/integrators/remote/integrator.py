@@ -261,14 +261,14 @@ class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
-    dynamic stage, a request for the force at a new trial displacement sets ``due`` to this displacement ``(n,)``,
-    in m relative to the end of the static stage. Otherwise ``due`` is None. The rig moves to ``due``, and
-    :meth:`force` returns the answer.
+    dynamic stage, a request for the force at a new trial displacement sets ``due`` to this displacement ``(n,)``.
+    ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
+    returns the answer.
 
-    New trial responses are recognised by their times and displacements, because integrators use t + dt or t +
-    alpha_F dt, and some request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are
-    displacement and force at the end of the static stage. ``steps`` counts the time steps committed after this
-    stage, ``asked`` the requests by action.
+    New trial responses are recognised by time and displacement. Integrators use t + dt or t + alpha_F dt, and some
+    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are displacement and force at
+    the end of the static stage. ``steps`` counts the time steps committed after this stage, ``asked`` the requests
+    by action.
     """
 
     def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
