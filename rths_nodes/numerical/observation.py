@@ -35,7 +35,7 @@ class Observation:
     def motion(self, values: Array) -> Array:
         """Select displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
 
-        ``values``: ``(n_model,)``, or a history ``(steps, n_model)``.
+        ``values`` are ``(n_model,)``, or a history ``(steps, n_model)``.
         """
         return values
 

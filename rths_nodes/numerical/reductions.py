@@ -32,7 +32,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""A static shape is added if a larger relative part of the shape is outside the modes."""
+"""Relative part of a static shape outside the modes, beyond which the shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -84,7 +84,7 @@ class Modal:
 
 
 class CraigBampton:
-    """Degrees of freedom of the interface, and the lowest modes of the others with the interface fixed."""
+    """Degrees of freedom of the interface, and the lowest modes of the structure with a fixed interface."""
 
     SOURCES = ("craig_bampton_1968",)
 

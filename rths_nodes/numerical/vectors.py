@@ -5,7 +5,7 @@ The steps of integrators and restoring forces are built from ``product`` and ``a
 
     ONE      floats; a matrix is one number
     SEVERAL  arrays and full matrices; product with a fixed order of summation (``core/arithmetic.py``)
-    LARGE    arrays and sparse matrices, which multiply or solve themselves (``mechanics/sparse.py``); no kernel,
+    LARGE    arrays and sparse matrices, with the products and solvers of ``mechanics/sparse.py``; no kernel,
              because LAPACK's band solvers are neither translated to C nor fixed in their order of summation
 """
 

@@ -80,7 +80,9 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Return the definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError."""
+    """Return the definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError if a
+    type is invalid or not installed.
+    """
     texts: dict[str, str] = {}
     waiting = [kind]
     while waiting:
@@ -287,7 +289,7 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file. Further calls do
+        """Add the last ``information`` (outcome, reason, number of samples) and index the file. Further calls do
         nothing.
 
         Raises RecordingError on failure; :func:`recover` can then recover the written data.
@@ -339,7 +341,9 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``; ``notes`` describe damage to a journal. Raises ConfigError."""
+    """Open the recording at ``path``. Raises ConfigError if the recording is unreadable or has no index, or if an
+    indexed recording is damaged.
+    """
     file = recording(path)
     inventory = Inventory()
     try:

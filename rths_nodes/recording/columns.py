@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories of a Run as columns with units, and in files for other programs."""
+"""Conversion of a Run to columns with units, and to files for other programs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write the columns; fill shorter columns with empty cells. Raises OSError."""
+    """Write the columns of all ``histories``; fill shorter columns with empty cells."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

@@ -36,7 +36,9 @@ def write(result: Commissioning, path: Path | str) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing ``paths`` to names with their modification time; return the copies. Raises ConfigError."""
+    """Copy existing ``paths`` to names with their modification time; return the copies. Raises ConfigError if a
+    copy fails.
+    """
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")

@@ -42,7 +42,7 @@ from rths_nodes.recording.records import (
 
 
 class Inventory:
-    """Contents of a file, from the records of its index and the records between its messages.
+    """Contents of a file, collected from its records by :meth:`add`.
 
     ``counts`` are the numbers of messages by channel number; ``stated`` are these numbers according to the index.
     """
@@ -109,8 +109,7 @@ def offered(text: str) -> list[dict[str, object]]:
 METADATA_VERSION = 9
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Size of a chunk, bytes: 0.1 s at 1024 Hz. One damaged byte loses a chunk. Larger chunks would save 2 % of the
-size."""
+"""Size of a chunk, bytes: 0.1 s at 1024 Hz. A damaged byte makes its chunk unreadable."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes that an interrupted write can leave after the last complete record."""
@@ -226,8 +225,8 @@ def _topic_metadata(channel: Channel, kind: str) -> dict[str, object]:
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
     """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
 
-    If ``recovering``, the new file lists the losses. Needs constant memory, and disk space for the copy. Raises
-    RecordingError if the copy fails; ``path`` is then unchanged.
+    If ``recovering`` is true, the new file lists the losses. The copy needs constant memory, and additional disk
+    space. Raises RecordingError if the copy fails; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)

@@ -27,9 +27,7 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Atomically replace the file at ``path`` with ``text``, even if the program crashes. If OSError is raised,
-    the file is unchanged.
-    """
+    """Atomically replace the file at ``path`` with ``text``. If OSError is raised, the file is unchanged."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a recording to a Run, without ROS and without the components of the test.
 
-Message layouts come from the recorded definitions. Names of degrees of freedom and internal quantities come from
-TestState and NodeStatus.
+Message layouts come from the recorded definitions.
 """
 
 from __future__ import annotations
@@ -39,16 +38,20 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Number of message lengths, and of messages of each length, from which a layout is derived."""
+"""Largest numbers of message lengths, and of messages of each length, that are tried to derive a layout."""
 
 BATCH = 4096
 """Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""A history has at most SPARSE rows per received message, plus SILENT rows. Larger message numbers are skipped."""
+"""A history has at most SPARSE rows per received message, plus SILENT rows. Messages with larger numbers are
+skipped.
+"""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """Read the recording at ``path``, finished or not. ``notes`` report skipped messages. Raises ConfigError."""
+    """Read the recording at ``path``, finished or not. ``notes`` of the Run report skipped messages. Raises
+    ConfigError if the recording is unreadable or contains no test.
+    """
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: {_why_no_test(recording)}")
@@ -280,7 +283,8 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """Return the checked scenario of a recording. The message of a ConfigError begins with ``origin``.
+    """Return the checked scenario of a recording. Raises ConfigError, beginning with ``origin``, if the scenario
+    is invalid.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
     kept as recorded; building them raises an error with the reason.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete records of an MCAP file (https://mcap.dev/spec). The file can be finished, truncated or damaged."""
+"""Reader of the complete records of a finished, truncated or damaged MCAP file (https://mcap.dev/spec)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
 """Head of a message: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
-"""Largest permitted size of an unpacked chunk, bytes. Recorders write far smaller chunks."""
+"""Largest permitted size of an unpacked chunk, bytes."""
 _CHECKSUM = 4
 """Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
@@ -48,7 +48,9 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the path of a recording's MCAP file. ``path`` is this file or its directory. Raises ConfigError."""
+    """Return the path of a recording's MCAP file. ``path`` is this file or its directory. Raises ConfigError if
+    there is no such file, or if the directory contains several.
+    """
     path = Path(path)
     try:
         if path.is_dir():
@@ -178,10 +180,10 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 class Contents:
     """Records of the data section of an MCAP file, including chunks, up to the end of the file's complete part.
 
-    Iterates once over opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is
-    skipped. ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage`` describes
-    the damage, ``end`` is the end (byte) of the complete part, and ``lost_bytes`` counts bytes that were skipped
-    or follow the end.
+    The iteration yields opcode and content, once. Damage raises RecordingError; if ``lenient`` is true, a damaged
+    chunk is skipped. ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage``
+    describes the damage, ``end`` is the end (byte) of the complete part, and ``lost_bytes`` counts bytes that were
+    skipped or follow the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:

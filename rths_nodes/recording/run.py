@@ -33,7 +33,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target with the energies of a model, if only some of its degrees of freedom are published."""
+"""Fields of a Target with the energies of a model. They are set if only some degrees of freedom are published."""
 ELSEWHERE = "elsewhere"
 """Host of an imported test, and type of its unknown components."""
 _ROWS = 1 << 16
@@ -59,7 +59,6 @@ class Loads:
 
     @property
     def error(self) -> Array:
-        """Target minus measured force, N; NaN while the axis was held."""
         return self.target - self.force
 
 
@@ -104,17 +103,17 @@ class Run:
     Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
     ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
     measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
-    Before the first command, and during a safe stop, ``target`` and ``command`` hold the applied command. In a
+    Before the first command, and during a safe stop, ``target`` and ``command`` contain the applied command. In a
     brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
     accelerations and restoring forces.
 
     Arrays with one row per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``,
     ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain,
-    damping), without rows if all degrees of freedom are observed. ``dof_names`` are the observed degrees of
-    freedom, the ``n_dof`` columns.
+    damping), without rows if all degrees of freedom are observed. ``dof_names`` are the names of the ``n_dof``
+    observed degrees of freedom.
 
-    ``scenario`` is checked, but its components are not built: they may not be installed here.
+    The components of ``scenario`` are not built, because they may not be installed here.
     """
 
     scenario: Scenario
@@ -144,8 +143,7 @@ class Run:
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    """Quantities of the learning copies ``(n, len(updating_names))``, one row for each time in ``updating_time``.
-    """
+    """Quantities of the updated model ``(n, len(updating_names))``, one row for each time in ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
     """Data of the force axes, which the other arrays omit; None without force axes."""

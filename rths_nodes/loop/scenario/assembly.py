@@ -46,7 +46,7 @@ PER_STEP = 8
 PER_DEGREE = 2
 """Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Memory for one sample that a component remembers, in numbers of 8 bytes. Python objects are large."""
+"""Memory for each sample that a component remembers, in units of 8 bytes. Python objects are large."""
 NUMBER = 8
 FEW = 8
 """Largest number of degrees of freedom for which the external force is computed by columns (seven times as fast).
@@ -91,7 +91,7 @@ class Names:
     auxiliary: tuple[str, ...]
     inputs: tuple[str, ...]
     updating: tuple[str, ...] = ()
-    """Recorded quantities of the learning copy of the specimen, with units."""
+    """Recorded quantities of the updated model of the specimen, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
@@ -136,7 +136,7 @@ class Assembly:
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build a new component ``name`` with its parts. Raises ConfigError like :meth:`twin`."""
+        """Build a new component ``name`` with its parts."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -251,7 +251,7 @@ class Assembly:
     @cached_property
     def setup(self) -> Setup:
         """Transformation from degrees of freedom to axes. Each stage has its own setup, because a setup may start
-        from its last solution.
+        its iteration from its last solution.
         """
         scenario = self.scenario
         n_dof = self.observation.n_interface
@@ -264,7 +264,9 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. If its model excludes the transport delay, ``lead`` includes it."""
+        """Compensator of all moved axes. If the compensator's model excludes the transport delay, ``lead``
+        includes it.
+        """
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)

@@ -65,7 +65,7 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
-    limits of the rig. Raises ConfigError with file, path, value, unit, bound and known names.
+    limits of the rig. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -98,9 +98,9 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by row name, which is also the default type. Raises ConfigError.
+    """Read compensator settings by row name; the row name is also the default type.
 
-    Relative paths are relative to the folder of the file.
+    Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
     """
     path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
@@ -147,7 +147,8 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Return the scenario with copies of its files, in ``inputs/<hash>`` of the ``folder`` of a test or run.
+    """Copy the files of a scenario to ``inputs/<hash>`` in the ``folder`` of a test or run; return the scenario
+    with the new paths.
 
     With ``columns_only``, copy only column files that have no copy in a parent folder. Raises ConfigError if a
     file cannot be read or copied, or if an earlier copy has changed.

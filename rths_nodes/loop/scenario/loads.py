@@ -6,8 +6,8 @@ tau is the time since the change of mode, F_0 the force measured at the change:
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
 
-For a vertical load V, an actuator of length L, inclined by b after a drift u of its head, needs the axial force
-V / cos b, with cos b = L / sqrt(L^2 + u^2).
+A vertical load V requires the axial force V / cos b of an actuator inclined by b. If the actuator has the length L
+and its head the drift u, cos b = L / sqrt(L^2 + u^2).
 
 The rate of both targets is limited to ``SHARE`` of the force rate limit, also between F_0 and the first row of a
 table.
@@ -141,9 +141,7 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target (N) ``after`` seconds after the change of mode. Successive calls are for successive
-        samples.
-        """
+        """Return the target (N) ``after`` seconds after the change of mode. Call once per sample, in order."""
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

@@ -38,7 +38,7 @@ def override(scenario: Scenario, overrides: Overrides) -> Scenario:
 
     ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
     the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
-    Raises ConfigError.
+    Raises ConfigError if the resulting scenario is invalid.
     """
     return changed(scenario, setting(overrides))
 
@@ -56,7 +56,9 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration (None for a key of a mapping). Raises ConfigError."""
+    """Return the value of ``key`` and its declaration (None for a key of a mapping). Raises ConfigError if ``key``
+    is unknown.
+    """
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -77,8 +79,8 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Build the scenario once, from ``data`` after all ``stages``. Raises the ConfigError of the first failing
-    stage.
+    """Build the scenario once, from ``data`` after all ``stages``. Raises the ConfigError of the first stage that
+    fails.
     """
     try:
         return from_data(Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data))

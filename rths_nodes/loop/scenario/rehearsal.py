@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash; an operator arms it.
+Each rehearsal is a scenario with its own hash, and is armed by an operator.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
     """Return the test with the rig slowed down by the factor ``ratio``; structure time is unchanged. Raises
-    ConfigError.
+    ConfigError if the slower test is invalid.
     """
     if ratio == 1:
         return scenario

@@ -70,8 +70,6 @@ class RigFileAxis(OnRig):
 
 @params
 class WarningOutput:
-    """Digital output of the rig for a horn or a lamp."""
-
     output: str = text("name of the output on the terminal and the page")
     seconds: float = number(
         "time before each motion during which the output is on and the rig is held",
@@ -88,7 +86,8 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """Head of a rig file, as stored in a scenario. Sections of the scenario contain the rest of the file."""
+    """Head of a rig file, as stored in a scenario. Sections of the scenario contain the other parts of the file.
+    """
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")
@@ -120,8 +119,6 @@ class RigHead:
 
 @params
 class RigFile(RigHead):
-    """A rig: its port, axes, further channels and limits."""
-
     version: int = integer("version of this file format", at_least=1, at_most=1)
     engine: str = text(f"{ENGINE} the scenario", AUTO, (AUTO, EXECUTIVE))
     port: OfPortParams = component("port", "connection to the rig")

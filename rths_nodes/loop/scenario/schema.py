@@ -51,7 +51,9 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """Sine of the same amplitude on all axes. The amplitude rises, is constant and falls, in the rig's time."""
+    """Sine of the same amplitude on all axes, in the time of the rig. The amplitude rises, remains constant, and
+    falls.
+    """
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -116,7 +118,6 @@ SHARED = (
 """Scenario fields in the shared hash. :meth:`Scenario.shared_hash` adds further settings."""
 
 LONGEST_FORCE_LEAD = 0.1
-"""Longest time over which a force is extrapolated, s."""
 
 ALL_AXES = ("axes", "rig", "port", "setup")
 """Sections whose components use all axes. Components of other sections use displacement axes only."""
@@ -133,8 +134,6 @@ _LONGEST_NAME = 180
 
 @params
 class Recording:
-    """Contents of the recording in addition to the messages."""
-
     note: str = text("remark of the operator about this run", "")
     client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
@@ -144,8 +143,6 @@ class Recording:
 
 @params
 class Case:
-    """A named variant of a scenario, with its published numbers."""
-
     set: dict[str, object] = mapping("changes to the scenario, as section.key: value")
     published: Data = mapping("published indices, by the names that rths compare uses")
     note: str = text("purpose of the case", "")
@@ -158,8 +155,6 @@ class Case:
 
 @params
 class Axis:
-    """One actuator axis of the rig."""
-
     actuator: OfParams | None = component(
         "actuator",
         "simulated actuator, for the port simulator and for rths stability; must be left out if rig is set",
@@ -439,7 +434,7 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Number of samples, in hops and after the port, until a Command takes effect."""
+        """Number of samples until a Command takes effect: hops before the port, and transport after it."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -500,7 +495,9 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """Return ``simulated``; ``emulated`` if a program replaces the rig; an empty string for a real rig."""
+    """Return ``simulated`` for a simulator, ``emulated`` if a program replaces the rig, or an empty string for a
+    real rig.
+    """
     port = scenario.port
     if port.builds_axes:
         return SIMULATED

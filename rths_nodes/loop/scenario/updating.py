@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section ``updating``: copies of the specimen in the structure, and the estimation of their parameters.
+"""Section ``updating``: models in the structure that copy the specimen, and the estimation of their parameters.
 
-In mode ``shadow`` the test does not depend on the estimates. In mode ``used``, for simulated rigs only, the copies
-follow the estimates.
+In mode ``shadow`` the test does not depend on the estimates. In mode ``used``, for simulated rigs only, the
+parameters of these copies follow the estimates.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ TELL, FREEZE = THEN = ("tell", "freeze")
 
 @params
 class Updated:
-    """One updated parameter."""
-
     bounds: tuple[float, ...] = vector("lower and upper bound, in the unit of the parameter", more_than=0.0)
     initial: float | None = number(
         "initial value for the specimen, in the unit of the parameter; default: the common value of the copies. "
@@ -55,8 +53,6 @@ class Updated:
 
 @params
 class Leaves:
-    """Level for leaving the prior: largest deviation of an estimate from its initial value."""
-
     deviations: float = number(
         "number of standard deviations from the initial value at which an estimate leaves the prior", more_than=0.0
     )
@@ -67,7 +63,7 @@ class Leaves:
 
 @params
 class Updating:
-    """Model updating: estimation, during the test, of the parameters of copies of the specimen."""
+    """Model updating: estimation of the parameters of copies of the specimen during the test."""
 
     of: tuple[str, ...] = texts(
         "names of the restoring forces of the structure that are copies of the specimen: names of stories for a "
@@ -84,9 +80,10 @@ class Updating:
 
 
 class Copies:
-    """Copies of the specimen in a scenario. ``learns`` is the learning copy. Raises ConfigError.
+    """Copies of the specimen in a scenario. ``learns`` is the copy whose parameters are estimated.
 
-    ``laws`` are the parameters of the copied restoring forces, by name.
+    ``laws`` are the parameters of the copied restoring forces, by name. Raises ConfigError if the section is
+    invalid.
     """
 
     def __init__(self, scenario: AnyParams) -> None:
@@ -117,7 +114,7 @@ class Copies:
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """First sample with an update: from then on, a velocity and a simultaneous force are available."""
+        """First sample with an update. An earlier update would lack a velocity or a simultaneous force."""
         prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -213,7 +210,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError for an impossible section, unless the structure cannot be built here."""
+    """Raise ConfigError if the section is invalid. Do nothing if the structure cannot be built here."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

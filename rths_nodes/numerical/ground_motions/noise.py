@@ -23,7 +23,6 @@ from rths_nodes.numerical.ground_motions.waves import (
 )
 
 MOST_LINES = 20_000
-"""Largest number of spectral lines."""
 STREAM = zlib.crc32(b"band_limited_noise")
 """Random stream of the phases."""
 
@@ -88,9 +87,10 @@ class BandLimitedNoise:
         return window(times, self._p.duration, self._p.taper)
 
     def _sum(self, times: Array, lines: Complex) -> Array:
-        """Return Re(sum of ``lines`` z^j) by Horner's method; z = exp(2 pi i t / period), j from the first line.
+        """Return Re(sum of ``lines`` z^j) by Horner's method, where z = exp(2 pi i t / period) and j begins at the
+        number of the first line.
 
-        Real arithmetic makes a value independent of the other ``times``.
+        Real arithmetic is used so that each value is independent of the other ``times``.
         """
         angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)

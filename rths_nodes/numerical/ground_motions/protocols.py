@@ -2,8 +2,7 @@
 """Loading protocols for components: cycles of prescribed displacement with increasing amplitudes.
 
 Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v; its period is 2 pi a / v.
-Displacement, velocity and acceleration are continuous from one amplitude to the next. The speed rises smoothly at
-the beginning and falls smoothly at the end.
+Displacement, velocity and acceleration are continuous from one amplitude to the next.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class CyclesParams:
 
 
 class Cycles(Finite):
-    """Cycles with the ``amplitudes()`` (m) of a subclass, in order.
+    """Cycles of displacement, one for each of the ``amplitudes()`` (m) of the parameters.
 
     ``scale`` multiplies displacement, velocity and acceleration, but not the periods.
     """

@@ -57,8 +57,9 @@ TYPICAL_PEAK = 3.0
 SAME_STEP = 0.005
 """Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Largest fraction of a record's energy above the Nyquist frequency of the integration step for which
-``rths check`` does not warn."""
+"""Share of a record's energy above the Nyquist frequency of the integration step, beyond which ``rths check``
+warns.
+"""
 ON_POINT = 1e-6
 """Largest distance from a point of the record, in steps, that counts as rounding."""
 
@@ -133,7 +134,7 @@ class Record:
         """Read and check the record; ``seed`` is not used.
 
         Raises ConfigError if the file is unreadable or faulty, if step or unit is missing or contradicts the file,
-        if step or peak is impossible, or if ``begin`` is after the end.
+        if step or peak is implausible, or if ``begin`` is after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)

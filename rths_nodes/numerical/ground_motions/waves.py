@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground motions defined by formulas: sines, rest, and another excitation after a rest.
+"""Ground motions defined by formulas: sines, sweeps, no motion, and a delayed excitation.
 
 Functions of time return values and their exact first and second derivatives, ``(n,)`` each.
 """
@@ -36,7 +36,8 @@ class Formula(Protocol):
 
 
 class Finite(ABC):
-    """A finite excitation with derivatives; ``seed`` is not used."""
+    """Base of excitations that end. ``_triple`` of a subclass returns value and derivatives; ``seed`` is not used.
+    """
 
     def __init__(self, params: AnyParams, seed: int) -> None:
         self._p = params

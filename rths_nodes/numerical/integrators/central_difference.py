@@ -16,8 +16,8 @@ Constants = tuple[Operand, Operand, Operand, float]
 class CentralDifference(Dynamics):
     """(M/dt^2 + C/2dt) x' = F - r - r_e + 2M/dt^2 x - (M/dt^2 - C/2dt) x_previous.
 
-    The published velocity is predicted, (x' - x)/dt + a dt/2. Raises ConfigError unless dt is below the stability
-    limit (2/w_max for springs).
+    Primes denote the next step. The published velocity is predicted, (x' - x)/dt + a dt/2. Raises ConfigError
+    unless dt is below the stability limit (2/w_max for springs).
     """
 
     follows = True

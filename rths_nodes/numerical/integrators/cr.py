@@ -16,9 +16,9 @@ Constants = tuple[Operand, float]
 class ChenRicles(Dynamics):
     """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
 
-    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. If alpha omits the
-    stiffness and damping under test (Eq. 12b instead of 12a), only the numerical part is unconditionally stable.
-    The published velocity is the backward difference (x' - x) / dt, half a step late.
+    Primes denote the next step. With several degrees of freedom, [4 M + 2 dt C + dt^2 K]^-1 4 M is the matrix
+    alpha. If alpha omits the stiffness and damping under test (Eq. 12b instead of 12a), only the numerical part is
+    unconditionally stable. The published velocity is the backward difference (x' - x) / dt, half a step late.
     """
 
     SOURCES = ("chen_ricles_2008",)

@@ -5,15 +5,16 @@ M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). The common kernel is
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
-It completes step ``index`` with the force ``measured`` at this step (N). It returns displacement (m), velocity
-(m/s) and predicted acceleration (m/s^2) at the next step, and exact acceleration and restoring force (N) at this
-step. The integration method computes displacement and velocity:
+The kernel completes step ``index`` with the force ``measured`` at this step (N). It returns displacement (m),
+velocity (m/s) and predicted acceleration (m/s^2) at the next step, and exact acceleration and restoring force (N)
+at this step. The integration method computes displacement and velocity:
 
     advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
 ``before`` and ``measured`` are the forces at the last and this step; ``of_method`` is the state of the method.
 Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
-of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep an array ``measured``.
+of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the caller
+passes a copy.
 """
 
 from __future__ import annotations
@@ -203,7 +204,6 @@ class Dynamics(Stepped):
     """
 
     takes_massless: ClassVar[bool] = False
-    """True if the method can integrate degrees of freedom without mass."""
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
     """Vectors ``(n_dof,)`` that, with the measured force, determine the next step."""
 
@@ -240,7 +240,7 @@ class Dynamics(Stepped):
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """Return the kernel for a structure. The kernel of a sparse structure is not translated to C."""
+        """Return the kernel for a structure. It is not translated to C if the structure is sparse."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
         step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)

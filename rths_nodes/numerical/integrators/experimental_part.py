@@ -26,7 +26,7 @@ UNDER_TEST = "stability limit with the part under test"
 
 @params
 class Equivalent:
-    """Specimen of a single degree of freedom. A structure with several defines the part under test itself."""
+    """Stiffness and damping under test, for structures with one degree of freedom."""
 
     equivalent_stiffness: float = number(
         "stiffness k_eq under test, for one degree of freedom; 0: the experimental stiffness of the structure",
@@ -45,7 +45,7 @@ class Equivalent:
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
     """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
 
-    Raises ConfigError for an equivalent value with several degrees of freedom.
+    Raises ConfigError if ``params`` has such a value and the structure has several degrees of freedom.
     """
     n_dof = len(structure.influence)
     matrices = []
@@ -66,8 +66,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
     """Refuse (ConfigError) a step that is not below the stability limit.
 
-    For a spring under test the limit is 2/omega_max. With M_e and C_e under test, forces of dashpots are late by
-    half a step and forces of masses by one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max. Forces of dashpots C_e under test are late by half a step,
+    and forces of masses M_e by one step. Then 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass

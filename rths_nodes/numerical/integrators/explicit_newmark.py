@@ -61,8 +61,9 @@ def corrected(predicted: Step) -> Step:
 class ExplicitNewmark(Dynamics):
     """x' = x + dt v + dt^2/2 a; v~' = v + dt/2 a; (M + dt/2 C) a' = F' - C v~' - r' - r_e'; v' = v~' + dt/2 a'.
 
-    The published velocity is corrected with the predicted acceleration; the memory is v~. Raises ConfigError
-    unless dt is below the stability limit (2/w_max for springs).
+    Primes denote the next step, v~ the predicted velocity, which is in the memory. The published velocity is
+    corrected with the predicted acceleration. Raises ConfigError unless dt is below the stability limit (2/w_max
+    for springs).
     """
 
     SOURCES = ("newmark_1959",)

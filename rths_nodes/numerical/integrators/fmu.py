@@ -42,8 +42,6 @@ TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
 
 @params
 class Seen:
-    """Variables of the FMU for the motion of an observed degree of freedom."""
-
     displacement: str = text("output of the FMU for the displacement")
     velocity: str | None = text(
         "output of the FMU for the velocity; default: derived from the displacements",
@@ -56,8 +54,6 @@ class Seen:
 
 @params
 class Driven(Seen):
-    """Variables of the FMU for motion and force of a degree of freedom of the rig."""
-
     force: str = text("input of the FMU for the measured force, which is a restoring force")
 
 
@@ -68,7 +64,7 @@ class Ground:
 
 
 class Fmu(Integrator):
-    """A model in a process that the test starts; each step of the integrator is one co-simulation step.
+    """An FMU in a process that the test starts; each step of the integrator is one co-simulation step.
 
     Missing velocities and accelerations are taken from the parabola through the last three displacements. External
     and restoring forces are unknown and remain zero.
@@ -185,9 +181,7 @@ class Fmu(Integrator):
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
-        """Accept the initial outputs of the model. Return the missing part, or an empty string. Raises ConfigError
-        if the model fails.
-        """
+        """Accept the initial outputs of the model when they arrive. Raises ConfigError if the model fails."""
         assert self._process is not None
         if self._at_start:
             return ""
@@ -206,7 +200,9 @@ class Fmu(Integrator):
         return ""
 
     def _take(self, outputs: Array) -> None:
-        """Set the motion from ``outputs`` and the parabola. Raises RuntimeError if a value is implausible."""
+        """Set the motion from ``outputs``; missing rates come from the parabola. Raises RuntimeError if a value is
+        implausible.
+        """
         values = outputs.tolist()
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)

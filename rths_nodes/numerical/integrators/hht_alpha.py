@@ -25,8 +25,8 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """Matrices of an iteration; alpha, beta, gamma; iterations per time step; length h (s) of a time step; last
-    step.
+    """Constants: matrices of an iteration, alpha, beta, gamma, iterations per time step, length h (s) of a time
+    step, last step.
 
     ``last`` is a float, so that tests of any duration share a C library.
     """
@@ -130,7 +130,8 @@ class HilberHughesTaylor(Dynamics):
     """Each ``step`` is one iteration with the newest measured force; a time step h has ``iterations`` steps.
 
     M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, where r includes the measured
-    force; x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha.
+    force; x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha. Primes
+    denote the end of the time step; x~ and v~ are predictions.
 
     An iteration solves these equations with r' linearised about the measured position and velocity (initial
     stiffness, including the part under test). Displacements between time steps lie on the parabola through the

@@ -19,16 +19,17 @@ Constants = tuple[Operand, Operand, float, float, float, float, float]
 class KolayRicles(Dynamics):
     """v' = v + dt c, x' = x + dt v + dt^2 (1/2 + gamma) c with c = alpha1 a, in equilibrium between two steps.
 
-    M [(1 - alpha3) a' + alpha3 a] equals the unbalanced load M l, weighted by 1 - alpha_f at this step and by
-    alpha_f at the last. With R = gamma dt C + beta dt^2 K and A = M + R, alpha1 = A^-1 M and alpha3 =
-    A^-1 (alpha_m M + alpha_f R) have the same modes, so that a' can be eliminated from the equations of the paper:
+    Primes denote the next step. M [(1 - alpha3) a' + alpha3 a] equals the unbalanced load M l, weighted by 1 -
+    alpha_f at this step and by alpha_f at the last. With R = gamma dt C + beta dt^2 K and A = M + R, alpha1 = A^-1
+    M and alpha3 = A^-1 (alpha_m M + alpha_f R) have the same modes, so that a' can be eliminated from the
+    equations of the paper:
 
         c' = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c) - f c
         f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m)
 
-    ``rho_infinity`` is the spectral radius at infinite frequency: 1 gives no dissipation (the CR algorithm),
-    0 the largest dissipation. M and R include the part under test. The published velocity is late by
-    gamma = 1/2 - alpha_m + alpha_f steps; in the middle of the step the velocity is (x' - x) / dt.
+    ``rho_infinity`` is the spectral radius at infinite frequency: 1 gives no dissipation (the CR algorithm), 0 the
+    largest dissipation. M and R include the part under test. The published velocity is late by gamma = 1/2 -
+    alpha_m + alpha_f steps; in the middle of the step the velocity is (x' - x) / dt.
     """
 
     SOURCES = ("kolay_ricles_2014",)

@@ -7,7 +7,7 @@ Newmark 1959, in the form of the multi-axial benchmark (Condori Uribe et al., Fr
     (K + 2/dt C + 4/dt^2 M) x' = p' - f + M (4/dt^2 x + 4/dt v + a) + C (2/dt x + v)
     v' = 2/dt (x' - x) - v,   a' = 2/dt (v' - v) - a
 
-with the load p' at the end of the step and the force f measured at its beginning. Masses can be zero.
+Primes denote the end of the step; f is the force measured at its beginning. Masses can be zero.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ Rates = tuple[Array, Array, Array, Array]
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
-    """Return p, q, s, t of :func:`rates` for a step ``dt`` (s): 2/dt, 1, 2/dt, 1 with mass.
+    """Return the coefficients p, q, s and t of :func:`rates` for a step ``dt`` (s).
 
-    Without mass, s and t are 1/dt and 0; if there is no damping either, so are p and q.
+    Degrees of freedom with mass have 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0. Without mass and
+    damping, p = 1/dt and q = 0 too.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -72,10 +73,10 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """Matrices ``(n, 4 n)`` of a structure: ``onward`` yields x', ``accelerated`` the exact acceleration.
+    """Matrices ``(n, 4 n)`` of a structure: ``onward`` yields x', ``accelerated`` yields the exact acceleration.
 
-    Both multiply x, v, a and the net force (external minus measured). ``onward`` takes the external force of the
-    next step, ``accelerated`` the external force of this step.
+    Both multiply the vector of x, v, a and the net force, which is external minus measured. ``onward`` takes the
+    external force of the next step, ``accelerated`` the external force of this step.
     """
 
     onward: Array
@@ -150,10 +151,10 @@ def large(
 class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
-    Only the delay of the measured force by one step causes a stability limit. The rates of massless degrees of
-    freedom would be undamped. Their acceleration is therefore the change of the velocity per step and, if they
-    have no damping, their velocity is the change of the displacement per step. Raises ConfigError if the restoring
-    force is nonlinear or the motion with the part under test grows.
+    Only the delay of the measured force by one step causes a stability limit. Oscillations of the rates of
+    massless degrees of freedom would not decay. Their acceleration is therefore the change of the velocity per
+    step and, if they have no damping, their velocity is the change of the displacement per step. Raises
+    ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
     """
 
     SOURCES = ("newmark_1959",)
@@ -236,7 +237,9 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a mass under test, and growth in a model of the lowest modes and the tested part."""
+    """Refuse (ConfigError) a mass under test, and growth in a reduced model with the lowest modes and the tested
+    part.
+    """
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

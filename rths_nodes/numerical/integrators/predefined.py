@@ -31,7 +31,6 @@ from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 from rths_nodes.numerical.vectors import Vector
 
 ARCHIVE = b"PK"
-"""First bytes of an npz file."""
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
@@ -169,7 +168,7 @@ class Prescribed(Stepped):
 
 
 class Predefined(Prescribed):
-    """Each axis follows its own history from a file, or all follow a loading protocol."""
+    """Each axis follows its own history from a file, or all axes follow the same loading protocol."""
 
     @params
     class Params:

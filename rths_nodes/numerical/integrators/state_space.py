@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of a structure in state space, y = (x, v): exact steps, and the classical Runge-Kutta method.
 
-Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that is linear from p to
-p' (:func:`rths_nodes.mechanics.structure.transition`). The TADC paper (Wang et al.) uses exact steps (matrix
-exponential), Phillips & Spencer 2012 use Runge-Kutta.
+Step matrices are Phi, Gamma_0, Gamma_1 of y_k = Phi y_{k-1} + Gamma_0 p_{k-1} + Gamma_1 p_k for a load p that is
+linear over the step (:func:`rths_nodes.mechanics.structure.transition`). The TADC paper (Wang et al.) uses exact
+steps (matrix exponential); Phillips & Spencer 2012 use Runge-Kutta.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
 class Constants(NamedTuple):
     """Matrix of a step, and state at step 0.
 
-    ``matrix`` ``(5 n, 6 n)`` computes x', v', a', exact acceleration and restoring force from x, v, the measured
-    forces at the last and this step, and the external forces at this and the next step.
+    ``matrix`` ``(5 n, 6 n)`` computes x, v and a at the next step, and exact acceleration and restoring force at
+    this step. The inputs are x, v, the measured forces at the last and this step, and the external forces at this
+    and the next step.
     """
 
     matrix: Array
@@ -84,7 +85,9 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
-        """Exact step y' = Phi y + Gamma_0 p + Gamma_1 p', accelerations and restoring force in one product."""
+        """Exact step y_k = Phi y_{k-1} + Gamma_0 p_{k-1} + Gamma_1 p_k, accelerations and restoring force in one
+        product.
+        """
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -211,7 +214,7 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 
 
 class Exact(ByMatrix):
-    """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that is linear over the step.
+    """y_k = Phi y_{k-1} + Gamma_0 p_{k-1} + Gamma_1 p_k, y = (x, v): exact for a load linear over the step.
 
     The measured force is extrapolated or held over the step. Holding the force reduces damping like half a step of
     delay. Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.

@@ -2,7 +2,7 @@
 """Numerical substructures: mass, damping, stiffness, influence vector and restoring force.
 
 M a + C v + r(x) + r_e = -M 1 a_g (Chen & Ricles 2010, Eq. 1a), x relative to the ground. The part in the
-laboratory is subtracted, except from the M of the load (Phillips & Spencer 2012, Eq. 1.1).
+laboratory is subtracted from these properties, but not from the M of the load (Phillips & Spencer 2012, Eq. 1.1).
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ TABLE = {
 
 
 SMALL = 100
-"""Number of degrees of freedom with mass up to which modes of a sparse structure always use full matrices."""
+"""Largest number of degrees of freedom with mass for which modes of a sparse structure are always computed with
+full matrices.
+"""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
@@ -135,13 +137,12 @@ class Rayleigh:
         return float(a), float(b)
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
-        """Return the damping ``(n_dof, n_dof)`` N s/m for ``mass`` (kg) and ``stiffness`` (N/m)."""
         a, b = self.coefficients(mass, stiffness)
         return a * mass + b * stiffness
 
 
 class Modal:
-    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i') M."""
+    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i^T) M."""
 
     @params
     class Params:

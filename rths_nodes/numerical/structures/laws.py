@@ -3,8 +3,9 @@
 
     force(constants, state, x) -> state, r
 
-moves to the displacement x (m) and returns the restoring force r (N): floats for one degree of freedom, arrays for
-several. Nothing changes in place; after a trial displacement the caller discards the new state.
+The function ``force`` moves to the displacement x (m) and returns the restoring force r (N). x and r are floats
+for one degree of freedom, arrays for several. The function changes nothing in place; after a trial displacement
+the caller discards the new state.
 """
 
 from __future__ import annotations
@@ -105,7 +106,6 @@ class OfComponent(Lawful):
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)

@@ -27,7 +27,6 @@ LARGEST_FILE = 64 << 20
 MOST = 20_000
 """Largest number of degrees of freedom. With more, a step misses real time and banded matrices need gigabytes."""
 DENSE = 64
-"""Largest number of degrees of freedom for dense matrices."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 
@@ -128,7 +127,6 @@ class Matrices(Partition):
 
     @property
     def ground_load(self) -> Array:
-        """Return the ground load of the whole structure or of the numerical part, ``(n_dof,)`` N per m/s^2."""
         if self._loaded == "whole":
             return combined_load(self)
         load: Array = self.mass @ self.influence

@@ -25,7 +25,8 @@ class Partition:
     def __init__(
         self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
     ) -> None:
-        """``total`` has mass and stiffness of the whole, ``tested`` has mass, damping and stiffness under test.
+        """Subtract ``tested`` from the whole. ``total`` is mass and stiffness of the whole; ``tested`` is mass,
+        damping and stiffness under test.
 
         Raises ConfigError if the numerical part is not a valid structure.
         """

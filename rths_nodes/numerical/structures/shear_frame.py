@@ -29,11 +29,10 @@ PER_STORY = (
     "story_heights",
     "experimental_gravity_loads",
 )
-"""Parameters with one number per mass."""
 FAR = (100.0, 101.0)
 """Displacements, in yield displacements, between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
-"""Properties that can be in the laboratory, in part or as a whole."""
+"""Properties that can be partly or wholly in the laboratory."""
 
 Parts = tuple[int, object, object]
 """Number of a story, constants of the other stories, and constants of the story's law."""
@@ -73,10 +72,14 @@ def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of the linear part plus shears of yielding stories. r_i pulls floor i towards the floor below."""
+    """K x of the linear part plus shears of yielding stories. A positive r_i pulls floor i towards the floor
+    below.
+    """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """``linear``: stiffness ``(n_dof, n_dof)`` N/m without the yielding ``stories``, which count from 0."""
+        """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without the yielding ``stories``, which are numbered
+        from 0.
+        """
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
@@ -103,7 +106,7 @@ class ShearFrame(Partition):
     """Masses on floors with springs between them; x_i is the displacement of floor i relative to the ground.
 
     The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` describe the part of the frame that is
-    in the laboratory and is subtracted, without anything that the specimen has in addition.
+    in the laboratory. This part is subtracted. Additional properties of the specimen are not included.
 
     A restoring force belongs to the numerical part of its story. A gravity load P reduces the stiffness of a story
     by P per story height (P-Delta). The experimental part of P is excluded, because the rig applies it and the

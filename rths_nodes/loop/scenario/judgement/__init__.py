@@ -2,9 +2,9 @@
 """Judgements about the numbers of a test and its rig, as rules.
 
 A rule compares numbers of scenario and rig file, so that it suits rigs of 10 N and of 5 MN. Impossible values are
-refused when a scenario is loaded or run. Doubtful values are cautions, which ``rths check`` prints, an operator
-signs on a real rig, and the report lists. ``validate`` of a section checks values within the section; ``fits`` and
-``cautions`` (``core/checks.py``) check a component. ``doc/rig_file.md`` lists all rules.
+refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints them, an operator
+signs them on a real rig, and the report lists them. ``validate`` of a section checks values within the section;
+``fits`` and ``cautions`` (``core/checks.py``) check a component. ``doc/rig_file.md`` lists all rules.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return the doubtful values that rules and components report. Raises ConfigError.
+    """Return the doubtful values that rules and components report. Calibrations are judged on the date ``today``.
 
-    Calibrations are judged on the date ``today``.
+    Raises ConfigError if a component cannot be built.
     """
     component = [Judgement(name, text) for name, text in of_components(scenario)]
     return [*component, *_judgements(scenario, simulated, CAUTION, today or date.today())]

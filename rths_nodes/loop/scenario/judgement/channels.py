@@ -18,7 +18,7 @@ STEPS = 2.0
 """Largest usual jump of the first command, in samples of travel at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range from which noise is impossible, and above which it is doubtful."""
+"""Ratios of rms noise to range: noise is refused from the first ratio on, and doubtful above the second."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
@@ -27,8 +27,9 @@ BITS = range(15, 25)
 """Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit above which the range is doubtful, and from which it is
-impossible."""
+"""Ratios of a sensor's range to the monitored limit: the range is doubtful above the first, and refused from the
+second on.
+"""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest usual time since the calibration of a sensor of a simulated or emulated rig."""

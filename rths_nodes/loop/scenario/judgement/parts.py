@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios of two values of one stiffness above which the values are doubtful (first) or impossible (second)."""
+"""Ratios of two values of one stiffness: the values are doubtful above the first ratio, and refused above the
+second.
+"""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0

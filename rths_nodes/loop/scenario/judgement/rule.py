@@ -43,8 +43,8 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: name, required ``relation``, reason and function. If ``real`` is true, the rule is for real rigs
-    only.
+    """A rule: name, required ``relation``, reason and function. If ``real`` is true, the rule applies only to real
+    rigs.
     """
 
     name: str

@@ -68,7 +68,7 @@ def read_at2(lines: Sequence[str]) -> Series:
 
 
 def _counts_line(lines: Sequence[str]) -> int | None:
-    """Return the index of the line with NPTS and DT, or None. Comments of a file in columns do not count."""
+    """Return the index of the line with NPTS and DT, or None. Comment lines are ignored."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
 
@@ -92,7 +92,9 @@ READ = (
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError for the faulty line or the format."""
+    """Return the acceleration series in a file's bytes. Raises FormatError if the content is faulty or the format
+    is not supported.
+    """
     waveform_format = waveforms.waveform(data)
     if waveform_format is not None:
         return read_waveform(data, waveform_format)

@@ -3,8 +3,9 @@
 
 Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. A header is
 prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or
-titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. Numbers with another meaning (a
-number of points above the values, samples or ms instead of s) are refused unless the header states the meaning.
+titles of the columns (``time (ms), acc (g)``). Several spellings of a key are recognised. Numbers with another
+meaning are refused unless the header states the meaning: for example, a number of points above the values, or a
+time column in samples or ms.
 """
 
 from __future__ import annotations
@@ -36,24 +37,25 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 SAME = 0.005
-"""Largest relative difference between two statements of the same step."""
+"""Largest relative difference between two statements of the same quantity."""
 SAME_DURATION = 0.02
-"""Largest relative difference between two durations, because a duration can count points or intervals."""
+"""Largest relative difference between two durations. Some headers count points, others count intervals."""
 
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 UNIFORM = 0.01
-"""Largest deviation from a uniform time column, in steps, unless the rounding of printed times is larger."""
+"""Permitted deviation from a uniform time column, in steps. Rounded times permit up to ``UNIFORM_ROUNDED``."""
 UNIFORM_ROUNDED = 0.15
-"""Largest deviation from a uniform time column, in steps, with rounding. A missing line deviates by 0.16 or more.
+"""Permitted deviation from a uniform time column with rounded times, in steps. A missing line deviates by 0.16 or
+more.
 """
 FEWEST_COUNTED = 10
-"""Smallest number of points that is recognised in a line above the values."""
+"""Smallest number above the values that is recognised as a number of points."""
 HEADER_ROWS = 5
 """Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
-"""Largest number of columns in a table of components. Wider rows contain a single component."""
+"""Largest number of columns in a table of components. Wider rows are assumed to contain one component."""
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
@@ -242,7 +244,8 @@ def _check_counts(rows: Rows) -> None:
 def _check_first_step(rows: Rows) -> None:
     """Refuse a first number that is probably the step.
 
-    It is 1 s divided by a whole number, and only its number of decimals is different.
+    The number is probably the step if it is 1 s divided by a whole number, and if all values below have another
+    number of decimals.
     """
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
@@ -291,7 +294,7 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
     """Return the values from t = 0, and the step of the time column. Raises FormatError if the step is not
-    uniform.
+    uniform, or if the first time is neither 0 nor one step.
     """
     if len(times) < 2:
         return values, None  # too short; the caller refuses the file
@@ -314,7 +317,8 @@ SHORTEST_STEP = float(np.finfo(float).tiny)
 
 
 def even_step(times: Array) -> tuple[float, float, int | None]:
-    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the least uniform interval.
+    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the interval that deviates
+    most.
 
     The index is None if the steps are positive and uniform. Raises FormatError if the step or its rate overflows.
     """
@@ -377,8 +381,8 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Statements of a header; a missing statement is None. ``time_unit`` (s) is the unit of the first of two
-    columns.
+    """Values stated by a header; a missing value is None. ``time_unit`` is the unit of the first of two columns,
+    in s.
     """
 
     step: float | None = None

@@ -31,7 +31,6 @@ TIME_UNITS: dict[str, float] = {
 
 COMMENT_MARKS = ("#", "%", "!", "//", "|")
 MOST_POINTS = 10_000_000
-"""Largest number of points that a header may state."""
 
 _FORTRAN = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))[DdQq]([-+]?\d+)")
 _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
@@ -90,7 +89,6 @@ def canonical_unit(text: str) -> str | None:
 
 
 def stated_unit(text: str, line: int | None = None) -> str:
-    """Return the unit that a header states. Raises FormatError if the unit is unknown."""
     unit = canonical_unit(text)
     if unit is None:
         where = "the header" if line is None else f"line {line}"
@@ -104,7 +102,9 @@ def is_other_unit(text: str) -> bool:
 
 
 def number(word: str, line: int) -> float:
-    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with ``line``."""
+    """Return ``word`` as a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError
+    otherwise.
+    """
     try:
         value = number_of(word)
     except ValueError:
@@ -131,7 +131,9 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 
 
 def whole(word: str, line: int, noun: str, most: int) -> int:
-    """Return a whole number from 1 to ``most`` in a header; messages call it a number of ``noun``."""
+    """Return ``word`` as a whole number from 1 to ``most``. Raises FormatError otherwise; its message contains
+    ``noun``.
+    """
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")
     count = int(word) if len(word) <= len(str(most)) else most + 1
@@ -156,7 +158,7 @@ def short(step: float) -> float:
 
 
 def split_at_signs(line: str) -> list[str]:
-    """Return the numbers of a row, which signs alone can separate: ``-.123E-01-.456E-02`` is two numbers."""
+    """Split a row into its numbers. A sign alone can separate two numbers, as in ``-.123E-01-.456E-02``."""
     return [part for word in line.split() for part in re.split(r"(?<=[\d.])(?=[-+])", word)]
 
 

@@ -34,7 +34,7 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Number (from 1) of the entry of the COSMOS real header with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Number of the entry with the sampling interval of this series, ms, which processing can change."""
+"""Number of the entry with the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""
@@ -56,7 +56,8 @@ _MARKS = tuple(
         r"units?\s*[:=]|\bin\s+[cm]?m/s",
     )
 )
-"""Marks of a start line: count, points, quantity, spacing, format, unit. Some marks can be damaged."""
+"""Marks of a start line: count, points, quantity, spacing, format, unit. A damaged start line can lack some marks.
+"""
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")

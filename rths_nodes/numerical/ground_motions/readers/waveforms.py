@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seismological formats, read by obspy if it is installed (``pip install obspy``).
 
-The reader is selected by name, because obspy's format detection would unpickle a file that resembles its own
-format. Values are counts unless calibrated: SAC and miniSEED need ``unit``.
+The reader is selected by name, because obspy's format detection unpickles files that resemble pickles of obspy.
+Values are counts unless calibrated: SAC and miniSEED need the parameter ``unit``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def in_text(lines: Sequence[str]) -> str | None:
 LARGEST_OFFSET = 0.1
 """Largest permitted mean of a series, relative to its peak. A larger mean indicates raw values with an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
-"""Largest difference from the peak in the header: a relative part, plus the rounding of the header, m/s^2."""
+"""Permitted difference from the peak in the header: a fraction of this peak, plus its rounding (m/s^2)."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)

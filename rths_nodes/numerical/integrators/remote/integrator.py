@@ -91,8 +91,8 @@ class Connection:
         return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
-        """Return the next ``size`` bytes, or None until they arrive. Raises ConnectionEnded, or IntegratorError
-        after a timeout.
+        """Return the next ``size`` bytes, or None until they arrive. Raises ConnectionEnded if the client has
+        closed the connection, or IntegratorError if the connection is lost or the message is not complete in time.
         """
         assert self._client is not None
         buffer = self._buffer
@@ -167,7 +167,6 @@ ACTIONS = {
 """Actions of a client. The first two and the last are not answered."""
 
 LONGEST_VECTOR = 65_536
-"""Longest vector that a greeting may announce, in doubles."""
 
 FARTHEST = 1e6
 """Largest plausible value, m, m/s, m/s^2 or s. Derivatives of larger values could overflow."""
@@ -184,8 +183,8 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the length of a client's vectors. Raises IntegratorError unless the client has ``n`` degrees of
-    freedom.
+    """Return the length of a client's vectors. Raises IntegratorError if sizes or length in ``greeting`` do not
+    match ``n`` degrees of freedom.
     """
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
@@ -224,7 +223,9 @@ def request(vector: bytes, columns: Indices) -> Request:
 
 
 def answer(values: Array, length: int, columns: Indices) -> bytes:
-    """Return a vector of ``length`` doubles that begins with ``values``, in column-major order of ``columns``."""
+    """Return a vector of ``length`` doubles that begins with ``values`` in column-major order. ``columns`` are the
+    positions of the degrees of freedom in the client's order.
+    """
     vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
     theirs[np.ix_(*[columns] * values.ndim)] = values
     vector[: values.size] = theirs.ravel("F")
@@ -260,13 +261,14 @@ class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
-    dynamic stage ``due`` is the displacement ``(n,)`` of a new trial response, in m relative to the end of the
-    static stage, once the client requests the force; otherwise ``due`` is None. The rig moves to this
-    displacement, and :meth:`force` returns the answer.
+    dynamic stage, a request for the force at a new trial displacement sets ``due`` to this displacement ``(n,)``.
+    ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
+    returns the answer.
 
-    New trial responses are recognised by their times, because integrators use t + dt or t + alpha_F dt, and some
-    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) belong to the static stage.
-    ``steps`` counts the time steps committed after this stage, ``asked`` the requests by action.
+    New trial responses are recognised by time and displacement. Integrators use t + dt or t + alpha_F dt, and some
+    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are displacement and force at
+    the end of the static stage. ``steps`` counts the time steps committed after this stage, ``asked`` the requests
+    by action.
     """
 
     def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
@@ -294,7 +296,7 @@ class Conversation:
     def reply(self, request: Request) -> Array | None:
         """Return the answer, or None if the request has no answer or a displacement is ``due``.
 
-        Raises ClientLeft or IntegratorError.
+        Raises ClientLeft if the client ends its analysis, and IntegratorError if the request is not permitted.
         """
         self.asked[request.action] += 1
         self._requests += 1
@@ -353,7 +355,9 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        """Refuse an ``index`` that is neither the next time step nor a current time step with iterations left."""
+        """Refuse an ``index`` that is neither the next time step nor the current time step with remaining
+        iterations.
+        """
         plan = self._plan
         if index == self._index and 0 < self._iteration < plan.iterations:
             self._iteration += 1
@@ -499,8 +503,7 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Accept and answer the client; return the missing action before its first displacement, or an empty
-        string.
+        """Accept and answer the client until its first displacement.
 
         Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """
@@ -540,7 +543,6 @@ class Served(Integrator):
         self._begun = True
 
     def ready(self) -> bool:
-        """Return whether the next displacement is available. Raises IntegratorError if the client fails."""
         try:
             while self.talk.due is None:
                 vector = self._connection.receive(8 * self._length)
@@ -579,7 +581,6 @@ class Served(Integrator):
             log.info("%s", error)
 
     def numbers(self) -> Data:
-        """Return the client's number of steps, and displacement (m) and force (N) of its static stage."""
         talk = self.talk
         static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
         return {"client_steps": talk.steps, "static_stage": static}

@@ -116,9 +116,6 @@ class OpenSees(Served):
             raise error.within("integrator.type = 'opensees'") from error
 
     def missing(self) -> str:
-        """Return the missing action, or an empty string. Raises ConfigError, with the last output, if the model
-        failed.
-        """
         if self._process.failed and not self._connection.accept():
             problem = self._process.end()
             self.close()

@@ -43,7 +43,8 @@ class _Yielding(OfComponent):
 class Bilinear(_Yielding):
     """Kinematic hardening: r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y.
 
-    The force first yields at F_y. In Steel01 of OpenSees, k, F_y and eta are E_0, F_y and b.
+    s' is s after the move dx. The force first yields at F_y. In Steel01 of OpenSees, k, F_y and eta are E_0, F_y
+    and b.
     """
 
     @params

@@ -14,7 +14,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 INCREMENTS = 10.0
-"""Smallest number of increments per integration step; each is one RK4 step (NOTES, set-up CR-1)."""
+"""Smallest number of increments per integration step; each increment is one RK4 step (NOTES, set-up CR-1)."""
 
 
 class Constants(NamedTuple):

@@ -19,9 +19,11 @@ from rths_nodes.numerical.structures.laws import OfComponent
 from rths_nodes.numerical.structures.restoring_forces.bouc_wen import BoucWen
 
 LEAST = 10.0
-"""Smallest number of increments per integration step; each is one RK4 step."""
+"""Smallest number of increments per integration step; each increment is one RK4 step."""
 MOST = 2000.0
-"""Largest number of increments of a move. A longer move has diverged, and z is set to its limit."""
+"""Largest number of increments of a move. A move that needs more increments has diverged; z is then set to its
+limit.
+"""
 
 
 class Constants(NamedTuple):
