@@ -126,7 +126,6 @@ class Commissioning:
 
     @property
     def unsigned(self) -> bool:
-        """True unless two persons with different names have signed the result."""
         names = self.operator.strip(), self.second_person.strip()
         return not all(names) or names[0].casefold() == names[1].casefold()
 

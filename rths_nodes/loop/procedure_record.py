@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs.
 
-``recording/procedure.py`` stores the record next to the recordings of the rungs. The report is made from the
-record. Times are ISO 8601 texts with their offset from UTC. Numbers are in SI units, by axis name.
+``recording/procedure.py`` stores the record next to the recordings of the rungs. Times are ISO 8601 texts with
+their offset from UTC. Numbers are in SI units, by axis name.
 """
 
 from __future__ import annotations

@@ -91,7 +91,6 @@ def step_back() -> None:
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Make other Python threads yield after SWITCH_S during the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:

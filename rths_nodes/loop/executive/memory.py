@@ -115,7 +115,6 @@ def links_of(states: Value, call: Call, results: object) -> Links:
 
 
 def flat(value: object) -> list[object]:
-    """Return the leaves of nested tuples; a Slot is a leaf."""
     if isinstance(value, (tuple, list)) and not isinstance(value, Slot):
         return [leaf for item in value for leaf in flat(item)]
     return [value]
@@ -126,7 +125,9 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Anonymous shared memory, freed when its last user exits. The program inherits ``descriptor``."""
+    """Anonymous shared memory. The program inherits ``descriptor``. The system frees the memory after its last
+    user exits.
+    """
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -169,7 +170,7 @@ class Memory:
         return control
 
     def close(self) -> None:
-        """Close the descriptor if it is open. The memory remains until the last view of it is deleted."""
+        """Close the descriptor if it is open."""
         with suppress(OSError):
             os.close(self.descriptor)
 
