@@ -93,8 +93,7 @@ class LastWords:
     """Final report of a process: its exit code, and its ``problem``; empty without a problem.
 
     ``test`` is the exit code of the test, or None if unknown, and ``ending`` describes this code. ``indices`` are
-    the indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods; empty if
-    there were none.
+    the indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods.
     """
 
     exit_code: int

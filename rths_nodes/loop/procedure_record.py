@@ -310,7 +310,6 @@ class ProcedureRecord:
 
     @property
     def simulation(self) -> str:
-        """``simulated`` or ``emulated``; empty for a real rig."""
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:

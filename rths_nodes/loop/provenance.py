@@ -142,7 +142,7 @@ def _section(text: str) -> str:
 class Code:
     """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
 
-    ``build`` is the build that the receiver reported; empty if it reported none.
+    ``build`` is the build that the receiver reported, or empty.
     """
 
     names: Mapping[str, str]

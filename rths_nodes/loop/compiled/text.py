@@ -61,7 +61,6 @@ class Kind(NamedTuple):
     control: bool
     live: bool = False
     remote: bool = False
-    """True if a live loop has no rig and takes the measurements as arguments."""
 
 
 def laws(kind: Kind) -> int:

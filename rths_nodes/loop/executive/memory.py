@@ -37,7 +37,6 @@ FIELDS = (
     *("sample", "missed", "longest", "lost", "stopped_at", "stopped_by", "began", "ended"),
     *("no_priority", "no_lock", "opened", "fault"),
 )
-"""Words of the control block, as in executive.c."""
 
 
 class Control(ctypes.Structure):
@@ -170,10 +169,8 @@ class Memory:
         return control
 
     def close(self) -> None:
-        """Close the descriptor if it is open."""
         with suppress(OSError):
             os.close(self.descriptor)
 
     def table(self, offset: int, rows: int, columns: int) -> Array:
-        """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""
         return np.frombuffer(self.map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)

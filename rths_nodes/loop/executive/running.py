@@ -205,7 +205,6 @@ class ExecutiveLoop:
         self._control.go = 1
 
     def hold(self, reason: str = REASONS[OPERATOR]) -> None:
-        """Set the stop word to OPERATOR, unless the word is already set."""
         if not self._control.word:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 

@@ -115,9 +115,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Without this call, the first Target begins the
-        motion.
-        """
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m. By default, the first Target begins the motion."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:

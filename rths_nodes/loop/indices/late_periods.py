@@ -59,6 +59,5 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return the reason of :meth:`not_valid`, or ``outcome`` if the test is valid."""
         reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
         return reason or outcome
