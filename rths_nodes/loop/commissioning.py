@@ -26,7 +26,7 @@ HOLDS_FOR = timedelta(days=365)
 CLOCKS = timedelta(days=1)
 """Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. If a cause was NOT_TRIED, ``measured`` states why. Two persons state a WITNESSED result."""
+"""Verdicts of a row. ``measured`` states why a cause was NOT_TRIED. Two persons confirm a WITNESSED result."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -39,7 +39,7 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
-"""Causes of a stop (and a sign check) that every commissioning must try."""
+"""Trials that every commissioning requires: a check of the signs, and each cause of a stop."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
 """Limits of a test that change the hash only if they are wider than the limits of the rig file."""
 UNTRIED = ("limit of force", "limit of error")
@@ -50,7 +50,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes whose result two persons witness. Version 0.10 added them."""
+"""Causes whose results two persons witness. Version 0.10 added these causes."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -126,15 +126,14 @@ class Commissioning:
 
     @property
     def unsigned(self) -> bool:
-        """True unless two persons with different names have signed the result."""
         names = self.operator.strip(), self.second_person.strip()
         return not all(names) or names[0].casefold() == names[1].casefold()
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, servo rate, controller, channels, limits, engine unless
-    ``auto``.
+    """Return the hash of the rig of ``scenario``.
 
+    The hash covers port, servo rate, controller, channels and limits, and the engine unless it is ``auto``.
     Scenarios with the same rig file have the same hash, whatever names they give to the axes.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
@@ -154,7 +153,7 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 LATER = ("force_command", "press", "valve", "accuracy", "expires")
-"""Keys that later versions added to rig files. If such a key is missing or empty, it does not change the hash."""
+"""Keys that later versions added to rig files. A missing or empty key does not change the hash."""
 
 
 def _as_before(data: object) -> object:

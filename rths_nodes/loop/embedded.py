@@ -54,10 +54,11 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """Outcome of a test. ``samples`` is the last sample, ``compensator`` the last state of the compensator.
+    """Outcome of a test. ``samples`` is the number of the last sample.
 
-    ``timing`` holds the computing time of each sample. ``failed`` is true if a component failed and stopped the
-    rig. ``integrator`` holds the integrator's own results by name.
+    ``compensator`` holds the last state of the compensator, ``timing`` the statistics of computing times and the
+    counts of late periods. ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the
+    integrator's own results by name.
     """
 
     state: State

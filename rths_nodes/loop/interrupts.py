@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop requests of the operator: Ctrl-C, SIGTERM, a closed terminal, a limit of CPU time.
+"""Stop requests to a process: Ctrl-C, SIGTERM, a closed terminal, an exceeded limit of CPU time.
 
 This module is fast to import.
 """
@@ -112,7 +112,7 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """End the process with ``code`` at a stop request in the block, which loads modules.
+    """Exit with ``code`` at a stop request while the block loads modules.
 
     If ``reported()`` is true, the parent already has the reason, and the exit code is 0. No exception is raised,
     because a module that is being loaded could replace it.
@@ -131,8 +131,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call this function shortly before the exit, at which the interpreter restores the default handlers, which end
-    the process.
+    Call this function shortly before the exit. The interpreter then restores the default handlers, which end the
+    process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

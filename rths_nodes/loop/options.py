@@ -26,7 +26,7 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 EXECUTIVE = "executive"
-"""Loop over kernels in a native process, never chosen automatically."""
+"""Engine that runs the loop over kernels in a native process. It is never chosen automatically."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
@@ -276,9 +276,10 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return RunOptions from ``values`` by name at ``interface``. None means the default. Raises ConfigError.
+    """Return RunOptions from ``values``, by name at ``interface``. A value of None means the default.
 
-    ``fixed`` are fields that the interface sets without offering them. Paths are converted to text.
+    ``fixed`` are fields that the interface sets without an option. Paths are converted to text. Raises ConfigError
+    if a name or a value is invalid.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
     for name, value in values.items():
@@ -307,8 +308,8 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest length of a namespace. The middleware allows 255 characters, including axis, node, topic or service, and
-suffixes."""
+"""Largest length of a namespace, in characters. The middleware allows 255 characters for the namespace with the
+names of axis, node, topic or service, and suffixes."""
 
 
 def checked_namespace(name: str) -> str:

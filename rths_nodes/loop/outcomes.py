@@ -83,17 +83,17 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 
 
 REPORT_FILE = "RTHS_LAST_WORDS"
-"""Environment variable that contains the path of the report."""
+"""Environment variable that contains the path of the final report of a process."""
 DIED = "died"
-"""File next to the report, in which launch writes the name of a process that died without a report."""
+"""File next to the reports. Launch writes the name of a process that died without a report into this file."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """Report at the end of a process: its exit code, and its ``problem``, which may be empty.
+    """Final report of a process: its exit code, and its ``problem``; empty without a problem.
 
-    ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
-    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; empty if there were none.
+    ``test`` is the exit code of the test, or None if unknown, and ``ending`` describes this code. ``indices`` are
+    the indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods.
     """
 
     exit_code: int

@@ -18,11 +18,10 @@ class Clock(Protocol):
 
 
 SYSTEM_CLOCK: Clock = time
-"""Clock of this machine: the module ``time`` itself."""
 
 ANSWERED = 0.8
-"""Fraction of a sample in which the loop can always send a Command, even after a late Measurement. The fraction is
-below 1, so that bridging does not delay the schedule."""
+"""Fraction of a sample in which the loop can always send a Command after a Measurement, even a late one. The
+fraction is below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
 """Time of busy waiting after a sleep, ns. The scheduler can wake a process this late."""
@@ -32,7 +31,8 @@ REST_PERCENT = 8
 """Smallest percentage of time for which a loop sleeps. The kernel suspends a real-time process that uses more than
 95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest credit of sleep, ns, and debt of sleep at which the loop sleeps even if it is late, ns."""
+"""Largest credit of sleep (ns), and the debt of sleep (ns) at which the loop sleeps although this makes its tick
+late."""
 
 
 class Pacer:
@@ -85,8 +85,8 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant. The expected time changes by 1/SETTLING of each tick's lateness, because most of the lateness
-is transport delay."""
+"""Filter constant. The expected time of the next tick changes by 1/SETTLING of each tick's lateness, because most
+of the lateness is transport delay."""
 
 
 class FollowedTicks(Pacer):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs.
 
-``recording/procedure.py`` stores the record next to the recordings of the rungs. The report is made from the
-record. Times are ISO 8601 texts with their offset from UTC. Numbers are in SI units, by axis name.
+``recording/procedure.py`` stores the record next to the recordings of the rungs. Times are ISO 8601 texts with
+their offset from UTC. Numbers are in SI units, by axis name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TO_SIGN = "the operator has to sign for it"
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung of the ladder of rehearsals, from a run on the computer alone to the complete test."""
+    """Rung of the ladder of rehearsals, from a run on the computer alone to the complete test."""
 
     name: str
     title: str
@@ -52,7 +52,8 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Rungs at the reduced level, below the elastic limit of the specimen, and rung of the complete test."""
+"""Names of the rungs at a reduced level, which is below the elastic limit of the specimen, and name of the
+complete test."""
 
 
 def moves(name: str) -> bool:
@@ -62,7 +63,10 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Means and rms scatter (m, N) of an axis at rest; active command (NaN if unknown)."""
+    """Mean and rms scatter of displacement (m) and force (N) of an axis at rest.
+
+    ``command`` is the active command of the controller; NaN if unknown.
+    """
 
     displacement: float
     displacement_scatter: float
@@ -108,12 +112,12 @@ class AxisChecks:
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Result of the small force, a check of the controller's force loop; empty without a force loop."""
+    """Result of the check of the controller's force loop with a small force; empty without a force loop."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of force per displacement of another axis, N/m, by name of the other axis. Only for a coupled
-    specimen."""
+    """Change of force per displacement of another axis, N/m, by name of the other axis; empty unless the specimen
+    is coupled."""
     damping: float | None = None
     """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
@@ -201,7 +205,7 @@ class RungRecord:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished rung is not valid; empty for other rungs."""
+        """Reason why a finished rung is not valid; otherwise empty."""
         return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
 
     @property
@@ -222,10 +226,10 @@ class RungRecord:
 
 @dataclass
 class UnloadingRecord:
-    """Unloading of the rig: forces (N) before and after it, and travel (m), by axis.
+    """Unloading of the rig: forces ``before`` and ``after`` the unloading (N) and ``travel`` (m), by axis.
 
-    If the unloading was abandoned, ``given_up`` states why. ``to`` are the final positions of an unloading by
-    displacement (m from the zero of the test), which the person ``signed`` accepted.
+    If the unloading was abandoned, ``given_up`` states why. ``to`` contains the final positions of an unloading by
+    displacement, in m from the zero of the test. The person ``signed`` accepted these positions.
     """
 
     time: str
@@ -239,8 +243,9 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """State of a held or tripped rig, its reason, and the last measured positions (m from the test's zero) and
-    forces (N).
+    """State of a held or tripped rig, and the reason for this state.
+
+    Displacements (m from the test's zero) and forces (N) are the last measured values, by axis.
     """
 
     time: str
@@ -286,7 +291,7 @@ class ProcedureRecord:
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
     mandates: list[Data] = field(default_factory=list)
-    """Mandates for runs of rung h, which versions up to 0.9.0 wrote."""
+    """Mandates for runs of rung h; written only by versions up to 0.9.0."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
@@ -305,7 +310,6 @@ class ProcedureRecord:
 
     @property
     def simulation(self) -> str:
-        """``simulated`` or ``emulated``; empty for a real rig. Older records contain only the port."""
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:

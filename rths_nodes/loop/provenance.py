@@ -111,7 +111,8 @@ def information(
 ) -> dict[str, str]:
     """Return the information to store when a run starts: scenario (if ``recorded``), run id, host, version.
 
-    ``actuator_nodes`` is empty in the host ``embedded``; ``engine`` is empty in other hosts.
+    ``actuator_nodes`` is empty in the host ``embedded``. ``engine`` is empty in other hosts, except for the
+    executive.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
@@ -141,7 +142,7 @@ def _section(text: str) -> str:
 class Code:
     """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
 
-    ``build`` is the build that the receiver reported; empty if it reported none.
+    ``build`` is the build that the receiver reported, or empty.
     """
 
     names: Mapping[str, str]

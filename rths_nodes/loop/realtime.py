@@ -51,9 +51,9 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     """Set real-time scheduling of this process at ``priority``; yield a list with a text for each refused setting.
 
     Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
-    do not inherit the scheduling. Do not use it in lockstep: under SCHED_FIFO the kernel throttles a process that
-    never sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a process; if it
-    still hangs, the kernel kills it.
+    do not inherit the scheduling. Real-time scheduling is not for lockstep: under SCHED_FIFO the kernel throttles
+    a process that never sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a
+    process; if the process still hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -91,7 +91,6 @@ def step_back() -> None:
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Make other Python threads yield after SWITCH_S during the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:
@@ -112,10 +111,7 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake, because waking a processor delays each message to another process.
-
-    Return why the system refuses, otherwise an empty string.
-    """
+    """Keep idle processors awake, because waking a processor delays each message to another process."""
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
         stack.callback(os.close, file)
@@ -155,7 +151,8 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin a process to one processor if it is needed ``at_every_sample``, otherwise to the remaining processors.
+    """Pin this process to one processor if the loop needs the process ``at_every_sample``, otherwise to the other
+    processors.
 
     Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
     processor 26 to 57 us.

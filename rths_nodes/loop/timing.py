@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a run, and the offset of another machine's clock from the fastest of many requests.
+"""Timing of a run, and the offset of another machine's clock. The fastest of many requests determines this offset.
 
 A request is sent at t0 and arrives at t1 of the other clock. The answer is sent at t2 of the other clock and
 arrives at t3:

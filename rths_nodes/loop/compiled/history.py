@@ -61,7 +61,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 class Histories:
     """Histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    ``brief`` histories contain only the displacements of the Targets, and compensator values only where reported.
+    If ``brief``, only displacements of Targets are stored, and compensator values only where reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -120,7 +120,9 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from ``begin`` to ``end``. Return False if the monitor finds a limit exceeded."""
+        """Store the chunk from ``begin`` to ``end``. Return False if a limit of the monitor is exceeded or a
+        sensor is in doubt.
+        """
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
         every = self._kept and not self.brief

@@ -31,7 +31,7 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 
 
 def remarks(scenario: Scenario) -> list[str]:
-    """Return the reasons why runs of this kind are not compiled. Raises ConfigError if the scenario cannot run."""
+    """Return why runs of ``scenario`` are not compiled. Raises ConfigError if the scenario cannot run."""
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
         return [f"engine python: {parts}"]
@@ -39,9 +39,8 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the function of a loop in C; if that is impossible, in plain Python, with the reason in ``notes``.
-
-    Results are cached.
+    """Return the function of a loop in C. If this fails, return the function in plain Python, with the reason in
+    ``notes``.
     """
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(_arguments(parts), parts)

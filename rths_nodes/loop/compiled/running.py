@@ -2,8 +2,8 @@
 """A run of the loop over kernels, and the return to the embedded loop.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
-continues from shortly before that sample (a handover) or, if no handover is possible, repeats the test. It then
-determines the reason, safe stop and sample of the trip.
+continues from shortly before that sample (a handover) or, if no handover is possible, repeats the test. The
+embedded loop then determines the reason, safe stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KernelLoop:
     """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run.
 
     ``way`` is the function to run. ``by_kernels`` is true after a run without the embedded loop. ``brief``
-    histories are sufficient for indices.
+    requests brief histories, which are sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -101,7 +101,7 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped, or its first sample if the chunk was completed; states after the
+        """Sample at which the last chunk stopped, or the first sample of a completed chunk; states after the
         chunk."""
 
     @property

@@ -3,9 +3,9 @@
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
-runs one chunk, from Measurement ``begin`` to ``end``. Axes are written out, because C cannot index tuples of
-different types with a variable. Constants, states and known inputs are arguments, so that all scenarios of a
-kind share one module. ``stopped`` is the first sample that the loop cannot complete, or -1.
+runs one chunk, from Measurement ``begin`` to ``end``. The text has separate lines for each axis, because C cannot
+index tuples of different types with a variable. Constants, states and known inputs are arguments, so that all
+scenarios of a kind share one module. ``stopped`` is the first sample that the loop cannot complete, or -1.
 
 A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
 next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
@@ -37,7 +37,7 @@ class Kind(NamedTuple):
     lead: int
     """Number of forces from which the force lead extrapolates; 0 without a lead."""
     in_time: bool
-    """True if the velocity of the integrator is late and must be corrected."""
+    """True if the velocity of the integrator lags and must be corrected."""
     ratio: bool
     ramp: str
     still: bool
@@ -61,7 +61,6 @@ class Kind(NamedTuple):
     control: bool
     live: bool = False
     remote: bool = False
-    """True if a live loop has no rig and takes the measurements as arguments."""
 
 
 def laws(kind: Kind) -> int:
@@ -195,7 +194,6 @@ def _indented(lines: Iterable[str], by: str) -> list[str]:
 
 
 def _stop(condition: str) -> list[str]:
-    """Return lines that end the chunk if ``condition`` holds."""
     return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
 
 

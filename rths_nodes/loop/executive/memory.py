@@ -37,7 +37,6 @@ FIELDS = (
     *("sample", "missed", "longest", "lost", "stopped_at", "stopped_by", "began", "ended"),
     *("no_priority", "no_lock", "opened", "fault"),
 )
-"""Words of the control block, as in executive.c."""
 
 
 class Control(ctypes.Structure):
@@ -115,7 +114,6 @@ def links_of(states: Value, call: Call, results: object) -> Links:
 
 
 def flat(value: object) -> list[object]:
-    """Return the leaves of nested tuples; a Slot is a leaf."""
     if isinstance(value, (tuple, list)) and not isinstance(value, Slot):
         return [leaf for item in value for leaf in flat(item)]
     return [value]
@@ -126,7 +124,9 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Anonymous shared memory, freed when its last user exits. The program inherits ``descriptor``."""
+    """Anonymous shared memory. The program inherits ``descriptor``. The system frees the memory after its last
+    user exits.
+    """
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -169,10 +169,8 @@ class Memory:
         return control
 
     def close(self) -> None:
-        """Close the descriptor if it is open. The memory remains until the last view of it is deleted."""
         with suppress(OSError):
             os.close(self.descriptor)
 
     def table(self, offset: int, rows: int, columns: int) -> Array:
-        """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""
         return np.frombuffer(self.map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)

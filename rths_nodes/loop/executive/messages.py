@@ -40,7 +40,6 @@ class RowLayout:
         self.words = self.at_steps + width(self.steps)
 
     def begins(self) -> tuple[int, int, int, int]:
-        """Return the first positions of samples, compensator values, marks and steps."""
         return HEAD, self.at_shown, self.at_marks, self.at_steps
 
 

@@ -56,9 +56,7 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the terms of ``port``. ``lockstep`` requests lockstep. Raises ConfigError if the address has no IPv4
-    form.
-    """
+    """Return the terms of ``port``. Raises ConfigError if the address of the port has no IPv4 form."""
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
@@ -113,7 +111,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return why the rig cannot continue, like ``port.interlock``; an empty string if it can."""
+    """Return why the rig cannot continue, as ``port.interlock`` does; an empty string if the rig can continue."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

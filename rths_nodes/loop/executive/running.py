@@ -76,8 +76,8 @@ PROBLEMS = {
 class ExecutiveLoop:
     """Loop of a scenario in a native process, built from the embedded ``loop``; in real time if ``paced``.
 
-    With ``nodes``, a node monitors the loop. In lockstep the program is then at most ``ahead`` samples ahead of
-    the nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
+    With ``nodes``, a node monitors the loop. In lockstep the program is at most ``ahead`` samples ahead of the
+    nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
     """
 
     engine = EXECUTIVE
@@ -187,7 +187,6 @@ class ExecutiveLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run the test once, like :meth:`Loop.run`."""
         with self.started(sinks):
             self.begin()
             while not self.over:
@@ -206,7 +205,6 @@ class ExecutiveLoop:
         self._control.go = 1
 
     def hold(self, reason: str = REASONS[OPERATOR]) -> None:
-        """Set the stop word to OPERATOR, unless the word is already set."""
         if not self._control.word:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
@@ -232,7 +230,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program. Return the end of a pipe for signal numbers; ``leaving`` closes this end."""
+        """Start the program. Return the writing end of a pipe for signal numbers; ``leaving`` closes this end."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -250,7 +248,6 @@ class ExecutiveLoop:
         return ours
 
     def _end(self) -> None:
-        """Stop the program, which brakes first, and wait for its exit."""
         if self._control.state != ENDED and not self._control.word:
             self._control.word = OPERATOR
         try:
@@ -316,7 +313,6 @@ class ExecutiveLoop:
         return State.HELD if by == OPERATOR else State.TRIPPED, f"sample {control.stopped_at}: {reason}", failed
 
     def timing(self) -> Data:
-        """Return the timing of the ended test, including the counts of a rig over UDP."""
         control, scenario = self._control, self.scenario
         late = 1e-9 * np.array(self.late if self._paced else ())
         running, taken = 1e-9 * (control.ended - control.began), 1e-9 * np.array(self.taken)

@@ -62,7 +62,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True, because Commands beyond a limit are refused earlier and sinks do not see stream faults."""
+        """True, because Commands beyond a limit are refused earlier and stream faults act later."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

@@ -26,7 +26,7 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""Divisor of the length of a chunk's transform, which is faster at such lengths."""
+"""Divisor of the transform length of a chunk. Such lengths make transforms faster."""
 SMOOTH = 2310**40
 """Common multiple of all useful lengths without a prime factor above 11. Transforms of such lengths are fast."""
 ROUNDING = 1e-12
@@ -96,8 +96,8 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of stored samples, and the number at which all stored samples are processed. The latter is
-        smaller at first."""
+        """Number of stored samples, and the number at which stored samples are processed. At first the latter
+        number is smaller."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -122,7 +122,9 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of ``measured`` ``(n,)`` m for the same targets; all must be stored (:meth:`keep`)."""
+        """Return a Delay of ``measured`` ``(n,)`` m for the same targets. All targets must be stored
+        (:meth:`keep`).
+        """
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -154,7 +156,9 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and last ``longest``; None if there are none."""
+        """Return the sums over all measurements except the first and last ``longest``; None if no measurements
+        remain.
+        """
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:
@@ -195,7 +199,9 @@ class Delay:
 
 
 class _Chunks:
-    """Measurements ``(chunks, n)`` m and targets ``(chunks, n + n_lags - 1)`` m. Transforms have the length
+    """Computes the :class:`Sums` of chunks of a test.
+
+    Measurements are ``(chunks, n)`` m, targets ``(chunks, n + n_lags - 1)`` m. Transforms have the length
     ``size``.
     """
 

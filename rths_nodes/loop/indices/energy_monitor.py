@@ -19,10 +19,10 @@ FEW = 4
 
 
 class State(NamedTuple):
-    """Input energy (J), then by degree of freedom: displacements x'' and x' (m), external force F' (N), extremes
-    of x (m).
+    """Input energy (J), and values by degree of freedom.
 
-    One dash denotes the last step, two the step before. The lists are updated in place.
+    The values are displacements x'' and x' (m), external force F' (N), and largest and smallest x (m). One dash
+    denotes the last step, two dashes the step before. The lists are updated in place.
     """
 
     energy: float
@@ -38,7 +38,7 @@ def rest(n_dof: int) -> State:
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
-    """Begin the motion at ``displacement`` (m). Steps before this call do no work."""
+    """Begin the motion at ``displacement`` (m). Motion before this call adds no energy."""
     energy, earlier, before, force, highest, lowest = state
     for n in range(len(displacement)):
         earlier[n] = displacement[n]
@@ -80,7 +80,7 @@ def percent(error: float, scale: float) -> float:
 
 
 class EnergyMonitor:
-    """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of the Targets.
+    """Computes HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of the Targets.
 
     HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids, with measured force r_e,
     measured displacement d_m and target d_c. HSEM is positive if the actuator lags and adds energy. The running
@@ -115,7 +115,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Without this call it begins at the first Target."""
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m. By default, the first Target begins the motion."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
@@ -126,7 +126,11 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
-        """Process n Targets ``(n, n_dof)`` m and N, ``(n, 1)`` J together; return input energies ``(n,)`` J."""
+        """Process n Targets together; return the input energies ``(n,)`` J.
+
+        ``displacement`` (m) and ``external`` (N) are ``(n, n_dof)``. ``elastic`` ``(n, 1)`` contains the input
+        energies from the Targets, J; NaN if unknown.
+        """
         if len(elastic) > FEW and np.isnan(elastic).all():
             return self._count(displacement, external)
         if len(elastic) and not self._begun:

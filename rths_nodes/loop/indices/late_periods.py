@@ -16,7 +16,7 @@ MOST_LATE = 0.02
 
 @dataclass(frozen=True)
 class LateData:
-    """Late periods: samples ``bridged``, and periods ``missed`` by the host's clock.
+    """Late periods: number of ``bridged`` samples, and number of periods whose tick the host's clock ``missed``.
 
     ``gap`` is the longest time of consecutive late periods, s. ``max_bridge`` is the largest valid ``gap``, s.
     """
@@ -32,8 +32,8 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods from the numbers of the bridged ``samples``; ``dt`` is in s. Missed periods are
-        unknown.
+        """Return the late periods from the sorted numbers of the bridged ``samples``; ``dt`` is in s. Missed
+        periods are not counted.
         """
         count = longest = length = 0
         previous = -1
@@ -59,6 +59,5 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return why the test is not valid (:meth:`not_valid`), or ``outcome`` if it is valid."""
         reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
         return reason or outcome

@@ -37,7 +37,7 @@ def curve_units(axes: Mapping[str, Limits]) -> list[str]:
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield curve, name and bound of each limit that one curve shows (no rates, no levels)."""
+    """Yield curve, name and bound of each limit on the values of a curve, without limits of rates and levels."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -51,7 +51,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples from sample 0 on. A column has round(0.01 x servo rate) samples. Empty columns are NaN."""
+    """Collects samples from sample 0 on. Missing samples are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)
@@ -103,8 +103,8 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``. A column covers ``per`` rows, the last
-    perhaps fewer.
+    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``. A column covers ``per`` rows; the last
+    column may cover fewer.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))
@@ -142,7 +142,9 @@ class _Motion:
 
 
 class MotionCurves:
-    """Curves of successive motions at ``servo_rate`` Hz, thread-safe. ``loaded`` is true for each force axis."""
+    """Collects curves of successive motions at ``servo_rate`` Hz; thread-safe. ``loaded`` is true for each force
+    axis.
+    """
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate

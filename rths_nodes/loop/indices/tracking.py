@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracking indices for monitor and analysis (with ``delay.py``): control error, tracking indicator and work.
 
-Eq. (15)          sums of (c - m)^2 and c^2, with target c and measured displacement m, m
+Eq. (15)          sums of (c - m)^2 and c^2 (m^2), with target c (m) and measured displacement m (m)
 Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA gains (m + m') (c - c') / 2, m^2
 Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured force f (N), times the ratio of the
                   energies of structure and specimen, J
 
 The equations are from Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The
-largest values are stored as squares, because the root of a square is exactly the absolute value of the number.
+largest values are stored as squares, because the root of a square is exactly the absolute value.
 
 A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or
 host, and memory does not grow. The analysis uses arrays.
@@ -77,7 +77,11 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Squares of largest error and target, sums of squares, TI (m^2), W (J); previous c, m (m) and f (N)."""
+    """State of the indices of one axis.
+
+    The fields are squares of the largest error and target (m^2), sums of both squares (m^2), TI (m^2), W (J), and
+    the previous c, m (m) and f (N).
+    """
 
     largest_error: float
     largest_target: float
@@ -91,7 +95,7 @@ class State(NamedTuple):
 
 
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
-    """Return the state of the indices of one axis at the first sample."""
+    """Return the values of a :class:`State` at the first sample."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 
@@ -134,7 +138,7 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 
 
 class Tracking:
-    """Tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
+    """Computes the tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
     J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC). TI (m^2)
     is derived from the synchronisation plot (Mercan 2007). If the actuator lags, TI rises: by pi X^2 sin(phi) per
@@ -213,7 +217,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance indices and delays by samples; return indicators and energy error after each sample."""
+        """Advance indices and delays like :meth:`count`; return indicators and energy error after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -223,7 +227,7 @@ class Tracking:
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
-        Return the changes of indicators and energy error at each sample; :meth:`step` rounds differently.
+        Return the changes of indicators and energy error at each sample. :meth:`step` rounds differently.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:

@@ -73,15 +73,16 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """One ``axis`` of a rig with its own port (after ``wrap``), limits and safe stop. Arrays are ``(1,)``.
+    """Drives one ``axis`` of a rig with its own port (changed by ``wrap``), limits and safe stop. Arrays are
+    ``(1,)``.
 
     The state of the test belongs to the rig. This stage follows the Commands of the rig, and stops by itself if
-    necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is empty, or the
-    reason why the axis no longer follows.
+    necessary. The rig then stops the other axes one or more samples later. ``trip`` is empty, or the reason why
+    the axis no longer follows Commands.
 
-    Commands count all ticks of the rig, including pauses. Some Commands are in N if the controller of the axis
-    closes a force loop. A force axis that stops by itself holds its position. In other stops the rig decides
-    whether the axis keeps its force until rest.
+    Numbers of Commands count all ticks of the rig, including ticks of a pause. Commands can be in N if the
+    controller of the axis closes a force loop. A force axis that stops by itself holds its position. In other
+    stops the rig decides whether the axis keeps its force until rest.
     """
 
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
@@ -127,7 +128,7 @@ class AxisStage:
     def follow(self, command: Command) -> Measurement | None:
         """Return Measurement k for Command k, or None if the Command is repeated. Command 0 causes no motion.
 
-        If a Command is missing, the axis stops by itself, and its Measurements have their own numbers.
+        If a Command is missing, the axis stops by itself. Its Measurements are then numbered by its own ticks.
         """
         if command.sample < self._next:
             return None

@@ -3,8 +3,8 @@
 
 A force axis is held at the start of the test, then controlled by force, and possibly held again. The command of a
 force axis equals its target (``loop/scenario/loads.py``), because only the force controller knows the delay and
-compliance of the actuator. Exception: under a vertical load, the actuator inclines with the drift of the coupled
-axis, which is in the Target.
+compliance of the actuator. For a vertical load, the target accounts for the inclination of the actuator, which
+follows from the drift of the coupled axis.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def in_time(step: float, half: float, x: float, before: float, a: float) -> floa
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates it to
-    the end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` (soft
-    start, or at rest) are not changed.
+    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates this
+    velocity to the end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number
+    ``start`` (soft start, or at rest) are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -95,16 +95,16 @@ class InTime:
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
 """Flags of samples during which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Longest wait for a Target in real time, as a fraction of a sample after the Measurement. The rest of the sample
-is for the Command and its transport."""
+"""Longest wait for a Target in real time, as a fraction of a sample after the Measurement. The remainder of the
+sample is for the Command and its transport."""
 
 
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host first calls :meth:`assume_realtime`. It later calls :meth:`bridge` instead of :meth:`next` if
-    not :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of repeated
-    Targets.
+    A real-time host first calls :meth:`assume_realtime`. If not :meth:`ready`, the host calls :meth:`bridge`
+    instead of :meth:`next`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of
+    repeated Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -299,7 +299,8 @@ def _first_of(target: Target, count: int) -> Target:
 
 
 class ForceTargets:
-    """Targets of the force axes, which come after the first ``n_moved`` of all ``axes``; ``dt`` in s."""
+    """Computes the targets of the force axes, which come after the first ``n_moved`` of all ``axes``; ``dt`` in s.
+    """
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
         self._n, self._dt = n_moved, dt
@@ -345,10 +346,7 @@ class _Row:
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target at ``time`` (s), computed from command (m or N), displacement (m) and force (N).
-
-        ``share`` is the vertical load divided by the force of the axis.
-        """
+        """Return the target. ``share`` is the vertical load divided by the force of the axis."""
         if self._from < time <= self._to:
             if not self.controlled:
                 self.controlled, self._begun = True, time
@@ -381,7 +379,7 @@ class DueCommands:
         """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start
         position.
 
-        During a pause no further Command is used until the sample of the next Command has ended.
+        If a pause already has the Command of the next sample, return None until this sample has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None

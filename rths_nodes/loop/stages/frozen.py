@@ -35,8 +35,8 @@ FINE_BLOCKS = 8
 STUCK = 0.1
 """Fraction of its expected change below which a sensor does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Smallest visible change c, in steps of the resolution and in multiples of the rms noise. A load cell is frozen
-if it changes by less than c where a change of c / STUCK is expected."""
+"""Smallest visible change c, in steps of the resolution and in multiples of the rms noise; the larger value
+applies. A load cell is frozen if it changes by less than c where a change of c / STUCK is expected."""
 TWICE = 2.0
 """Smallest D, in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
@@ -44,15 +44,19 @@ LEAST_TRAVEL = 5e-4
 BLOCKS, ROWS = 4, 8
 """Number of blocks in LATE_S. In a block of at least ROWS samples, ROWS to 2 ROWS samples are judged."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Slope of displacement versus target below which a sensor is in doubt, and its window in multiples of LATE_S."""
+"""Slope of displacement versus target below which a sensor is in doubt, and shortest window for this slope, in
+multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""For the check of signs: blocks per coarse block, and coarse blocks by which an axis may be late and early."""
+"""For the check of signs: blocks in a coarse block, and numbers of coarse blocks by which an axis may be late and
+early."""
 
 
 def least_travel(
     steps: Sequence[float], noise: Sequence[float], lost_motion: float, stroke: float
 ) -> tuple[float, float]:
-    """Return D (m) and the smallest visible force change (N). ``steps`` and ``noise`` are for both sensors."""
+    """Return D (m) and the smallest visible force change (N). ``steps`` and ``noise`` are for displacement and
+    force.
+    """
     seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
 
@@ -65,7 +69,7 @@ class Travel(NamedTuple):
 
 
 class OneWay:
-    """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
+    """Checks that a measurement shows each travel of its command by ``way``, in blocks of ``block`` samples.
 
     The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
     any direction. The change may occur up to ``late`` blocks after the travel or ``early`` blocks before, and is
@@ -79,8 +83,10 @@ class OneWay:
         self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
         self._shown: deque[float] = deque(maxlen=1 + early)
         self._marks: list[list[float]] = [[], []]
-        """For upward and downward travel, with the sign of the direction: highest command of an earlier window,
-        reading at its end, and lowest and highest reading since then."""
+        """One mark each for upward and downward travel. Values for downward travel have the opposite sign.
+
+        A mark holds the highest command of an earlier window, the reading at the end of this window, and the
+        lowest and highest reading since then."""
         self._silent = [False, False]
         self._span = [0.0, 0.0]
         self._empty()
@@ -193,10 +199,10 @@ class _Axis:
 
 
 class FrozenSensors:
-    """Checks the sensors of ``axes`` that follow displacements; force axes are excluded.
+    """Checks the sensors of ``axes``, which must not contain force axes.
 
     ``breach`` is the reason why the test must end. ``forces`` maps an axis to the sample at which its force was
-    reported. ``way`` (m) and ``force`` (N) replace the derived travels.
+    reported. ``way`` (m) and ``force`` (N) replace the derived travel D and change of force.
     """
 
     def __init__(
@@ -233,7 +239,7 @@ class FrozenSensors:
         """Return whether samples ``(n, n_axes)`` m, N of a simulator must be judged one by one.
 
         Sensors of a simulator do not freeze, but a sensor can have the wrong sign, an actuator can be too slow,
-        and a specimen can lack a force.
+        and a specimen can exert no force.
         """
         if len(target) < self._fewest:
             return False
@@ -257,9 +263,7 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen for small motion. If it is unknown, return 0; the force is then not
-    checked.
-    """
+    """Return the stiffness of a specimen for small motion, N/m; 0 if unknown."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:

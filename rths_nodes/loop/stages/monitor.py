@@ -31,7 +31,8 @@ from rths_nodes.loop.supervision.monitor import Monitor
 
 
 class LoadTracking:
-    """Largest and rms error of force axes in force mode. The force axes come after the first ``n_moved`` axes.
+    """Computes largest and rms error of force axes in force mode. The force axes come after the first ``n_moved``
+    axes.
 
     An error is target minus measured force. Percentages refer to the largest target. Soft starts are included.
     """
@@ -170,10 +171,7 @@ class MonitorStage:
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Feed a sample without a Command (sample 0 or safe stop). Return False if a message is still missing.
-
-        The target of sample 0 is the applied command.
-        """
+        """Feed a sample without a Command (sample 0 or safe stop). Return False if a message is still missing."""
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
             if self._last_driven is None:
@@ -211,7 +209,9 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for a lost Command. Each target continues along a straight line; a load is held."""
+        """Return a substitute for a lost Command. Displacement targets continue along straight lines; loads are
+        held.
+        """
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])

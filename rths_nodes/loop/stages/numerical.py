@@ -163,7 +163,9 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return which external parts are missing after :meth:`open`. Raises ConfigError if waiting is futile."""
+        """Return which external parts are missing after :meth:`open`. Raises ConfigError if step 0 cannot be
+        reached.
+        """
         return self.integrator.missing()
 
     def numbers(self) -> Data:
@@ -284,11 +286,12 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 class Learning:
-    """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
+    """Estimates parameters of a copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` updates
+    the estimates.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the filter of the force. Each pair is used one period later, because the velocity
-    is a central difference.
+    displacement passes through the filter of the force. Each pair of displacement and force is used one period
+    later, because the velocity is a central difference.
     """
 
     def __init__(self, scenario: Scenario) -> None:

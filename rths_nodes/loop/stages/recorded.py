@@ -16,7 +16,8 @@ class RecordedPort(Port):
     """Port that answers every Command with the recorded Measurement of its sample.
 
     The scenario's ``port`` only defines the channels and is never opened. ``targets`` replace the integrator;
-    without them the integrator computes Targets. The last Measurement is repeated, and ``exhausted`` is then true.
+    without them the integrator computes Targets. Once all Measurements are used, ``exhausted`` is true and the
+    last Measurement is repeated.
     """
 
     external, simulated = False, True

@@ -36,11 +36,12 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 
 
 class RigStage:
-    """The rig at its ``port``. Sends Commands that are within the limits, otherwise commands of the safe stop.
+    """Drives the rig at its ``port``. Sends Commands that are within the limits, otherwise commands of the safe
+    stop.
 
-    ``bridged`` counts samples without their Target or Command, ``slowed`` samples while the rig leaves a
-    ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused`` is
-    true if the last Command exceeded a limit.
+    ``bridged`` counts samples whose Target or Command is missing, ``slowed`` samples in which the rig leaves a
+    ``pause``, and ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused``
+    is true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts get
     tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is impossible.
@@ -122,7 +123,7 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port and move a simulator to its start (``pacer``: :meth:`Port.open`). Raises ConfigError."""
+        """Open the port and move a simulator to its start. Raises ConfigError if the port cannot be opened."""
         open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
@@ -162,7 +163,7 @@ class RigStage:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {request.reason}")
 
     def late_command(self, command: Command) -> None:
-        """Count a late Command. It is not sent, but the bridge continues from its values."""
+        """Count a late Command. The bridge continues from the values of this Command, which is not sent."""
         self.late_commands += 1
         self._bridge.received(self.under_way.at_its_tick(command))
 
@@ -173,7 +174,8 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        If no command is available, the rig trips. If the command is only ``late``, the rig bridges it or pauses.
+        If no command is available, the rig trips. If the command is only ``late``, the rig bridges the gap or
+        pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True

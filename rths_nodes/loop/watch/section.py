@@ -12,7 +12,7 @@ from rths_nodes.core.parameters import integer, number, params, section, section
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``delay``, s."""
+"""Largest ``late``, ``silence`` and ``velocity_over``, s."""
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0

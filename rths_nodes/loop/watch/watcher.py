@@ -3,9 +3,9 @@
 
 The verdict depends only on the watcher's own samples, messages of the test and the time of the watcher's clock,
 without ROS or socket. The first disagreement ends the pulse permanently. Time stamps are not compared, because
-clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured between t - T and t, and
-an own sample arrives up to d after its time. Hence there must be a time between t - T and t + d, the same for all
-axes and quantities, at which own samples agree with the message within the tolerances.
+clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured between t - T and t, and a
+sample of the watcher arrives up to d after its time. Hence there must be a time between t - T and t + d, the same
+for all axes and quantities, at which samples of the watcher agree with the message within the tolerances.
 
 ``doc/watch.md`` describes the pulse to an interlock.
 """
@@ -49,8 +49,9 @@ class Sample(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """Message of the test: arrival (s) and counter, and for each axis displacement (m), force (N), command (m or
-    NaN).
+    """Message of the test: arrival (s) and counter, then displacement (m), force (N) and command (m) of each axis.
+
+    A command is NaN during force control.
     """
 
     at: float
@@ -61,10 +62,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """Watcher of the rig in ``section``. ``servo_rate`` (Hz) is the rate of the rig's counter.
+    """Compares a watcher's sensors with messages of the test, for the rig of ``section``.
 
-    ``ended`` is empty until the pulse ends permanently; then it is the reason. ``used`` is the largest deviation
-    so far, as a fraction of its tolerance.
+    ``servo_rate`` (Hz) is the rate of the rig's counter. ``ended`` is empty until the pulse ends permanently; then
+    it is the reason. ``used`` is the largest deviation so far, as a fraction of its tolerance.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -291,7 +292,7 @@ class Watch:
 
 
 class Seen:
-    """Span of the displacement of each axis, ``(n_axes,)`` m, in the last ``SEEN_S``."""
+    """Records the span of the displacement of each axis, ``(n_axes,)`` m, in the last ``SEEN_S``."""
 
     def __init__(self, n_axes: int) -> None:
         self._none = [0.0] * n_axes
@@ -375,7 +376,7 @@ class PulseListener:
         self.opened = False
 
     def receive(self, data: bytes, now: float) -> bool:
-        """Return whether ``data``, received at the time ``now`` (s), is a valid pulse of the session."""
+        """Return whether ``data``, received at ``now`` (s), is a valid pulse of the session."""
         if len(data) != SIZE or CHECKSUM.unpack_from(data, BODY.size)[0] != zlib.crc32(data[: BODY.size]):
             return False
         magic, version, _, session, counter = BODY.unpack_from(data)
