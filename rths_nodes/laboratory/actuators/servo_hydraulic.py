@@ -27,8 +27,9 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes of the fixed-point iteration for the piston velocity v, on which the force of a specimen with damping c
-depends. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Passes of the fixed-point iteration for the piston velocity v. The force of a specimen with damping c depends on
+v. Each pass multiplies the error by about v c / (2 F_max), which is below 0.15 for the largest damper here.
+"""
 
 
 class Constants(NamedTuple):
@@ -51,7 +52,8 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool and its rate, displacement and velocity (m, m/s); specimen states; last command (m)."""
+"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), specimen states, last command (m).
+"""
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states);
@@ -127,7 +129,7 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a substep that is halved until it is short enough for the specimen at the piston's velocity.
+    """Return a function that advances by one substep, in parts that are short enough for the specimen's states.
 
     The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
     become NaN.

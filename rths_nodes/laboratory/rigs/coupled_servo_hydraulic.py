@@ -33,7 +33,7 @@ class CoupledServoHydraulic(Rig):
     """First-order actuators, coupled through a linear specimen (Eq. 2.9) that may contain a damper of any kind.
 
     Actuator i pushes on degree of freedom i. The force of axis i is the load-cell force f_i. The linear part is
-    solved exactly between the substeps of the damper. A ``specimen`` with a voltage adds the input
+    solved exactly between the substeps of the damper. A ``damper`` with a voltage adds the input
     ``damper_voltage``. The constants of the actuators are not published; the defaults reproduce row (c) of Table
     3.1.
     """

@@ -101,7 +101,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     """
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
-        """Force of a specimen with backlash: r(x -+ half, v), which never pulls back; 0 within the gap."""
+        """Force with backlash: f(x -+ b/2, v) with the sign of x or zero, and 0 within the gap."""
         half, constants = k
         if x > half:
             pushed = held(constants, s, x - half, v)

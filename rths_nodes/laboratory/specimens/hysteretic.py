@@ -183,7 +183,9 @@ def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Rate m'. The error of the integral is at most a sixth of the last step before the excursion decreases."""
+    """Rate of the largest excursion, m/s. The error of the integral is at most a sixth of the last step before the
+    excursion decreases.
+    """
     excess = abs(x) - s[0]
     if excess < 0.0:
         return (0.0,)

@@ -149,9 +149,9 @@ def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
 class ReliefValveDamper(Specimen):
     """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), optionally with a spring in series.
 
-    With the spring k_s, F is an inner state: F' = k_s (v - v_d), with the piston velocity v_d at F. The first
-    story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers for the
-    defaults.
+    With the spring k_s, F is an inner state: F' = k_s (v - v_d), where v_d is the piston velocity at the force F.
+    The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers
+    for the defaults.
     """
 
     ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."
