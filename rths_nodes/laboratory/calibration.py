@@ -290,8 +290,6 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """Axis of the rig for an axis of the test."""
-
     name: str = text("name in the rig file")
     number: int = integer("index among the axes of the port", at_least=0)
     limits: Limits | None = section(
@@ -370,8 +368,6 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
     """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter does not fit ``rate`` (Hz).
-
-    If ``rate`` is None, filters are not checked.
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}

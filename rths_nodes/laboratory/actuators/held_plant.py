@@ -110,7 +110,7 @@ class HeldPlant(Unloaded):
 
 
 class SecondOrder(HeldPlant):
-    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly. The velocity is d' at the sample.
+    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly.
 
     With a held command the default plant P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the
     start of the sample in which the command takes effect.

@@ -101,8 +101,6 @@ def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[(
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """Return a function that computes the piston velocity under a velocity-dependent ``load``."""
-
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
         """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point iteration."""
         gain, fastest, most, _, _, _, _, _, _, _, specimen = k
@@ -129,14 +127,12 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a function that advances by one substep, in parts that are short enough for the specimen's states.
-
-    The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
-    become NaN.
-    """
-
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
-        """Advance by one substep, halved until its parts are short enough for the piston's velocity."""
+        """Advance by one substep, halved until its parts are short enough for the piston's velocity.
+
+        The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the
+        states become NaN.
+        """
         fastest, h = k[9], k[7]
         count = 1 << (len(fastest) - 1)
         at, size, halved = 0, count, 0
@@ -177,7 +173,7 @@ def servo_hydraulic(
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance by one sample in substeps, with a linear command. Outputs displacement, velocity and force."""
+        """Advance by one sample in substeps, with a linear command."""
         f, y, w, x, v, inner, before = s
         substeps, specimen = k[6], k[10]
         start, slope = command, 0.0
@@ -269,7 +265,6 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Raise ConfigError if the specimen's states need too many increments per sample at full velocity."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(

@@ -77,7 +77,6 @@ State = tuple[Numbers, Numbers, float]
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
-    """Advance the state by its rates."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
@@ -116,13 +115,12 @@ def within(value: float, most: float) -> float:
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return a step that divides a sample into as many parts as the specimen's states need. If the states need too
-    many parts, they become NaN.
-    """
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
-        """Advance by one sample in Runge-Kutta steps; their number grows if the specimen's states decay fast."""
+        """Advance by one sample in Runge-Kutta steps. Their number grows if the specimen's states decay fast. If
+        the states need too many steps, they become NaN.
+        """
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
         q, dq, f, x, v = small

@@ -121,8 +121,6 @@ def path_of(specimen: Specimen) -> Kernel:
 
 
 class SpecimenPath:
-    """Moves ``specimen`` from sample to sample; ``dt`` is in s."""
-
     def __init__(self, specimen: Specimen, dt: float) -> None:
         path = path_of(specimen)
         self._constants, self._rest, self._step = path.constants(dt), path.rest, path.step

@@ -55,8 +55,8 @@ REASONS = {
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
 """Rows of an axis. An answer has the active command (m), its velocity (m/s), and the fields of :class:`FarLimits`.
-A command has value (m), slope (m/s) and mode; the units in force mode are N and N/s. A state has displacement (m),
-force (N), active command, mode, and 1 if the active command is in N, otherwise 0.
+A command has a value (m), a slope (m/s) and a mode; the units in force mode are N and N/s. A state has
+displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0.
 """
 LOAD_ROW = struct.Struct("<3d")
 """Fields of :class:`FarLoad` for an axis, at the end of an answer if commands in N were requested."""
@@ -139,8 +139,8 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the head of a complete datagram. Raises Unreadable if the bytes are no such datagram, or OtherVersion
-    if its version differs.
+    """Return the head of a complete datagram. Raises Unreadable if ``data`` is not a datagram, or OtherVersion if
+    its version differs.
     """
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")

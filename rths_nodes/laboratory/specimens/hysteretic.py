@@ -17,7 +17,6 @@ STEEL = 0.5
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Bouc-Wen force: k_e x + k_h z."""
     elastic, hysteretic, _, _ = k
     return elastic * x + hysteretic * s[0]
 
@@ -63,7 +62,6 @@ class ElastoplasticAbsorber(Specimen):
 
 
 def softening_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force: k x + c v + f z."""
     stiffness, damping, friction_force, _, _, _, _ = k
     return stiffness * x + damping * v + friction_force * s[0]
 
