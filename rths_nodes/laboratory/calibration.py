@@ -7,7 +7,7 @@ which the port reports 1. ``sign`` is the direction of the sensor:
     value in SI = sign * scale * (unit in SI) * number
 
 Values are not tared; limits apply to these values. The file can also declare bounds for motions outside of a test;
-without bounds they are refused.
+motions without bounds are refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Characterised:
     """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
 
     Delays include the transport. The stiffness was measured with the sensors of the small move and therefore
-    cannot verify their scales. A different stiffness indicates a changed scale or specimen.
+    cannot verify their scales. If the small move gives a different stiffness, a scale or the specimen has changed.
     """
 
     scenario: str = text("scenario of the tests")
@@ -290,8 +290,6 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """Axis of the rig for an axis of the test."""
-
     name: str = text("name in the rig file")
     number: int = integer("index among the axes of the port", at_least=0)
     limits: Limits | None = section(
@@ -299,7 +297,9 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError if ``limits`` exceed a channel's range, or if the rig file has a bound beyond them."""
+        """Raise ConfigError if ``limits`` exceed a channel's range, or if a bound of the rig file exceeds
+        ``limits``.
+        """
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -368,8 +368,6 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
     """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter does not fit ``rate`` (Hz).
-
-    If ``rate`` is None, filters are not checked.
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}

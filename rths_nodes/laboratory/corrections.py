@@ -7,7 +7,7 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
 m is the mass of a fixture between load cell and specimen, a its acceleration (a separate channel), F_c the
 friction, and v the difference quotient of the measured displacement. A Butterworth low-pass filter follows; the
-rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary channel.
+rig file declares its delay. The uncorrected force becomes an auxiliary channel, and limits apply to this force.
 """
 
 from __future__ import annotations
@@ -138,9 +138,10 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return a step that corrects and filters a force. State: a flag (started) and the filter's state.
+    """Return a step that corrects and filters a force. State: whether the filter has started, and the filter's
+    state.
 
-    The filter restarts after a non-finite value, which would otherwise remain in its state.
+    The filter restarts after a non-finite value, which would otherwise remain in the filter's state.
     """
 
     def step(
@@ -231,7 +232,7 @@ class ForceCorrections:
         return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true`` with the same additional channels and unchanged forces."""
+        """Return ``true`` with unchanged forces and with the additional channels of :meth:`corrected`."""
         return self._with(true, true.force)
 
 
@@ -250,7 +251,9 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of indices: a corrected force in ``axes``, and the uncorrected force in ``names``."""
+    """Return pairs of indices: an axis with a corrected force, in ``axes``, and the channel of its uncorrected
+    force, in ``names``.
+    """
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in named if channel in plain]

@@ -5,9 +5,9 @@ The mode in its Command determines whether an axis is held at a displacement or 
 mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis keeps its
 last position and then follows only changes of its Commands.
 
-The loop stops if it would move the axis beyond its stroke, faster than its velocity limit, or further from its
-feed-forward than the stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
-test.
+The loop stops if it would move the axis beyond its stroke or faster than its velocity limit, or if the correction
+by feedback exceeds ``largest_correction``. The axis is then held, and ``breach`` contains the reason, which trips
+the test.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force and displacement axes of a rig; ``modes`` are the actual control modes, one byte per axis."""
+    """Force loops of a rig. ``modes`` are the control modes in effect, one byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -176,7 +176,8 @@ class TransportedLoops(ForceLoops):
     def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
         """Return the positions of all axes, ``(n_axes,)`` m, for the last measured ``force`` (N).
 
-        ``command`` is transmitted as ``sent``. The positions do not change while the ``interlock`` is open.
+        ``sent`` ``(n_axes,)`` are the values of ``command`` after the converters. The positions do not change
+        while the ``interlock`` is open.
         """
         self._under_way.append(replace(command, target=command.target.copy(), command=sent))
         acting = self._under_way.popleft()

@@ -196,15 +196,15 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """One receiver for one session and axes with ``limits``; ``dt`` is in s.
+    """Receiver of one session. ``limits`` are the limits of its axes; ``dt`` is the period, s.
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
     samples without a command, or after ``persistence`` consecutive samples that violate a limit of force or error.
     ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary inputs and channels.
-    Axes with the same number in ``groups`` stop together. ``units`` are units of measured displacements in units
-    of commands; ``metres`` are command units per metre. ``loads`` are the force loops of the controller, which may
-    take ``switching`` samples to change a mode. ``position`` (m) is the initial position. Raises ConfigError if
-    the receiver refuses.
+    Axes with the same number in ``groups`` stop together. ``units`` are the units of measured displacements,
+    expressed in units of commands; ``metres`` are command units per metre. ``loads`` are the force loops of the
+    controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.
+    Raises ConfigError if the receiver refuses an argument or fails its self-test.
     """
 
     def __init__(
@@ -264,11 +264,13 @@ class Receiver:
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:
-        """First half of a tick: return a state datagram with the values of ``sensors``; empty before the test."""
+        """Return a state datagram with the values of ``sensors``, or nothing before the test. First half of a
+        tick.
+        """
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
-        """Second half of a tick: compute the ``command`` of the next sample."""
+        """Compute the ``command`` of the next sample. Second half of a tick."""
         self._library.rths_drive(self._target)
 
     def _written(self, size: int) -> bytes:
@@ -300,7 +302,9 @@ class Receiver:
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
-        """Return state_number, reason, counter, newest, bridged, limited, transport, trigger, warning, sender."""
+        """Return a value of the receiver: state_number, reason, counter, newest, bridged, limited, transport,
+        trigger, warning, sender.
+        """
         if name.startswith("_"):
             raise AttributeError(name)
         return int(getattr(self._target, "state" if name == "state_number" else name))

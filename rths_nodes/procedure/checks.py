@@ -21,8 +21,10 @@ from rths_nodes.procedure.clearance import AT_REST, Offsets
 from rths_nodes.procedure.motions import Stand
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
-"""Reasons for an early end of a move: the displacement opposes the command; the displacement exceeds the command
-by far; another axis moves; no sensor responds; a force has changed by more than the rig file allows."""
+"""Reasons for an early end of a move. AGAINST: the displacement opposes the command. AWAY: the displacement
+exceeds the command by far. SWAPPED: another axis moves. DEAD: no sensor responds. FORCE: a force has changed by
+more than the rig file allows.
+"""
 
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
@@ -104,7 +106,6 @@ class RigKnowledge:
     second_force: tuple[int | None, ...]
     offsets: Offsets
     dt: float
-    """Sample period, s."""
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:

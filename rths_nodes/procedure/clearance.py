@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are the sensor readings at the zero of the test. Displacements and commands of a test count from this zero;
-forces do if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
-controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates a
-wrong zero of the sensor.
+Offsets are the sensor readings at the zero of the test. Displacements and commands of a test are relative to the
+offsets; forces are too if the operator has declared the specimen unloaded. The tare of a displacement is relative
+to the controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates
+a wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class ToSign:
 class Clearance:
     """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
 
-    ``cautions`` concern values in the scenario and the rig file. Their signatures remain valid after a new check.
+    ``cautions`` concern values in the scenario and the rig file. Signatures for cautions remain valid after a new
+    check.
     """
 
     def __init__(

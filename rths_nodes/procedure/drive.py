@@ -166,8 +166,8 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is why the rig
-    must not move now, ``broken`` why the drive has ended; both are empty strings without a reason. ``braking``
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason why
+    the rig must not move now, ``broken`` the reason why the drive has ended; both may be empty. ``braking``
     receives the reason for a stop, ``on_measurement`` every Measurement.
     """
 
@@ -186,7 +186,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.on_measurement, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Aborted motion of the current act. This motion bars further motions until :meth:`ready`."""
+        """Outcome of an aborted motion of the current act. No further motion begins before :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -529,7 +529,6 @@ class MotionWarning:
         self._on, self._start = False, EMPTY
 
     def check(self) -> None:
-        """Raise ConfigError if the far end of the open port has no warning output."""
         warning_of(self._scenario, self._drive.port)
 
     @property

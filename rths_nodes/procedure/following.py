@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
-Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere, and
-later move to the external command at once. While the rig does not follow, the command therefore moves to the
+If the interlock is open, the pressure is off, or the controller itself drives the rig, actuators do not follow,
+and later move to the external command at once. While the rig does not follow, the command therefore moves to the
 position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If the
-pressure has only dropped to low, the command moves there once.
+pressure has only dropped to low, the command moves to this position once.
 
 An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
 the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
@@ -96,8 +96,10 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times after the loss of the rig, in multiples of ``taken_after``: the command moves towards the rig; the axes
-that have moved with the command are determined; these axes rest; their remaining error is static."""
+"""Times after the loss of the rig, in multiples of ``taken_after``. At TRIAL the command moves towards the rig. At
+VERDICT the axes that have moved with the command are determined. From RESTS to LAST_WAIT the static error of these
+axes is averaged.
+"""
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1

@@ -88,8 +88,6 @@ class Seen:
 
 
 class ActUnderWay:
-    """One act of the operator on the procedure of ``machine``."""
-
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
@@ -140,7 +138,6 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
-        """Reason why the current act was stopped, or an empty string."""
         act = self.under_way
         return act.stopped if act is not None else ""
 
@@ -217,7 +214,6 @@ class SessionMachine:
             self.lock.release()
 
     def brake(self, reason: str) -> None:
-        """Enter STOPPING if the rig is in another motion state."""
         with self.lock:
             if self.moving and self.state is not State.STOPPING:
                 self.to(State.STOPPING, reason)

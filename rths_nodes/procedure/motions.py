@@ -7,8 +7,8 @@ on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
-With T = M dt, the velocity is at most 1.875 d / T and the acceleration 10 / sqrt(3) d / T^2. M keeps both within
-the bounds of each axis.
+With T = M dt, the velocity is at most 1.875 d / T and the acceleration 10 / sqrt(3) d / T^2. M is large enough to
+keep both within the bounds of each axis.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop for this reason.
+    """Outcome of a motion. The motion is complete if ``reason`` is empty; otherwise it was stopped safely for this
+    reason.
 
     ``tripped`` is false if the operator stopped the motion.
     """
@@ -86,7 +87,6 @@ class GuidedMotion:
         self.result: Any = None
 
     def watched(self, measured: Measurement) -> str:
-        """Return why the rig does not follow the last command, or an empty string."""
         return self._watch(self._sent, measured)
 
     def step(self, measured: Measurement) -> Array | None:
@@ -124,7 +124,7 @@ def smooth(s: float) -> float:
 
 
 class BoundedRamp:
-    """Motion of all axes from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time.
+    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m. All axes move for the same time.
 
     ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the period, s. Raises ConfigError
     unless positions are finite and bounds positive.
@@ -161,8 +161,8 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity (m/s) at which each axis moves to its start: of its small move; if there is none, a
-    fraction of its limit.
+    """Return the velocity (m/s) of each axis in the motion to its start: the velocity of its small move, or a
+    fraction of its limit if it has no small move.
     """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits

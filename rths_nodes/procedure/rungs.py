@@ -205,7 +205,7 @@ class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
     ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end, or an
-    empty string. Raises ConfigError if a model is missing.
+    empty string. Raises ConfigError if a specimen model that the rung needs is missing.
     """
 
     def __init__(
@@ -352,7 +352,6 @@ class RungPort(PortBefore):
         self.release()
 
     def safe(self) -> None:
-        """Release the port: the procedure brakes and holds the rig."""
         self.release()
 
     def close(self) -> None:
@@ -371,7 +370,6 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason of the rig's first fault, which ends the run, or an empty string."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 

@@ -79,7 +79,7 @@ S = TypeVar("S", bound="GuardedRig")
 
 
 class Test(Protocol):
-    """Test of a session: acts on rungs and checklist, further guards, and the file of the record."""
+    """Test that a session performs. It performs acts on rungs and checklist, adds guards and writes the record."""
 
     def barred(self, act: str) -> str:
         """Return why the test forbids ``act``, or an empty string."""
@@ -197,8 +197,8 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if the rig or the clock requires it. After the last tick, wait until the lock is
-        free.
+        """Leave a state at rest if the rig or the clock requires it. If the drive has ended, wait until the lock
+        is free.
         """
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
@@ -255,10 +255,11 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``: the state becomes its ``motion[0]``, and ``motion[1]`` at the end.
+        """Context of the motions of ``act``. The state becomes ``motion[0]`` of the act, and ``motion[1]`` at the
+        end.
 
-        After a stop or an error, another state follows. ``begins`` is called with the first motion. A refusal
-        before the first motion changes nothing.
+        After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called with the first
+        motion. A refusal before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -325,7 +326,7 @@ class RigSession(GuardedRig):
         """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Operator who last armed a rung, and the ``way`` of this request."""
+        """Operator who last armed a rung, and source (``way``) of the request."""
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
@@ -400,7 +401,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def connect(self) -> str:
-        """Open the port; return position, force, hydraulics and interlock as text. Raises ConfigError."""
+        """Open the port; return position, force, hydraulics and interlock as text. Raises ConfigError if this
+        fails.
+        """
         self.drive.connect()
         try:
             self.warning.check()
@@ -456,7 +459,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test; force offsets only if ``unloaded``."""
+        """Use the offsets with this ``hash`` as the zero of the test. Force offsets are used only if ``unloaded``
+        is true.
+        """
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -604,7 +609,8 @@ class RigSession(GuardedRig):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm it. Thread-safe."""
+        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm the rig. Thread-safe.
+        """
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)

@@ -119,8 +119,6 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Return the guard of the return motion, which never ends this motion."""
-
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
             return ""
@@ -395,7 +393,7 @@ def judge_forces(
     expected: Sequence[int],
     checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Write verdicts on the ``expected`` force loops into ``checks``.
+    """Write verdicts on the force loops of the axes ``expected`` (indices) into ``checks``.
 
     ``stopped`` is why the small forces were stopped, or an empty string.
     """

@@ -6,13 +6,13 @@ together, so that axes of one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
-J is the tangent dF/dc of forces with respect to commands. It is measured with a small step of each axis towards
-less force, and updated with the secant of each step (Broyden 1965), which also fits a yielded specimen. If the
-forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight are
-unloaded last.
+The factor a damps the step. J is the tangent dF/dc of forces with respect to commands. It is measured with a small
+step of each axis towards less force, and updated with the secant of each step (Broyden 1965), which also fits a
+yielded specimen. If the forces do not decrease, or the permitted travel is reached, unloading ends without moving
+back. Axes that carry weight are unloaded last.
 
 A load cell may fail unnoticed. Within the travel of the small move, the force must therefore respond with the
-stiffness of that move. Otherwise the operator can sign for positions (:func:`goal_of`).
+stiffness of that move. Otherwise the operator can sign for a motion to positions (:func:`goal_of`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Bounds of the ratio of measured to expected change of force. A yielded or hardened specimen stays within them.
 """
 LEFT_OVER = 0.1
-"""Smallest ratio of a significant force to the sum of its parts' magnitudes."""
+"""Smallest ratio of a significant expected change of force to the sum of the magnitudes of the axes'
+contributions.
+"""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
@@ -64,14 +66,15 @@ DAMPING = 0.7
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. If it ends earlier, a force within its tolerance suffices.
+"""Ratio of force to tolerance at which unloading ends. If this ratio cannot be reached, a force within its
+tolerance suffices.
 """
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
 """Ratio of a force to its smallest earlier value below which the force counts as decreased."""
 PATIENCE = 4
-"""Number of consecutive steps without a decrease after which unloading is given up."""
+"""Number of consecutive steps without a decrease after which unloading ends."""
 MOST_STEPS = 100
 LOUDEST = 8.0
 """Largest deviation of one sample that noise explains, as a multiple of the load cell's scatter."""
@@ -256,7 +259,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force keeps changing. If the specimen only relaxes, the changes decrease."""
+        """Return whether a force drifts. If the specimen only relaxes, successive changes decrease."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -283,7 +286,9 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the first step of an axis, even if very short."""
+        """Return the smallest significant change of force (N) in the first step of an axis, even if the step is
+        very short.
+        """
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))

@@ -25,7 +25,7 @@ Constants = tuple[float, float, float, float, float, float, bool]
 
 
 def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
-    """Free vibration about the steady motion under a command that is linear during the sample.
+    """Advance by one sample: steady motion under a linear command, plus free vibration.
 
     State: displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
     """
@@ -52,7 +52,9 @@ def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]
 
 
 def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
-    """Return w_0 (rad/s), zeta, damped fraction of w, v_s, decay of V during ``dt`` (s), dt, and ramp."""
+    """Return w_0 (rad/s), zeta, sqrt(1 - zeta^2), v_s (m/s), the factor by which V decays in ``dt`` (s), ``dt``,
+    and whether the command is a ramp.
+    """
     zeta = params.damping_ratio
     return (
         2.0 * math.pi * params.natural_frequency,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear actuators: state space solved exactly between command samples, first order, pure delay."""
+"""Linear actuators: pure delay, first order, and state-space models that are solved exactly between command
+samples.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ HOLDS = ("staircase", "ramp")
 LONGEST = 1_000_000
 """Largest delay in samples. A longer delay indicates a wrong unit."""
 HIGHEST_ORDER = 12
-"""Highest order. At higher orders the rounding of coefficients alone moves the poles."""
+"""Highest order of a transfer function. At higher orders the rounding of coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
 
 
@@ -45,7 +47,9 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
 
 
 class Plant(NamedTuple):
-    """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command. For a staircase ``d`` is zero."""
+    """Linear plant: x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command. For a staircase ``d`` is
+    zero.
+    """
 
     a: Array
     b: Array
@@ -56,7 +60,9 @@ class Plant(NamedTuple):
 
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
-"""Rows that map ``(*x, last command, command)`` to the next x, displacement (m) and velocity (m/s)."""
+"""Rows that map ``(*x, last command, command)`` to the next x, and rows that map the next x and both commands to
+displacement (m) and velocity (m/s).
+"""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
@@ -104,7 +110,7 @@ class HeldPlant(Unloaded):
 
 
 class SecondOrder(HeldPlant):
-    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly. The velocity is d' at the sample.
+    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly.
 
     With a held command the default plant P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the
     start of the sample in which the command takes effect.
@@ -142,7 +148,7 @@ class TransferFunction(HeldPlant):
 
     @params
     class Params:
-        """Coefficients of s (rad/s) as in scipy.signal: ``[1.0, 2.0]`` is s + 2."""
+        """Coefficients of polynomials in s (rad/s), as in scipy.signal: ``[1.0, 2.0]`` is s + 2."""
 
         numerator: tuple[float, ...] = vector("coefficients of the numerator, highest power first", "1")
         denominator: tuple[float, ...] = vector("coefficients of the denominator, highest power first", "1")
@@ -217,7 +223,7 @@ def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
 
 
 def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:
-    """Eq. (3): d = d' + (c - d') / alpha, v = (d - d') / dt."""
+    """Eq. (3): d_k = d_{k-1} + (c_k - d_{k-1}) / alpha, v_k = (d_k - d_{k-1}) / dt."""
     alpha, dt = k
     (before,) = s
     displacement = before + (command - before) / alpha
@@ -262,7 +268,9 @@ def pure_delay(
 
 
 def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError beyond LONGEST."""
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError if the delay
+    exceeds LONGEST samples.
+    """
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")

@@ -27,8 +27,9 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes of the fixed-point iteration for the piston velocity v, on which the force of a specimen with damping c
-depends. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Passes of the fixed-point iteration for the piston velocity v. The force of a specimen with damping c depends on
+v. Each pass multiplies the error by about v c / (2 F_max), which is below 0.15 for the largest damper here.
+"""
 
 
 class Constants(NamedTuple):
@@ -51,7 +52,8 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool and its rate, displacement and velocity (m, m/s); specimen states; last command (m)."""
+"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), specimen states, last command (m).
+"""
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states);
@@ -99,8 +101,6 @@ def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[(
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """Return a function that computes the piston velocity under a velocity-dependent ``load``."""
-
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
         """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point iteration."""
         gain, fastest, most, _, _, _, _, _, _, _, specimen = k
@@ -127,14 +127,12 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a substep that is halved until it is short enough for the specimen at the piston's velocity.
-
-    The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
-    become NaN.
-    """
-
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
-        """Advance by one substep, halved until its parts are short enough for the piston's velocity."""
+        """Advance by one substep, halved until its parts are short enough for the piston's velocity.
+
+        The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the
+        states become NaN.
+        """
         fastest, h = k[9], k[7]
         count = 1 << (len(fastest) - 1)
         at, size, halved = 0, count, 0
@@ -175,7 +173,7 @@ def servo_hydraulic(
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance by one sample in substeps, with a linear command. Outputs displacement, velocity and force."""
+        """Advance by one sample in substeps, with a linear command."""
         f, y, w, x, v, inner, before = s
         substeps, specimen = k[6], k[10]
         start, slope = command, 0.0
@@ -267,7 +265,6 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Raise ConfigError if the specimen's states need too many increments per sample at full velocity."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(

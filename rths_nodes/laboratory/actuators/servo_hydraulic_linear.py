@@ -70,14 +70,13 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, float]
-"""Scaled valve, valve rate, force, displacement and velocity; states of the specimen; last command (m)."""
+"""Scaled states (valve position, valve rate, force, displacement, velocity), specimen states, last command (m)."""
 
 
 # within the parts of a sample the state holds the first five numbers in SI units and the specimen's states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
-    """Advance the state by its rates."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
@@ -91,7 +90,9 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
-        """Rates of valve, actuator and specimen by the three equations of this module, with the rig's limits."""
+        """Rates of valve, actuator and specimen by the three equations of this module, with limits of valve and
+        force.
+        """
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -114,11 +115,12 @@ def within(value: float, most: float) -> float:
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return a step with as many parts as the specimen's states need. If they need too many, they become NaN."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
-        """Advance by one sample in Runge-Kutta steps; their number grows if the specimen's states decay fast."""
+        """Advance by one sample in Runge-Kutta steps. Their number grows if the specimen's states decay fast. If
+        the states need too many steps, they become NaN.
+        """
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
         q, dq, f, x, v = small
@@ -158,7 +160,9 @@ def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Functio
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance the linear plant exactly, z' = Phi (z, u_before, u); in parts if the force reaches its limit."""
+        """Advance the linear plant exactly, z_k = Phi (z_{k-1}, u_{k-1}, u_k), or in parts if the force exceeds
+        its limit.
+        """
         small, inner, before = s
         if not k[6]:
             before = command
@@ -175,10 +179,11 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 
 
 class ServoHydraulicLinear(Actuator):
-    """Linear valve, actuator and specimen of fifth order, solved exactly between command samples.
+    """Valve, actuator and specimen: a linear plant of fifth order, solved exactly between command samples.
 
-    For a nonlinear specimen, a force at its limit, a dead band or a valve limit the method is Runge-Kutta with at
-    least ``substeps`` per sample. Raises ConfigError for a specimen without mass.
+    The method is Runge-Kutta with at least ``substeps`` steps per sample if the specimen is nonlinear, if the
+    force reaches its limit, or if the valve has a dead band or a limit. Raises ConfigError if the specimen has no
+    mass, or if its force does not act on the actuator.
     """
 
     SOURCES = ("silva_2020",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators whose motion does not depend on the specimen. The specimen follows the actuator along straight lines.
+"""Actuators whose motion does not depend on the specimen.
 
 The kernel of such an actuator is
 
@@ -11,7 +11,7 @@ and the kernel of the specimen is
 
 The second kernel advances the inner states of the specimen at constant velocity. A specimen with mass also resists
 the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more if the states
-decay fast. If more than ``HARD_LIMIT`` are needed, the states become NaN.
+decay fast. If more than ``HARD_LIMIT`` increments are needed, the states become NaN.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INCREMENTS = 4
 """Smallest number of RK4 steps per sample."""
 LEAST = float(INCREMENTS)
 LONGEST_WAY = HARD_LIMIT * LONGEST
-"""Largest number of decay times per sample. If it is exceeded, the states become NaN."""
+"""Largest number of decay times per sample. If a sample has more, the states become NaN."""
 
 
 Both = tuple[object, object]
@@ -73,7 +73,9 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Number and length (s) of increments at ``velocity`` (m/s) until the states settle; number 0 if too many."""
+    """Return number and length (s) of the increments at ``velocity`` (m/s) until the states settle. The number is
+    0 if too many increments are needed.
+    """
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
     moving = settling if times > settling else times
@@ -119,8 +121,6 @@ def path_of(specimen: Specimen) -> Kernel:
 
 
 class SpecimenPath:
-    """Moves ``specimen`` from sample to sample; ``dt`` is in s."""
-
     def __init__(self, specimen: Specimen, dt: float) -> None:
         path = path_of(specimen)
         self._constants, self._rest, self._step = path.constants(dt), path.rest, path.step

@@ -2,7 +2,7 @@
 """Shared parts of ports: longest wait, trigger for other data acquisition, and warning before each motion.
 
 A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name. An
-auxiliary channel of the same sample has the actual state of the output.
+auxiliary channel contains the actual state of the output at each sample.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def trigger_parameter() -> bool:
 
 
 class Trigger:
-    """Digital output. A change takes effect with the next command; ``high`` requires ``wired``."""
+    """Digital output. A change takes effect with the next command. ``high`` is true only if the output is
+    ``wired``.
+    """
 
     def __init__(self, wired: bool) -> None:
         self.wired, self.high = wired, False

@@ -54,9 +54,10 @@ REASONS = {
 """Reasons why a receiver stops the rig or refuses a session."""
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
-"""Row of an axis. Command: command (m), slope (m/s), mode; N and N/s in force mode. State: displacement (m), force
-(N), active command, mode, and 1 if the active command is in N. Answer: active command (m), its velocity (m/s), and
-the fields of :class:`FarLimits`."""
+"""Rows of an axis. An answer has the active command (m), its velocity (m/s), and the fields of :class:`FarLimits`.
+A command has a value (m), a slope (m/s) and a mode; the units in force mode are N and N/s. A state has
+displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0.
+"""
 LOAD_ROW = struct.Struct("<3d")
 """Fields of :class:`FarLoad` for an axis, at the end of an answer if commands in N were requested."""
 ANSWER_END = struct.Struct("<IIIQ")
@@ -138,7 +139,9 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the head of a complete datagram. Raises Unreadable, or OtherVersion for another version."""
+    """Return the head of a complete datagram. Raises Unreadable if ``data`` is not a datagram, or OtherVersion if
+    its version differs.
+    """
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
@@ -153,7 +156,9 @@ def head_of(data: bytes) -> Head:
 
 @dataclass(slots=True)
 class RigState:
-    """State k of a rig: measurements, and active command ``(n_axes,)`` m, or N where ``in_newtons`` is 1."""
+    """State of a rig at one tick. ``command`` ``(n_axes,)`` is the active command, in N for axes whose
+    ``in_newtons`` is 1, otherwise in m.
+    """
 
     head: Head
     displacement: Array
@@ -194,7 +199,7 @@ class FarLimits(NamedTuple):
 class FarLoad(NamedTuple):
     """Limits of a receiver for force commands of one axis, in units of its datagrams.
 
-    With rate 0 the axis accepts none.
+    If ``rate`` is 0, the axis accepts no force commands.
     """
 
     rate: float

@@ -22,7 +22,7 @@ MOST_AT_ONCE = 256
 """Largest number of datagrams read in one call. Excess datagrams from another sender must not block the caller."""
 _REMEMBERED = 1024
 GOODBYES = 3
-"""Number of copies of the datagram that ends a session. The receiver does not acknowledge it."""
+"""Number of copies of the datagram that ends a session. The receiver does not acknowledge these datagrams."""
 
 
 class Transport(Protocol):
@@ -44,8 +44,8 @@ class Transport(Protocol):
         """Send one datagram without waiting. A datagram that cannot be sent counts as lost."""
 
     def received(self) -> Iterator[tuple[bytes, str]]:
-        """Yield at most MOST_AT_ONCE received datagrams, each with its sender's address if the sender is foreign,
-        otherwise with "".
+        """Yield at most MOST_AT_ONCE received datagrams, each with the sender's address, or with "" if the sender
+        is the rig.
         """
         ...
 
@@ -112,7 +112,9 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives states of the session of ``link``, also in another process. Sent datagrams have the ``head``."""
+    """Receives states of the session of ``link``, also in another process. ``head`` is the head of the datagrams
+    that :meth:`stop` sends.
+    """
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

@@ -218,7 +218,9 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest permitted receiver limits for force commands of ``axis``; None if it accepts none."""
+    """Return the largest permitted receiver limits for force commands of ``axis``; None if the axis accepts no
+    such commands.
+    """
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

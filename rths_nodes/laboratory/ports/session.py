@@ -55,7 +55,8 @@ FURTHEST = 100_000
 
 
 class SentCommands:
-    """The last Command, in numbers of the port. It takes effect after ``transport`` samples of ``dt`` s.
+    """Holds the last Command, in numbers of the port. A Command takes effect after ``transport`` samples of ``dt``
+    s.
 
     A command is interpreted in N only while the state reports force control. During a change of mode a controller
     reports the command as a position, or as the force at this position.
@@ -88,7 +89,9 @@ class SentCommands:
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command; if the receiver changed it, the reported command, in the unit of ``state``."""
+        """Return the last Command, in the unit of ``state``. If the receiver has changed the Command, return the
+        reported command.
+        """
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -105,7 +108,9 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the commands of a ``state`` in m. The command of an axis in force control is its displacement."""
+        """Return the active commands of a ``state`` in m. For an axis whose active command is in N, return its
+        displacement.
+        """
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -168,7 +173,9 @@ class SessionParams:
 
 
 class SessionPort(WarningPort):
-    """Port of a rig whose receiver bridges, brakes and holds. Subclasses add ``Params`` and transport."""
+    """Port of a rig whose receiver bridges lost Commands, brakes and holds. Subclasses add ``Params`` and
+    transport.
+    """
 
     Params: ClassVar[type]
     external = True

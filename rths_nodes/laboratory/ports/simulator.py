@@ -55,7 +55,8 @@ WALK, REST = 1.0, 1.0
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands; ``dt`` is in s, ``low_velocity`` in m/s at low pressure.
+    """Moves the actuators of all axes by active commands. ``dt`` is the period, s; ``low_velocity`` is the largest
+    velocity at low pressure, m/s.
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
     z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
@@ -125,7 +126,9 @@ class Drive:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors, auxiliary sensors, (resolution, range) of each command's converter, transport in samples."""
+    """Rig, sensors, noise of the auxiliary channels, converter of each command as (resolution, range), and
+    transport delay in samples.
+    """
 
     rig: Rig
     sensors: Sequence[SensorPair]

@@ -20,7 +20,6 @@ class UdpTransport(Transport):
     """Datagrams to and from ``address``:``port``.
 
     Before :meth:`settle`, any port at ``address`` may answer; afterwards only the port that answered is accepted.
-    A ``local_port`` other than 0 is for targets that need a declared port.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:

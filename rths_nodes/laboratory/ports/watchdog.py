@@ -3,8 +3,7 @@
 
 Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig and reports the
 cause. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
-without imports from the package, to start within milliseconds. It reads beats from standard input, and reports on
-standard output and standard error.
+without imports from the package, to start within milliseconds.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class _HandedOn:
 
 
 class _Tried(_HandedOn):
-    """Member of a port of another package, with labelled errors and a default."""
+    """Member of a port from another package. Errors are labelled; a missing member has a default."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         super().__set_name__(owner, name)
@@ -89,7 +89,8 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 class NamedPort(Port):
     """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
 
-    Raises ConfigError if the port cannot be opened, because nothing has moved. Later errors are PortError.
+    Raises ConfigError if the port is incomplete or cannot be opened, because nothing has moved. Later errors are
+    PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
@@ -220,7 +221,9 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick. A command applied unchanged is reported without rounding."""
+        """Return the Measurement of the tick. If the port has applied the command unchanged, this command is
+        reported without rounding.
+        """
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
         return self._calibration.measured(

@@ -7,7 +7,7 @@ the difference quotient of the velocity. Between these samples a known stiffness
     F = F_m + K_0 (x - x_m)
 
 An actuator whose motion depends on its specimen uses the same force within a sample. For a linear static specimen
-the force is exact at any step length. A yielding specimen has the stiffness K_0 for the rest of a step.
+the force is exact at any step length. A yielding specimen has the stiffness K_0 until the end of a step.
 """
 
 from __future__ import annotations

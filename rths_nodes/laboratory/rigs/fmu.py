@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a functional mock-up unit (FMI) as specimen. The FMU computes the forces of all axes.
 
-Every ``every`` samples the FMU takes a step after the actuators. The stiffness between two steps is a parameter
-(``external_specimen.py``).
+The stiffness between two steps of the FMU is a parameter (``external_specimen.py``).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
-"""Largest number J of substeps in one product. The sums of forces have about J^2 terms."""
+"""Largest number J of substeps in one matrix product. The sums of forces have about J^2 terms."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -58,7 +58,9 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Arrays of the system, modified in place; inner states, position, velocity and force of the specimen."""
+    """Arrays of the linear system, modified in place, and the specimen's inner states, displacement, velocity and
+    force.
+    """
 
     system: Array
     """(z, inputs before, inputs now, forces)."""
@@ -107,7 +109,7 @@ def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
 ) -> Stepping:
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
-        """Advance z' = A z + B u + e F. Each substep is computed first with F held, then with F at its end."""
+        """Advance z' = A z + B u + e F. Each substep is computed first with constant F, then with linear F."""
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, specimen = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         states, moved, inner, x0, v0, f = s

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 @params
 class Analysis:
-    """OpenSees commands for a step of the specimen, as lists of words."""
+    """Arguments of the OpenSees commands for a step of the specimen, separated by spaces."""
 
     integrator: str = text("arguments of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
     algorithm: str = text("arguments of ops.algorithm", "Newton")

@@ -10,8 +10,6 @@ With play b in a joint, such as the pins of a clevis:
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
     F = 0                between, while the actuator crosses the gap after a reversal
-
-``output.lost_motion`` models the lost motion of an actuator's drive.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ def side_by_side(
     (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
 
     def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
-        """Sum of the forces of two specimens in parallel."""
         one, other = k
         return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
 
@@ -101,7 +98,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     """
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
-        """Force of a specimen with backlash: r(x -+ half, v), which never pulls back; 0 within the gap."""
+        """Force with backlash: f(x -+ b/2, v) with the sign of x or zero, and 0 within the gap."""
         half, constants = k
         if x > half:
             pushed = held(constants, s, x - half, v)

@@ -17,7 +17,6 @@ STEEL = 0.5
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Bouc-Wen force: k_e x + k_h z."""
     elastic, hysteretic, _, _ = k
     return elastic * x + hysteretic * s[0]
 
@@ -63,7 +62,6 @@ class ElastoplasticAbsorber(Specimen):
 
 
 def softening_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force: k x + c v + f z."""
     stiffness, damping, friction_force, _, _, _, _ = k
     return stiffness * x + damping * v + friction_force * s[0]
 
@@ -183,7 +181,9 @@ def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Rate m'. The error of the integral is at most a sixth of the last step before the excursion decreases."""
+    """Rate of the largest excursion, m/s. The error of the integral is at most a sixth of the last step before the
+    excursion decreases.
+    """
     excess = abs(x) - s[0]
     if excess < 0.0:
         return (0.0,)

@@ -45,7 +45,8 @@ def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, 
 def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, float]:
     """Return the constants of the rates and of the force, and the voltage (V) at which the driver saturates.
 
-    The rates use the sum (z grows) and the difference (z shrinks) of beta and gamma, divided by the slope.
+    The rates use the sum of beta and gamma while z grows, and their difference while z shrinks, both divided by
+    the slope.
     """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
@@ -61,9 +62,9 @@ class MagnetorheologicalDamper(Specimen):
     """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
-    magnetic field: alpha, c_0 and c_1 are the passive value plus the value per volt times u. u' = -eta (u - v)
-    follows the ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe
-    the damper of Dyke, Spencer, Sain & Carlson (1996).
+    magnetic field: alpha, c_0 and c_1 are the passive value plus the value per volt times u. The state u follows
+    the ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults
+    describe the damper of Dyke, Spencer, Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
@@ -111,7 +112,7 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Return the decay of z, n A v / z_max under load, combined with its effect on the velocity."""
+            """Return the combined decay of all states. Under load, z decays with n A v / z_max."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
             voltages = (0.0, self.max_voltage)  # the ratios below are monotonic between these voltages

@@ -15,7 +15,6 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
-    """Spring force: k x."""
     (stiffness,) = k
     return stiffness * x
 
@@ -60,8 +59,6 @@ class KelvinVoigt(Specimen):
 
     @params
     class Params:
-        """The dashpot force at the reference velocity v_0 is c v_0 for any exponent."""
-
         stiffness: float = number("stiffness k", "N/m", 7.6e6, at_least=0.0)
         damping: float = number("damping c at the reference velocity", "N s/m", 0.64e6, at_least=0.0)
         exponent: float = number("exponent a of the velocity", default=1.0, more_than=0.0, at_most=5.0)
@@ -102,8 +99,6 @@ class MaxwellDamper(Specimen):
 
     @params
     class Params:
-        """The relaxation time is c / k_s."""
-
         damping: float = number("damping c", "N s/m", 0.2e6, more_than=0.0)
         series_stiffness: float = number("stiffness k_s of the spring in series", "N/m", 20e6, more_than=0.0)
         parallel_stiffness: float = number("stiffness k_p of the spring in parallel", "N/m", 0.0, at_least=0.0)
@@ -149,9 +144,9 @@ def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
 class ReliefValveDamper(Specimen):
     """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), optionally with a spring in series.
 
-    With the spring k_s, F is an inner state: F' = k_s (v - v_d), with the piston velocity v_d at F. The first
-    story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers for the
-    defaults.
+    With the spring k_s, F is an inner state: F' = k_s (v - v_d), where v_d is the piston velocity at the force F.
+    The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers
+    for the defaults.
     """
 
     ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."

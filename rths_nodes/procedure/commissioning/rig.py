@@ -31,7 +31,9 @@ LOOK_S = 0.001
 BRAKING_SAMPLES = 8.0
 """Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
+"""Duration of constant velocity, in which a stop must begin: CONSTANT_S (s) for the slower motion, FAST_CONSTANT
+(samples) for the fast motion.
+"""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 """Largest fractions of stroke and velocity limit that the slower motion uses."""
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
@@ -257,7 +259,6 @@ class Bench:
 
     @property
     def dt(self) -> float:
-        """Sample period, s."""
         return self.scenario.dt
 
     @property
@@ -340,7 +341,9 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry with an emulator; otherwise ask the operator."""
+        """Return the result of ``attempt``. If ``attempt`` fails, retry if the rig is ``emulated``; otherwise ask
+        the operator.
+        """
         end = time.monotonic() + PATIENCE_S
         while True:
             try:

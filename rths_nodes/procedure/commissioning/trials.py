@@ -563,7 +563,7 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """Trial: function, causes of its rows, action, requirement, and the statement that the trial proves."""
+    """Trial: its function, the causes of its rows, its action, its requirement, and the statement it proves."""
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -669,7 +669,9 @@ def proofs() -> dict[str, str]:
 
 
 def scenario_of(rig: RigFile) -> Scenario:
-    """Return the rig as a scenario whose axes start at half a small move. Raises ConfigError."""
+    """Return a scenario for the rig, whose axes start at half of the smallest small move. Raises ConfigError if
+    the rig file is unsuitable.
+    """
     problems = Problems()
     if rig.servo_rate is None:
         problems.append("servo_rate: missing, but a commissioning counts samples of the controller")
