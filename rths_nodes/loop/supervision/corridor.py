@@ -50,7 +50,7 @@ class Corridor:
         return int(self.lower.shape[1]) - 1
 
     def save(self, path: Path) -> None:
-        """Write the corridor to a compressed file. Raises OSError."""
+        """Write the corridor to a compressed file. Raises OSError if writing fails."""
         header = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:

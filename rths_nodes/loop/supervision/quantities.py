@@ -28,7 +28,7 @@ class OfOne:
 
 
 class Integral:
-    """Integral over time, by trapezoids from the first sample on: energy from power, travel from velocity.
+    """Integral over time, by the trapezoidal rule: for example energy from power, or travel from velocity.
 
     I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
     """
