@@ -251,8 +251,8 @@ class LevelWatch:
     ) -> LevelWatch | None:
         """Return a LevelWatch for the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
 
-        ``channels`` are auxiliary names with units. ``quantities`` are the parameters of quantities with memory.
-        Raises ConfigError if a channel, quantity or expression is invalid.
+        ``channels`` are auxiliary names with units, ``quantities`` have memory. Raises ConfigError if a channel,
+        quantity or expression is invalid.
         """
         axes = [
             (index, axis, axis_limits.levels)

@@ -90,7 +90,6 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a relative limit without a smallest amplitude, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
                 f"{path}.smallest_amplitude: missing, but required by tracking_indicator_rate_over_amplitude "

@@ -12,8 +12,8 @@ lead by phase:
 
 The lead compensates the actuator's lag at full speed; at the fraction r of this speed it is multiplied by r.
 Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the acceleration within
-the deceleration of each axis. In the last phase the motion is slower than in the test, and within half a sample of
-its targets. Both are correct for a rate-independent specimen.
+the deceleration of each axis. The motion of the last phase is slower, and within half a sample of its targets.
+This is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations

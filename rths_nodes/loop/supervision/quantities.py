@@ -64,7 +64,6 @@ class LowPass:
         frequency: float = number("corner frequency f", "Hz", more_than=0.0)
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError for a frequency above half the servo rate."""
             if self.frequency >= 0.5 * test.servo_rate:
                 raise ConfigError(f"frequency = {self.frequency:g} Hz: must be < {0.5 * test.servo_rate:g} Hz")
 
