@@ -29,7 +29,7 @@ PEERS = "ROS_STATIC_PEERS"
 """Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest valid domain. Higher domains need ports above 65535, for which Fast DDS ends the process."""
+"""Highest valid domain. Higher domains need ports above 65535, and Fast DDS then ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 """Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
@@ -216,7 +216,6 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Return why ``server`` cannot be a discovery server; empty if it may be one."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"

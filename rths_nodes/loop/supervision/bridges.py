@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bridges over late messages: continued motion, and return without a jump.
 
-Holding the last value would stop the motion, and the compensator would turn this stop into a kick (Phillips &
-Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion continues:
+Holding the last value would stop the motion, and the compensator would respond with an abrupt command (Phillips &
+Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motion continues:
 
     late Target    Taylor series of the last Target,       x(t) = x + v t + a t^2 / 2          MotionBridge
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
                                                                                                CommandBridge
+
+A prime marks the newest Command, two primes the Command before it.
 
 A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
 its values. When the source of the motion changes, the difference between old and new motion fades out
@@ -140,9 +142,10 @@ STEEPEST = 1.875
 
 
 def _fading_polynomials() -> Array:
-    """Return derivatives 0, 1, 2 of the polynomials for value, slope and curvature: ``(3, 3, 6)``, s^0 to s^5.
+    """Return the coefficients ``(3, 3, 6)``: derivative 0, 1 or 2, polynomial, and power of s.
 
-    At s = 0 each polynomial is 1 in its own derivative and 0 in the other two. At s = 1 all three are 0.
+    The polynomials fade value, slope and curvature. At s = 0, derivative i of polynomial i is 1 and its other two
+    derivatives are 0. At s = 1 all derivatives are 0.
     """
     table = np.zeros((3, 3, 6))
     table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
@@ -158,10 +161,10 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until it is zero.
+    """Difference between two motions, which fades out along a polynomial of degree 5.
 
-    The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would exceed SHARE of
-    the velocity limits ``fastest`` ``(n,)`` m/s.
+    ``active`` is true until the difference is zero. The difference fades over ``samples`` of ``dt`` s, or over
+    more samples if its velocity would exceed SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -173,7 +176,10 @@ class Fading:
         self.active = False
 
     def begin(self, difference: Array) -> None:
-        """Begin at the next sample. Add ``difference``, old minus new motion, ``(3, n)`` m, m/s, m/s^2."""
+        """Start to fade ``difference`` at the next sample, in addition to the remainder of an earlier difference.
+
+        ``difference`` is the old minus the new motion, ``(3, n)`` in m, m/s and m/s^2.
+        """
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
@@ -198,14 +204,14 @@ class Fading:
 
 
 _Followed = tuple[int, Rows]
-"""Sample of a Target; its displacement, velocity and acceleration as floats, for speed."""
+"""Sample number of a Target, and its displacement, velocity and acceleration as floats."""
 
 
 class MotionBridge:
-    """Motion of the axes ``(n_axes,)`` while a Target is late.
+    """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While the
-    motion is ``apart`` from the real motion, ``rejoin`` returns the real motion plus the remaining difference.
+    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While
+    ``apart`` is true, ``rejoin`` returns the real motion plus the remaining difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -250,9 +256,9 @@ _Known = tuple[Command, Command]
 
 
 class CommandBridge:
-    """Substitutes for late Commands. Target and command of each axis continue along a straight line.
+    """Computes substitutes for late Commands. Target and command of each axis continue along straight lines.
 
-    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs are the values at sample 0.
+    ``position`` ``(n_axes,)`` m and the ``auxiliary`` inputs are the values at sample 0.
     """
 
     def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:

@@ -24,7 +24,7 @@ from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""Quantities with a band, and their units. The energy is the energy that the specimen of the axis absorbs."""
+"""Quantities with a band, and their units."""
 LEFT = ": {0} = {{0:.6g}} {1}, but was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
 """Suffix for the percentage of samples outside the band of a quantity."""
@@ -50,7 +50,7 @@ class Corridor:
         return int(self.lower.shape[1]) - 1
 
     def save(self, path: Path) -> None:
-        """Write the corridor to a compressed file. Raises OSError."""
+        """Write the corridor to a compressed file. Raises OSError if writing fails."""
         header = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:

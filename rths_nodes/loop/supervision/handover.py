@@ -40,7 +40,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, and forces (N) and times (s, monotonic clock) at beginning and end."""
+    """Forces (N) and times (s, monotonic clock) at the beginning and the end of a hold after ``sample``."""
 
     sample: int
     before: list[float]
@@ -73,9 +73,7 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait at most ``seconds`` for a request. In lockstep, a held rig has no ticks at which requests are
-        polled.
-        """
+        """Wait at most ``seconds`` for a request."""
         self._changed.wait(seconds)
 
 

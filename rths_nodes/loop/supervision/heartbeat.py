@@ -57,11 +57,11 @@ class HeartbeatParams:
 
 
 class Heartbeat:
-    """Times of the last heartbeats of ``peers``, in ns of one clock.
+    """Detects lost ``peers`` by the times of their last heartbeats, in ns of one clock.
 
-    A heartbeat has the time of the newest sample that its sender has received, so that a peer without samples
-    counts as lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s
-    is ignored.
+    A heartbeat reports the newest sample that its sender has received. Therefore a peer without samples counts as
+    lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s is
+    ignored.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Record a heartbeat of every peer now, because all are ready."""
+        """Record a heartbeat of every peer at ``now``, when all peers are ready."""
         self._received = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._received)
         self._behind = dict.fromkeys(self._limits, 0)

@@ -24,7 +24,8 @@ MOST_UNDER_WAY = 63
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
 from the newest Command by at most the fraction NEARER of the travel during the hops. The variances of the
-deviations must agree, to exclude a readback with an offset."""
+deviations must have this ratio too, to exclude a readback with an offset.
+"""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 
@@ -57,7 +58,9 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Ticks and Commands of a rig with hops of ``depth``. Its first ``depth`` ticks hold Command 0, ``start``."""
+    """Assigns Commands to ticks of a rig with hops of ``depth``. The first ``depth`` ticks hold Command 0,
+    ``start``.
+    """
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -70,8 +73,8 @@ class UnderWay:
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
         """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` are compared.
 
-        The error of a Command refers to the displacement at its own sample. During a pause the rig stage generates
-        the Commands.
+        The error of a Command refers to the displacement at its own sample. During a pause, ``targets`` are
+        returned unchanged, because the rig stage generates the Commands.
         """
         if not self.depth:
             return targets

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of axes, of the complete rig, and of expressions: limit rows (``limits.py``) for many values.
+"""Levels of axes, of the complete rig, and of expressions, checked as limit rows (``limits.py``).
 
-Values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
+The values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WHOLE_RIG = "whole rig"
 def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
     """Return a function that computes a quantity of the complete rig from the flags of Command and Measurement.
 
-    The quantity is a number of consecutive samples, or a fraction of the last second. ``dt`` is in s.
+    The quantity is a number of consecutive samples, or a fraction of the last second.
     """
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
@@ -67,9 +67,9 @@ def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
 
 
 class Values:
-    """Values of ``axes`` and ``channels`` in one list. A value is computed only if it is used. ``dt`` is in s.
+    """Computes the values of ``axes`` and ``channels`` as one list. Only used values are computed. ``dt`` is in s.
 
-    ``names`` contains, for each quantity in expressions, index and unit of each value.
+    ``names`` contains index and unit of each value, by quantity and by axis or channel.
     """
 
     def __init__(self, axes: Sequence[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
@@ -214,10 +214,10 @@ class Breach(NamedTuple):
 
 
 class LevelWatch:
-    """Checks the levels of all axes. ``told`` collects a report when a level is first exceeded.
+    """Checks the levels of all axes and of the rig. ``told`` collects a report when a level is first exceeded.
 
-    ``levels`` are index and name of an axis, quantity, and level. A level has two rows for one value: the first
-    leads to a report, the second to the action.
+    Each of the ``levels`` has index and name of an axis, quantity, and level. A level has two rows for one value:
+    the first leads to a report, the second to the action.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
@@ -249,10 +249,10 @@ class LevelWatch:
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, object] | None = None,
     ) -> LevelWatch | None:
-        """Return the check of the levels in ``limits`` and of the ``whole`` rig; None if no level is set.
+        """Return a LevelWatch for the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
 
-        ``channels`` are auxiliary names with units, ``quantities`` have memory. Raises ConfigError if a channel is
-        unknown.
+        ``channels`` are auxiliary names with units, ``quantities`` have memory. Raises ConfigError if a channel,
+        quantity or expression is invalid.
         """
         axes = [
             (index, axis, axis_limits.levels)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
-:func:`acting` compares any rows. The rows of a displacement command are written out in :func:`broken_alone`,
-because a loop takes 50 % longer. These functions, and the functions ``of_...``, which compute the values, are
-kernels. NaN violates every bound.
+:func:`acting` checks values against rows. The rows of a displacement command are written out in
+:func:`broken_alone`, because a loop over rows takes 50 % longer. These functions are kernels, and so are the
+functions ``of_...``, which compute the values. NaN violates every bound.
 
-:class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
-stop the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a safety
-function: a rig needs its own interlocks.
+:class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). A
+breach stops the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a
+safety function: a rig needs its own interlocks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ NONE, NEVER = -1, 2**62
 
 
 class Row(NamedTuple):
-    """Limit of the value at index ``slot``: ``action`` is due after ``persistence`` samples outside the bounds.
+    """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
-    The bounds are ``low`` and ``high``. ``text`` follows ``path`` in a report and is formatted with the value,
-    ``high`` and ``low``.
+    ``action`` is due after ``persistence`` samples outside the bounds. ``text`` follows ``path`` in a report and
+    is formatted with the value, ``high`` and ``low``.
     """
 
     path: str
@@ -49,7 +49,9 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows (index, bounds, persistence); lists by index: consecutive samples beyond the bounds, last such sample."""
+"""Rows (index, bounds, persistence), and two lists by index: the number of consecutive samples outside the bounds,
+and the last such sample.
+"""
 
 
 def table(rows: Iterable[Row]) -> Table:
@@ -60,7 +62,10 @@ def table(rows: Iterable[Row]) -> Table:
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Return the first row that acts, or NONE. A count restarts if ``sample`` - 1 was within the bounds."""
+    """Return the index of the first row that acts, or NONE.
+
+    The count of a row restarts if ``sample`` - 1 was within its bounds.
+    """
     rows, in_a_row, last = limits
     first = NONE
     for index, low, high, persistence in rows:
@@ -73,7 +78,8 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
 
 
 Move = tuple[int, float, float, float, float]
-"""Limits of an axis, m: index, zero of commands, stroke, largest step per sample, twice the step's largest change.
+"""Index of an axis, and its limits in m: zero of commands, stroke, largest step per sample, twice the largest
+change of the step.
 """
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
@@ -82,8 +88,9 @@ TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
     """Return PER_MOVE times the axis plus the limit that the first impossible move violates, or NONE.
 
-    The target must be finite, the position within the stroke, the step v within the largest step, and the braking
-    distance within the remaining distance l. If v^2 > 2 a l, whole samples are counted.
+    The target must be finite, the position within the stroke, and the step v within the largest step. The braking
+    distance must not exceed the remaining distance l. If v^2 > 2 a l, with deceleration a, it is counted in whole
+    samples.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -102,7 +109,10 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Apply :func:`broken_alone` to axes that stop together within the slowest axis' N samples: |v| N <= 2 l."""
+    """Check the braking distance of axes that stop together, with the result of :func:`broken_alone`.
+
+    Each axis of a group stops within the N samples of the slowest axis, so that |v| N must be <= 2 l.
+    """
     for group in groups:
         longest = 0.0
         for axis, _, _, _, braking in group:
@@ -129,9 +139,10 @@ Load = tuple[int, float, float, float]
 def of_load_commands(
     loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
 ) -> list[float]:
-    """Return, by load: target, command, 1 if a command in N is refused, force, force rate, position, velocity.
+    """Return seven values for each load: target, command, refusal, force, force rate, position and velocity.
 
-    ``modes`` are the modes now, before, and as reported by the rig. Values in the other unit are 0.
+    The refusal is 1 if a command in N is refused, otherwise 0. Values in the other unit are 0. ``modes`` are the
+    control modes of ``commands``, of ``previous``, and in the last Measurement.
     """
     modes_now, before, shown = modes
     values, at = [0.0] * (PER_LOAD * len(loads)), 0
@@ -152,10 +163,10 @@ def of_load_commands(
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Return, by axis, displacement from zero and error: target minus displacement (m), or minus force (N).
+    """Return two values for each axis: displacement from zero (m), and error.
 
-    ``zeros`` are the zeros of displacement and force, and true for a force axis. The error of a force axis is 0
-    outside MODE_FORCE.
+    The error is target minus displacement (m). For a force axis the error is target minus force (N) in MODE_FORCE,
+    otherwise 0. ``zeros`` are the zeros of displacement and force, and true for a force axis.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -194,10 +205,12 @@ class LimitCheck:
     """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
     Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
-    to the readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
-    number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode.
+    to the readings of sensors and controller. The limit of a corrected force applies to its original channel. Axes
+    with the same number in ``groups`` stop together. Force axes are last. Values by axis are in m, or in N in
+    force mode.
 
-    The other attributes are constants of the kernels. ``beside`` is true if other quantities are limited too.
+    The other attributes are constants of the kernels. ``beside`` is true if more than displacement and force is
+    limited.
     """
 
     def __init__(
@@ -232,7 +245,7 @@ class LimitCheck:
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
         """Return the reason to refuse ``command``, or an empty string.
 
-        ``previous`` are the last sent commands, in ``modes``.
+        ``previous`` are the last sent commands; ``modes`` are their control modes.
         """
         arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
         return self.commanded(*arguments, previous, command.control_mode, modes)
@@ -272,7 +285,7 @@ class LimitCheck:
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
         """Return the reason to stop after ``measured``, or an empty string.
 
-        ``targets`` are in ``modes``.
+        ``modes`` are the control modes of ``targets``.
         """
         arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
         return self.measured(*arguments, targets, modes, measured.control_mode)
@@ -306,7 +319,7 @@ class OutgoingCommands(LimitCheck):
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return why ``command`` must not be published; an empty string if it may."""
+        """Return the reason not to publish ``command``, or an empty string."""
         commands, modes = command.command.tolist(), command.control_mode
         arguments = command.target.tolist(), commands, command.auxiliary.tolist()
         reason = self.commanded(*arguments, self._sent, modes, self._modes)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force axes ("loads") while Commands are missing, in a pause, and in a safe stop.
 
-In bridges and pauses, loads hold their last command. When Commands return, loads approach them at a fraction of
-their force rate limit that does not trip.
+In bridges and pauses, loads hold their last command. When Commands return, loads approach them at the fraction
+SHARE of their force rate limit, which does not trip the rig.
 
 In a safe stop each load keeps its force until the other axes rest, and then holds its position. Holding the
 position earlier would unload a specimen whose head still drifts. A load that caused the trip holds its position at
@@ -36,7 +36,9 @@ LONGEST_LEAD_S = 0.1
 
 
 class LoadBridge:
-    """A ``bridge`` for the first ``n_moved`` axes, extended by the loads after them. ``rates`` are in N/s."""
+    """Extends the ``bridge`` of the first ``n_moved`` axes to the loads after them. ``rates`` are force rate
+    limits, N/s.
+    """
 
     def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
         self._inner, self._n = bridge, n_moved
@@ -74,9 +76,10 @@ class LoadBridge:
 
 
 class LoadStop:
-    """Loads during a safe stop. The loads are the ``axes`` after the first ``n_moved``; ``dt`` is in s.
+    """Generates the commands of the loads in a safe stop. The loads are the ``axes`` after the first ``n_moved``.
 
-    ``breach`` returns the reason to stop after a Measurement, from the sent targets (N) and their modes.
+    ``dt`` is in s. ``breach`` returns the reason to stop after a Measurement, given the sent targets and their
+    modes.
     """
 
     def __init__(
@@ -87,8 +90,7 @@ class LoadStop:
         self._kept: dict[int, float] = {}
         """Force (N) of each axis that keeps its force, by index."""
         self._held: dict[int, float] = {}
-        """Held position (m) of each axis that has changed from holding its force to holding its position, by
-        index."""
+        """Held position (m) of each axis that no longer keeps its force, by index."""
         self._done = 0
 
     @property

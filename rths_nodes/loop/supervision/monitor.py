@@ -90,7 +90,6 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a relative limit without a smallest amplitude, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
                 f"{path}.smallest_amplitude: missing, but required by tracking_indicator_rate_over_amplitude "
@@ -104,12 +103,12 @@ Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 
 
 def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
-    """Return a function for the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
+    """Return a function that computes the largest slopes of tracking indicators over ``SPAN`` samples of ``dt`` s.
 
     Call the function with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes
     (m^2/s, 1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of
-    frequency f, amplitude X and lag phi. The second slope is divided by the square of the largest target so far,
-    at least ``smallest`` m; it is 0 if ``smallest`` is None.
+    frequency f, amplitude X and lag phi. For the second slope, the slope of each axis is divided by the square of
+    its largest target so far, or of ``smallest`` (m) if larger. The second slope is 0 if ``smallest`` is None.
     """
     span, missing = SPAN * dt, SPAN
     last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
@@ -131,10 +130,10 @@ def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
 
 
 class Monitor:
-    """All indices of a test and their limits, in rows for the values of all axes.
+    """Computes all indices of a test and checks their limits.
 
     The monitor receives every Target, and every sample in order. ``breach`` is the first sample at which a limit
-    was exceeded, with the reason. Indices, chunks and slopes begin after the soft start.
+    was exceeded, with the reason. The indices begin after the soft start.
     """
 
     def __init__(
@@ -185,8 +184,9 @@ class Monitor:
         watch = Watch(self._within, self._judge, self._take_targets)
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
         self.step = self.tracking.step
-        """Advance by a sample: number, then target (m), measured displacement (m) and force (N), each
-        ``(n_axes,)``."""
+        """Advance by a sample. The arguments are its number, then target (m), measured displacement (m) and force
+        (N) of the axes.
+        """
 
     @property
     def sample(self) -> int:

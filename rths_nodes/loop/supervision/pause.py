@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
-Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks. v and w are the
-last changes per sample of the target x of an axis and of the lead l = u - x of its command u. Target and lead by
-phase:
+Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks. x is the target of
+an axis, and l = u - x is the lead of its command u. v and w are the last changes of x and l per sample. Target and
+lead by phase:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
     waits        at the end of this motion, without a lead
@@ -12,8 +12,8 @@ phase:
 
 The lead compensates the actuator's lag at full speed; at the fraction r of this speed it is multiplied by r.
 Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the acceleration within
-the deceleration of each axis. The motion of the last phase is slower, and within half a sample of its targets,
-which is correct for a rate-independent specimen.
+the deceleration of each axis. The motion of the last phase is slower, and within half a sample of its targets.
+This is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
+        """Begin a pause because the next Command is missing. ``before`` and ``last`` are the last two Commands.
 
         If the rig is still starting after an earlier pause, it returns to the last sample of this start.
         """
@@ -88,7 +88,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """False if the rig already slows down, rests or returns; otherwise true."""
+        """False if the rig already slows down, rests or returns."""
         return not self.active or self._phase == self._start
 
     def supply(self, command: Command) -> None:
@@ -189,11 +189,10 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Return the number of ticks in which the motion falls to zero or rises from zero; ``change`` is per
-        sample.
+        """Return the number of ticks in which the motion slows down to rest or starts from rest.
 
-        The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the
-        deceleration.
+        ``change`` is per sample. The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2
+        is at most the deceleration.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)

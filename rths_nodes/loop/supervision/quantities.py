@@ -28,7 +28,7 @@ class OfOne:
 
 
 class Integral:
-    """Integral over time, by trapezoids from the first sample on: energy from power, travel from velocity.
+    """Integral over time, by the trapezoidal rule: for example energy from power, or travel from velocity.
 
     I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
     """
@@ -64,7 +64,6 @@ class LowPass:
         frequency: float = number("corner frequency f", "Hz", more_than=0.0)
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError for a frequency above half the servo rate."""
             if self.frequency >= 0.5 * test.servo_rate:
                 raise ConfigError(f"frequency = {self.frequency:g} Hz: must be < {0.5 * test.servo_rate:g} Hz")
 

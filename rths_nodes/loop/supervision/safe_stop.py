@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe stop: drives the rig when no Command may drive the rig.
+"""Safe stop: brings the rig to rest when Commands of the test may no longer drive it.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -32,9 +32,9 @@ def braking_time(limits: Iterable[Limits]) -> float:
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
     """Return the largest travel (m) of the command of an axis from the last complete sample to rest.
 
-    The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop, whose
-    largest deceleration is ``sharpest`` times its mean. Together with other axes the stop takes at least ``time``
-    s. The actuator moves further by its lag at that sample.
+    The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates for at least ``time``
+    s, because other axes may stop with it. The largest deceleration is ``sharpest`` times the mean. The actuator
+    moves further by its lag at that sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -102,8 +102,8 @@ StopRow = tuple[int, float, float, float, float]
 def begin(
     groups: Sequence[Sequence[StopRow]], state: Floats, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Begin the stop of all ``groups`` after the last two commands (m). Write ``state``; return the number of
-    samples.
+    """Begin the stop of all ``groups`` after the last two commands (m). Write ``state``, and return its largest
+    number of samples.
     """
     longest = 0.0
     for group in groups:
@@ -137,10 +137,11 @@ def command_after(state: Floats, axis: int, done: float) -> float:
 def held_places(
     commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, measured: Measurement
 ) -> tuple[Array, Array]:
-    """Return the last two ``commands`` ``(n_axes,)`` in m; axes after ``n_moved`` may have had commands in N.
+    """Return the last two ``commands`` ``(n_axes,)`` in m. Axes after the first ``n_moved`` may have commands in
+    N.
 
-    ``modes`` are the modes of the two commands. The measured position replaces a command in N; the axis is held
-    there, without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
+    ``modes`` are the modes of the two commands. The measured position replaces a command in N, so that the axis is
+    held there without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

@@ -47,7 +47,7 @@ _SUCCESSORS = {
 
 
 class TestMachine:
-    """State of a test and its reason."""
+    """Stores the state of a test and its reason, and refuses invalid transitions."""
 
     __test__ = False  # not a test case of pytest
 
@@ -65,7 +65,7 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """Request for a stop. ``reason`` states source and cause; ``end``, HELD or TRIPPED, is the final state.
+    """Request for a stop. ``reason`` states source and cause; ``end`` is the final state, HELD or TRIPPED.
 
     The stop begins at ``sample``, or at the next sample if ``sample`` has passed.
     """

@@ -76,7 +76,7 @@ def run(
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    Until the test begins, ``starting`` receives a text about nodes not yet ready. ``port``, if given, is open and
+    Until the test begins, ``starting`` receives a text about nodes not yet ready. ``port`` is an open port that
     replaces the scenario's port. Raises NodeRefused if a node refuses the test.
     """
     beside = [description for description in descriptions if description.role in separate]
@@ -137,7 +137,7 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 class ComposedTest:
-    """Nodes of a test in one process. ``handed`` is an open port that replaces the scenario's port."""
+    """Runs the nodes of a test in one process."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None

@@ -56,7 +56,6 @@ class Console(Node):
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Receive messages, and query the graph again for the missing names of publishers."""
         guards = self._topics.guards.values()
         for guard in guards:
             if not guard.complete:

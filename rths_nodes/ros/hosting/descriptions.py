@@ -18,7 +18,7 @@ from rths_nodes.ros.names import RECORDER
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """Role, namespace and parameters of a node. ``role`` is also the executable."""
+    """Role, namespace and parameters of a node. ``role`` is also the name of the executable."""
 
     role: str
     parameters: Data
@@ -38,8 +38,7 @@ def describe(
 ) -> list[NodeDescription]:
     """Describe the nodes of a rig, with a recorder if the test is recorded.
 
-    ``axes`` are the axes that have their own nodes: all axes or none. With ``console`` the test waits for the
-    runner's console.
+    ``axes`` are the axes with their own nodes. With ``console`` the test waits for the runner's console.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())

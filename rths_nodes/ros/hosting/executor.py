@@ -2,8 +2,7 @@
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
 Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
-in the slack, the time left before a tick. A thread answers services; the loop executes requests that change a
-node.
+in the slack, the time left before a tick.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
-"""Maximum number of samples that an observer handles per turn, and of ticks by which an observer may lag."""
+"""Maximum number of samples that an observer handles per turn. An observer may lag by the same number of ticks."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer, ns; at least one tick is allowed."""
+"""Longest lag of an observer, ns. A lag of one tick is always allowed."""
 
 
 class SlackBudget:
-    """Estimated duration of a task that must fit before a tick."""
+    """Estimates the duration of a task, which runs only if it fits before the tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -46,14 +45,14 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
-        """Reduce the estimate, so that a task that was slow once is tried again."""
+        """Reduce the estimate, so that a task that was slow once runs again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run and time ``task``. Return False if ``task`` returned False (no work)."""
+        """Run ``task`` and measure its duration. Return False if ``task`` returned False (no work)."""
         started = self._now()
         did = task() is not False
         if did:
@@ -100,7 +99,7 @@ SERVE_LATEST_NS = 500_000_000
 
 
 class ServiceDesk:
-    """Serves the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
+    """Serves ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
         self,
@@ -197,13 +196,15 @@ IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
 FOLLOWING_SLEEP_S = 0.002
-"""Sleep of nodes that follow the executive in real time, s. Afterwards, several rows of the executive's ring are
-ready."""
+"""Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
+this time.
+"""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
-"""Number of consecutive yields to the middleware thread that delivers messages by topic. With sockets, one yield
-is enough; with more, two nodes would keep yielding to each other."""
+"""Number of consecutive yields to the middleware thread that delivers messages by topic. Sockets need only one
+yield; with more yields, two nodes would keep yielding to each other.
+"""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000

@@ -65,7 +65,10 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError."""
+    """End this process with ``code`` if the block takes longer than ``seconds``.
+
+    Raises OSError if no timer is available.
+    """
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

@@ -196,7 +196,9 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is sent.
+    """Inbox that adds the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is
+    sent.
+
     ``clock()`` is the last known sample.
     """
 
@@ -225,8 +227,8 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``, and then is empty unless
-    ``may_work()``.
+    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``. After this call, the inbox returns
+    messages only while ``may_work()`` is true.
     """
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:

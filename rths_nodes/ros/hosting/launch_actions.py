@@ -136,7 +136,9 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test, with one run id. Raises ConfigError."""
+    """Launch actions for the nodes of a test, with one run id. Raises ConfigError if the test cannot run as
+    configured.
+    """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
@@ -256,7 +258,6 @@ class LaunchedTest:
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
     ) -> Node:
-        """Return a launch action for an executable. A ``patient`` process gets time to write its recording."""
         patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",

@@ -238,7 +238,8 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 class WatchListener(ThreadedNode):
     """Receives the states of procedure and rig in ``namespace``.
 
-    A separate thread stores arrival time (s, monotonic), topic and content of each message. Raises ConfigError.
+    A separate thread stores arrival time (s, monotonic), topic and content of each message. Raises ConfigError if
+    ROS 2 does not start.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

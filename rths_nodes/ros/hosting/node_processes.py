@@ -121,7 +121,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
-        """Kill the process if it hangs: suspended by a signal, or deadlocked in the middleware."""
+        """Kill the process if it hangs because a signal has suspended it or the middleware is deadlocked."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -281,8 +281,8 @@ class Processes:
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A process that the runner has ended after its Summary does not count. A recorder does, because its
-        recording is incomplete.
+        A process that the runner has ended after its Summary does not count. A recorder counts even then, because
+        its recording is incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

@@ -29,7 +29,8 @@ def run(
 ) -> Result:
     """Start the nodes as processes, monitor them until the end of the test, and end all processes.
 
-    Until the test begins, ``starting`` receives a text about nodes not yet ready. Raises ConfigError.
+    Until the test begins, ``starting`` receives a text about nodes not yet ready. Raises ConfigError if the nodes
+    or ROS 2 cannot start.
     """
     first = descriptions[0]
     peers = tuple(description.peer for description in descriptions)

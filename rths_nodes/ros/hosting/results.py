@@ -57,8 +57,8 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Derive the exit code of the test from the exit ``codes`` of its nodes, and a missing reason for a
-        failure.
+        """Set the exit code of the test from the exit ``codes`` of its nodes. Add a reason to a failure without a
+        reason.
         """
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)

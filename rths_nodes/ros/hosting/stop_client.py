@@ -34,9 +34,7 @@ def stop_address(namespace: str) -> bytes:
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Send a stop to the executive in ``namespace`` directly, not through nodes. Return True if there is an
-    executive.
-    """
+    """Send a stop directly to the executive in ``namespace``. Return True if there is an executive."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -64,7 +62,7 @@ class StopClient(ThreadedNode):
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
-        """Clients that have not sent a request. A service may be discovered after this node has started."""
+        """Clients that have not sent a request yet."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:

@@ -205,7 +205,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """If the test has not begun, wait until all peers except the console have left."""
+        """Flush the topics. If the test has not begun, first wait until all peers except the console have left."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)

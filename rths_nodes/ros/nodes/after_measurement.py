@@ -26,8 +26,8 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
-    TestState has the ``constants`` of the test. True states are queued in ``deferred``; if ``gathered``, they
-    arrive later from axis nodes. In lockstep, ``/clock`` has the time of every ``clock_every``-th sample (0:
+    TestState contains the ``constants`` of the test. True states are queued in ``deferred``. If ``gathered``, axis
+    nodes send the true states later. In lockstep, ``/clock`` has the time of every ``clock_every``-th sample (0:
     never).
     """
 

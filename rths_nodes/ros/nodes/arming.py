@@ -34,8 +34,9 @@ class Arming:
 
     All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
     compares the clocks of other machines. In real time a round trip may take at most 1 + ``hops.depth`` samples.
-    After a refusal, the node waits up to ``farewell`` (s) for its peers to leave, because they receive the refusal
-    only once they know its name.
+
+    After a refusal, the node waits up to ``farewell`` (s) for its peers to leave, because a peer accepts the
+    refusal only after it has discovered this node.
 
     A real rig waits FOUND_S before it is armed, because a trip request is lost if its publisher has not discovered
     the node.

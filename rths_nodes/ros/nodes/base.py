@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake as bytes. A thread answers
-services.
+A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake as bytes.
 """
 
 from __future__ import annotations
@@ -193,7 +192,7 @@ class RthsNode(FewRequests, LifecycleNode):
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns the requirements, other than peers, that the node lacks before a test."""
+    """Function that returns a text about missing requirements other than peers; empty if none is missing."""
     judged: tuple[ExitCode, str] | None = None
     """Outcome and reason of the test if the node knows more than TestState contains; otherwise None."""
     late: LateData = LateData()
@@ -249,7 +248,7 @@ class RthsNode(FewRequests, LifecycleNode):
                 raise NodeRefused(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Check the scenario, build the stage, open the endpoints. Catch errors, because rclpy hides them."""
+        """Configure the node. Catch errors, because rclpy hides them."""
         self.phase.configure()
         try:
             self._configure()
@@ -316,7 +315,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop a test in progress and leave after its end; without a test, leave."""
+        """Stop a test in progress, and exit after its end. Without a test, exit at once."""
         if self.under_way:
             self.stop(f"the {self.identity} node was shut down")
             self.shutdown.interrupt()
@@ -426,7 +425,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``, which does nothing if the stage is ``external`` or no time is
+    """Return the warm-up of the stage of ``node``. It does nothing if the stage is ``external`` or no time is
     saved.
     """
     per_step = node.scenario.samples_per_step

@@ -109,7 +109,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams that wake the node. While a Target is missing, Measurements do not wake it."""
+        """Streams that wake the node. While a Target is missing, Measurements do not wake the node."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None

@@ -98,7 +98,7 @@ class FollowedPort(RecordedPort):
 
 
 class FollowedRig(RigStage):
-    """Rig stage whose state and reason the program sets. Stop requests are forwarded to the program."""
+    """Rig stage that takes state and reason from the executive, and forwards stop requests to the executive."""
 
     port: FollowedPort
 

@@ -36,11 +36,11 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark.
-    ``scenario_hash``, unless None, must be the hash of the other run. Once the test is ``settled()``, other runs
-    are ignored. Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is
-    certain of the publisher, the node joins no active or ended test and ignores old messages. A message that
-    arrives before the name of its publisher is kept for :meth:`cleared`.
+    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark. Unless
+    ``scenario_hash`` is None, the other run must have this hash. Once ``settled()`` is true, other runs are
+    ignored. Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain
+    of the publisher, the node joins no active or ended test and ignores old messages. A message that arrives
+    before the name of its publisher is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Handshake:
     """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
-    reason if a test must not begin. ``own_missing`` returns missing requirements other than peers.
+    reason if a test must not begin. ``own_missing`` returns a text about other missing requirements.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Handshake:
         self._facts, self._patience = settings.facts() | {"state_names": state_names}, settings.patience
         self._prepare, self._on_refused, self._own_missing = prepare, on_refused, own_missing
         self._seen_at = 0
-        """Time at which this node became active or last saw the actuator node, ns."""
+        """Time at which this node became active or last detected the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
         self._membership = Membership(

@@ -33,8 +33,9 @@ INTERVAL_NS = 100_000_000
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values`` ``(columns, curves, 4)``, which begin at sample ``first``, with ``per``
-    samples per column.
+    """Return the message with ``values`` ``(columns, curves, 4)``.
+
+    The values begin at sample ``first`` and have ``per`` samples per column.
     """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
@@ -71,8 +72,7 @@ class Joints:
     """Publishes measured, target and commanded states of the axes as joints, through ``publish(topic, message)``.
 
     Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
-    efforts. Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s; ``frame`` is
-    the frame of the rig.
+    efforts. Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
     """
 
     def __init__(

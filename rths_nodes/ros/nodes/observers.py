@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a test in the actuator node, and supervision of monitor and recorder.
-
-In lockstep the rig waits for these two nodes. In real time the rig continues while both are alive.
-"""
+"""Timing of a test in the actuator node, and supervision of monitor and recorder."""
 
 from __future__ import annotations
 
@@ -180,7 +177,9 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer; for an ``optional`` one, only calls ``warn``."""
+    """Trips the rig if ``heartbeat`` reports a lost observer. If this observer is ``optional``, only calls
+    ``warn``.
+    """
 
     def __init__(
         self,

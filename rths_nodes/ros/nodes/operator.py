@@ -3,7 +3,7 @@
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
 refused. The untared ``rig_state`` is published between runs and, if there is a watcher, also during runs. Other
-acts use the operator socket (``app/procedure/operator_socket.py``).
+actions use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ THREADS = 2
 
 
 class Conducted(Protocol):
-    """A procedure, as seen by the operator node; thread-safe."""
+    """Interface of a procedure for the operator node. All members are thread-safe."""
 
     told_hz: float
     """Rate at which a watcher needs the state of the rig, Hz; 0 without a watcher."""
@@ -99,7 +99,7 @@ class Conducted(Protocol):
 
 
 class OperatorNode(ThreadedNode):
-    """Publishes the ``conducted`` procedure in ``namespace``, and stops the procedure on request."""
+    """Publishes the state of the ``conducted`` procedure in ``namespace``, and stops the procedure on request."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         super().__init__(OPERATOR, namespace, THREADS)

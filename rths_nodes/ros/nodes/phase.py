@@ -111,7 +111,7 @@ class PhaseMachine:
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Participate, or pause until the next activation."""
+        """Participate if ``active``, otherwise pause until the next activation."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)

@@ -124,7 +124,9 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """A :class:`Writer` that may fail. Then ``on_lost`` receives the reason, and later calls do nothing."""
+    """A :class:`Writer` that may fail. After a failure, it calls ``on_lost`` with the reason and ignores later
+    calls.
+    """
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False

@@ -54,8 +54,6 @@ class MeasurementSequence:
 
 class WarmUp:
     """Calls ``twin`` (``loop/warm_up.py``), unless it is None, once per integration step of ``substeps`` samples.
-
-    The codec of the node is warmed up as well.
     """
 
     def __init__(

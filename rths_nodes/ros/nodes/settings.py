@@ -81,7 +81,9 @@ def _as_parameter(default: object) -> object:
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``location``, read-only once ``frozen()``. ``built`` is a scenario to reuse."""
+    """Parameters of ``node`` at ``location``, read-only while ``frozen()`` is true. ``built`` is a scenario to
+    reuse.
+    """
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None

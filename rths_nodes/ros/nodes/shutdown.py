@@ -51,7 +51,9 @@ class Shutdown:
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
-        """Handle a signal. The actuator node stops the test; other nodes wait for the end for a limited time."""
+        """Handle a signal. The actuator node stops the test; other nodes wait a limited time for the end of the
+        test.
+        """
         now = self._now()
         if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
             return

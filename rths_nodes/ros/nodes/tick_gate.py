@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gate of the next tick: Command, trips, observers and stop requests.
-
-Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or through the topic
-``trip``, which the node polls.
-"""
+"""Gate of the next tick: Command, trips, observers and stop requests."""
 
 from __future__ import annotations
 
@@ -56,7 +52,7 @@ class TickGate:
     def take_command(self) -> None:
         """Poll for the Command of the next tick. With hops, Commands for later ticks arrive early and are kept.
 
-        In real time the first tick waits for its Command, which a slow start would make late.
+        In real time the first tick waits for its Command, because a slow start could delay this Command.
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
@@ -145,10 +141,10 @@ class TickGate:
 
 
 class StopRequests:
-    """Stop services of ``node``, answered by a thread, and trip requests to ``node``.
+    """Receives stop requests to ``node``: its services ``stop`` and ``trip``, and messages on the topic ``trip``.
 
-    Through ``calls``, the loop executes ``acts``, which hold and trip the rig for a reason; then the service
-    responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
+    A thread answers the services. ``acts`` hold and trip the rig for a reason. The loop executes them through
+    ``calls`` before a service responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
     """
 
     def __init__(

@@ -48,8 +48,8 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
-    """One joint state of all axes: ``stamp`` (s); displacement and force in the units of the joints,
-    ``(n_axes,)``.
+    """One joint state of all axes. ``stamp`` is in s, displacement and force ``(n_axes,)`` in the units of the
+    joints.
 
     ``echo`` is the number of the newest command that the hardware has received; None without a counter. ``number``
     is the sample number.
@@ -161,8 +161,8 @@ class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
     If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
-    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages of
-    samples on arrival.
+    Therefore unused samples count as ``slipped``. ``heard_at`` is the arrival time of the last new state, ns;
+    ``ages`` are ages of samples on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -347,7 +347,8 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster without sending a command. Raises ConfigError.
+        """Find and check controller and broadcaster without sending a command. Raises ConfigError if a check
+        fails.
 
         ``pacer`` is called at each sample of the rig. A pacer is required, because this port needs real time.
         """
@@ -508,7 +509,7 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command, because commands are not read back; if none was sent, the position of the
+        """Return the last sent command, because commands are not read back; initially return the position of the
         rig.
         """
         return displacement * self._to_command if self._command is None else self._command

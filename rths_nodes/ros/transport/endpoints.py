@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Endpoints for bytes, polled without an executor.
 
-Nodes of one process are neighbours and pass messages directly, unlike in rclpy. A ``StreamPublisher`` appends to
-the :class:`Inbox` of a neighbour. Processes of one machine use a line (``line.py``).
+Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes of one machine use a
+line (``line.py``).
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Inbox:
     """Polled subscription that returns only messages accepted by the ``guard``.
 
     ``by_hand`` is true if the publisher is a neighbour, which passes messages directly. ``line`` is the line in
-    use, or None. With a neighbour or a line, copies from the middleware are dropped. ``owner`` is the full name of
-    the node.
+    use, or None. With a neighbour or a line, the same messages from the middleware are dropped. ``owner`` is the
+    full name of the node.
     """
 
     def __init__(

@@ -134,7 +134,7 @@ class SocketWriter:
 
     def look(self) -> bool:
         """Send queued messages; return False if the receiver has closed the line. After the first message, only a
-        failed send shows this.
+        failed send reveals a closed line.
         """
         self.send_kept()
         if self.open and not self.spoken:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of one node, incoming and outgoing.
-
-A node receives either all streams by topic or all by line (:meth:`NodeLines.settle`).
-"""
+"""Lines of one node, incoming and outgoing."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ UNDISCOVERED = "the called node has not discovered the caller yet"
 class Load:
     """Capacity of a line: number of ``messages`` of at most ``size`` bytes.
 
-    If ``holds``, copies for other subscribers may wait (:class:`StreamPublisher`).
+    If ``holds``, messages for other subscribers may wait (:class:`StreamPublisher`).
     """
 
     messages: int
@@ -240,8 +237,8 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract ``address``. ``problem`` is the reason if listening is impossible. ``strangers``
-    counts refused calls by caller.
+    """Listens at the abstract ``address``. ``problem`` is the reason if listening fails. ``strangers`` counts
+    refused calls by caller.
     """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -122,7 +122,6 @@ class PublisherGuard:
         self.nameless = self.count = 0
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a message of this run. Before the test, also accept a sender without a run."""
         return self.run.has_sent(data) or (self.open and self._is_early(data))
 
     def _is_early(self, data: bytes) -> bool:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thread that answers services outside the loop, one request at a time, with a pause after each answer.
 
-Answers take at most ``SHARE`` of a processor from the loop. The middleware keeps the last few requests of each
-service (``SERVICE_QOS``).
+Answers take at most ``SHARE`` of a processor from the loop.
 """
 
 from __future__ import annotations
@@ -44,7 +43,9 @@ class LoopCalls:
         self.closed = False
 
     def call(self, function: Callable[[], object]) -> object:
-        """Wait until the loop has called ``function``; return the result. Raises CancelledError once closed."""
+        """Wait until the loop has called ``function``; return the result. Raises CancelledError if the calls are
+        closed.
+        """
         future: Future[object] = Future()
         self.waiting.append((function, future))
         if self.closed:

@@ -46,7 +46,9 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer between a node and its parts, without effect in this class. If ``holds_up``, it may deny turns."""
+    """Layer between a node and its parts, without effect in this class. If ``holds_up``, it may deny turns of the
+    node.
+    """
 
     holds_up = False
 
@@ -146,7 +148,7 @@ class NodeTopics:
             self._awaited.add(endpoint.key)
 
     def join(self, mark: str) -> None:
-        """Join a run, to send and receive its messages. Raises ConfigError for an invalid mark."""
+        """Join a run. Raises ConfigError for an invalid mark."""
         self.run.become(mark)
         for guard in self.guards.values():
             guard.learn()

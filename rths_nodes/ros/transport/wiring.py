@@ -11,8 +11,6 @@ from rths_nodes.ros import names
 
 @dataclass(frozen=True)
 class NodeLocation:
-    """Role of a node, and its initial namespace."""
-
     role: str
     namespace: str
 
