@@ -26,8 +26,7 @@ HOPS = (
     ("actuator", "Actuator: tick to Measurement"),
 )
 """Parts of the loop, in order. Each part is the work of one node, except ``transport``. The mean of ``transport``
-is the mean time of the loop outside integrator and compensator.
-"""
+is the mean time of the loop outside integrator and compensator."""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:

@@ -30,8 +30,7 @@ GROUPS = {
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
 """Sub-commands by purpose. The module of a command defines ``add_arguments(parser)`` and ``run(options)``; ``run``
-returns the exit code.
-"""
+returns the exit code."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "export": "exporting",

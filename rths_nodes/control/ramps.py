@@ -185,8 +185,7 @@ class QuadraticRamp(OfKernel):
 
 Curve = tuple[float, float, float, float, float, float, float, float, float]
 """Displacement, velocity and acceleration of the last target; then the coefficients (m) of the curve that ends at
-this target, a polynomial in the fraction of the step.
-"""
+this target, a polynomial in the fraction of the step."""
 
 
 def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
@@ -252,8 +251,7 @@ Prediction = tuple[float, int, int, int]
 """Length of a step (s), numbers of sub-steps and predicted sub-steps, and order of the polynomial."""
 Predicted = tuple[Four, Four, float, float, float, float]
 """Polynomials (m) of this step and of the next step, in the fraction of a step; error of the prediction at the end
-of this step (m); last three targets (m, newest first).
-"""
+of this step (m); last three targets (m, newest first)."""
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
@@ -308,7 +306,8 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus the error times 3 r^2 - 2 r^3, where r grows from 0 to 1 after the last predicted sub-step.
+    """Prediction plus the error times 3 r^2 - 2 r^3, where r grows from 0 to 1 after the last predicted
+    sub-step.
     """
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s

@@ -67,8 +67,7 @@ class TestContext:
     """Extrapolation time of measured forces, s; None if forces are not extrapolated."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
     """Function that converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes
-    ``(n, n_axes)``.
-    """
+    ``(n, n_axes)``."""
     axis: str = ""
     """Name of the component's axis; empty if the component has no axis or serves all axes."""
 

@@ -88,8 +88,7 @@ RESULTS = {
     "semi_active": ("step",),
 }
 """Methods whose results must be finite if their arguments are finite. The stages check ramp, setup and
-compensator.
-"""
+compensator."""
 OF_KERNEL: dict[str, dict[str, Output]] = {
     "actuator": {"step": AFTER_STATE},
     "rig": {"step": AFTER_STATE},

@@ -116,8 +116,7 @@ class OfPortParams(OfParams):
 class OfIntegratorParams(OfParams):
     observes: bool = False
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
-    axis, as ``observed``.
-    """
+    axis, as ``observed``."""
     who: str = ""
     """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
     experimental_stiffness: Any = None
@@ -170,8 +169,7 @@ class OfForceControllerParams(OfParams):
     """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
     """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None if there is no
-    column.
-    """
+    column."""
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

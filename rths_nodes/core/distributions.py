@@ -41,7 +41,8 @@ class Distribution:
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """Return ``nominal`` times a power of ``drawn / standing``, the drawn and the nominal value of the leader.
+        """Return ``nominal`` times a power of ``drawn / standing``, the drawn and the nominal value of the
+        leader.
         """
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):

@@ -28,8 +28,7 @@ from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
 """Actions if a level is exceeded. ``indicate`` reports; ``hold`` stops the axes safely and holds the test;
 ``stop`` stops the axes safely and trips the test. ``interlock`` trips the test and ends the heartbeat of a port
-that has one, so that the far end also stops the rig.
-"""
+that has one, so that the far end also stops the rig."""
 
 _ITS_UNIT = "its unit"
 
@@ -225,8 +224,7 @@ WHOLE = {
 }
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
 """Default fractions of bridged samples in a second: a test on a real rig reports values above the first, and is
-held above the second.
-"""
+held above the second."""
 SHARE_S = 1.0
 AT_BOUND_S = 0.5
 """Default time after which a test on a real rig is held because an adaptive parameter is at its bound, s."""

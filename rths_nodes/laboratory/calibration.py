@@ -367,7 +367,8 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter does not fit ``rate`` (Hz).
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter does not fit ``rate``
+    (Hz).
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}

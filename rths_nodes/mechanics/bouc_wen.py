@@ -11,8 +11,7 @@ from rths_nodes.core.errors import ConfigError, show
 
 SHARPEST = 100.0
 """Largest exponent. Steel plates and friction do not yield more sharply. Larger exponents need more integration
-increments.
-"""
+increments."""
 
 LEAST_GAMMA = 1e-9
 """Smallest ratio of gamma to beta + gamma. Without gamma, z unloads along its loading curve."""

@@ -23,8 +23,7 @@ from rths_nodes.procedure.motions import Stand
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
 """Reasons for an early end of a move. AGAINST: the displacement opposes the command. AWAY: the displacement
 exceeds the command by far. SWAPPED: another axis moves. DEAD: no sensor responds. FORCE: a force has changed by
-more than the rig file allows.
-"""
+more than the rig file allows."""
 
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""

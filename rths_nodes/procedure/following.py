@@ -98,8 +98,7 @@ ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
 """Times after the loss of the rig, in multiples of ``taken_after``. At TRIAL the command moves towards the rig. At
 VERDICT the axes that have moved with the command are determined. From RESTS to LAST_WAIT the static error of these
-axes is averaged.
-"""
+axes is averaged."""
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1

@@ -609,7 +609,9 @@ class RigSession(GuardedRig):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm the rig. Thread-safe.
+        """Brake, hold and disarm the rig.
+
+        Acts under way end and can no longer move or arm the rig. Thread-safe.
         """
         reason = reason or "the operator has asked to stop"
         with self.lock:

@@ -51,8 +51,7 @@ LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """
 LEFT_OVER = 0.1
 """Smallest ratio of a significant expected change of force to the sum of the magnitudes of the axes'
-contributions.
-"""
+contributions."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
@@ -67,8 +66,7 @@ NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
 """Ratio of force to tolerance at which unloading ends. If this ratio cannot be reached, a force within its
-tolerance suffices.
-"""
+tolerance suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97

@@ -44,8 +44,7 @@ BATCH = 4096
 """Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
 """A history has at most SPARSE rows per received message, plus SILENT rows. Messages with larger numbers are
-skipped.
-"""
+skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:

@@ -148,8 +148,7 @@ TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
 """Two subscriptions for trip requests from other programs. Only the volatile subscription matches volatile
-publishers. Only the latched subscription receives earlier messages from latched publishers.
-"""
+publishers. Only the latched subscription receives earlier messages from latched publishers."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Diagnostics, with the absolute name that ROS tools expect."""

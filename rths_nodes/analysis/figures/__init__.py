@@ -14,8 +14,7 @@ TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
 """Function that draws tests on a sheet and returns title and caption, or None if samples are missing. The figure's
-files are named after the function.
-"""
+files are named after the function."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,

@@ -26,8 +26,7 @@ _PARTS: tuple[Entry, ...] = (
 )
 _ENOUGH = 0.05
 """Fraction of the largest input energy below which the HSEM does not affect the axis limits. It applies only to
-tests without strain energy.
-"""
+tests without strain energy."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:

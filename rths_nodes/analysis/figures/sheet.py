@@ -42,8 +42,7 @@ from rths_nodes.recording.run import Run
 COLUMNS = 12
 CELLS, RASTER = 1200, 12_000
 """Number of dots across a plot without a time axis. A curve that crosses more than ``RASTER`` dots is drawn as an
-image.
-"""
+image."""
 DOTS = 300
 """Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18

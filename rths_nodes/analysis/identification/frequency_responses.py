@@ -69,8 +69,7 @@ class InverseFit(NamedTuple):
     orders: Orders
     error: Array
     """Weighted rms error of the inverse, or in ``output_error.py`` of the response, relative to a diagonal
-    element, ``(n_axes, n_axes)``.
-    """
+    element, ``(n_axes, n_axes)``."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
@@ -161,8 +160,7 @@ def _at_rest(command: Array) -> bool:
 
 ENDS, STILL = 10, 1e-3
 """Number of samples at each end of a history, and their largest range that counts as rest, relative to the range
-of the history.
-"""
+of the history."""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:

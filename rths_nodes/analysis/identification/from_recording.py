@@ -112,7 +112,9 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Return the actuator's displacement (m) for ``command (n,)`` m. Commands are held over the preceding sample.
+    """Return the actuator's displacement (m) for ``command (n,)`` m.
+
+    Commands are held over the preceding sample.
     """
     from scipy.signal import lfilter
 

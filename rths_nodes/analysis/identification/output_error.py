@@ -42,8 +42,7 @@ LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
 """Relative errors of the responses in addition to noise. ``RELATIVE`` is used if no model explains the responses
-with ``ACCURATE``.
-"""
+with ``ACCURATE``."""
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96

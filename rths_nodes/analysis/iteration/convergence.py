@@ -26,8 +26,7 @@ TOLERANCE = 0.5
 """Default largest error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0
 """Largest ratio of error to noise that counts as converged. The difference of two equal runs has a ratio of
-sqrt(2).
-"""
+sqrt(2)."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,8 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the name of the bound that an ``error`` (%) satisfies, tolerance or twice the ``noise`` (%), or "".
+    """Return the name of the bound that an ``error`` (%) satisfies, tolerance or twice the ``noise`` (%), or
+    "".
     """
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""

@@ -310,7 +310,8 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Simulated run on the identified model: ``peaks`` by axis, and rms error ``missed``, % of the target's rms.
+    """Simulated run on the identified model: ``peaks`` by axis, and rms error ``missed``, % of the target's
+    rms.
     """
 
     peaks: dict[str, Peaks]
@@ -454,7 +455,8 @@ class Corrections:
         return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements, i.e. without the declared delay ``force_lead``.
+        """Return the forces at the instants of the displacements, i.e. without the declared delay
+        ``force_lead``.
         """
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))

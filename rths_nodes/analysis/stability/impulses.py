@@ -40,8 +40,7 @@ STEEPER = 0.01
 """Largest permitted relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
 """Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
-whose response only serves for comparison.
-"""
+whose response only serves for comparison."""
 QUIET = 1.25
 """Ratio of recorded samples to the samples before the end of a response; ``PATIENCE`` samples are added."""
 LONGEST = 200_000
@@ -106,7 +105,8 @@ class _Faded:
 
 
 class _Felt:
-    """Delays the forces of the axes by ``late`` samples, filters and weights them, in blocks, for the integrator.
+    """Delays the forces of the axes by ``late`` samples, filters and weights them, in blocks, for the
+    integrator.
     """
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:

@@ -49,8 +49,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
 """Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
-identified delays of servo-hydraulic actuators due to amplitude, load and oil temperature.
-"""
+identified delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
 
 
 class DelayMargin(NamedTuple):

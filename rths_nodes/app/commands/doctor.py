@@ -34,8 +34,7 @@ WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """
 PYTHON_STEP_S = 37e-9
 """Time of one step of an oscillator in plain Python (benchmarks/latency.py), s, on the computer on which WORK_S
-was measured.
-"""
+was measured."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010

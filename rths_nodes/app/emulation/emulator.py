@@ -60,14 +60,12 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 QUIET_S = 0.5
 """Time without datagrams after which a session ends if the rig is at rest, s. In lockstep, ``longest_wait``
-applies until the test computer closes the session.
-"""
+applies until the test computer closes the session."""
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
 """Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test computer
-stops the rig earlier.
-"""
+stops the rig earlier."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2

@@ -62,8 +62,7 @@ def refused(status: int, why: str) -> web.Response:
 
 MARK = "X-Rths-Page"
 """Header of every POST. A page from another origin could send this header only after a preflight request, which is
-refused.
-"""
+refused."""
 PER_SECOND = 100
 """Maximum number of requests per second from each address."""
 TOO_MANY = "too many requests"

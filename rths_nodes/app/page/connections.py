@@ -39,8 +39,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
 """Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError if the
-stop is not confirmed.
-"""
+stop is not confirmed."""
 
 
 def is_other(received: bytes) -> bool:

@@ -96,7 +96,9 @@ class Ladder:
         """Code that computes the test, as it was when the ladder was built."""
 
     def kept(self, folder: Path) -> Ladder:
-        """Return a ladder that reads copies of the files in ``folder``. Raises ConfigError if a file has changed.
+        """Return a ladder that reads copies of the files in ``folder``.
+
+        Raises ConfigError if a file has changed.
         """
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)

@@ -41,8 +41,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 VERSION = 2
 FIRST = 1
 """Entry version whose statistics exclude failed runs. In this version, statistics of rows with failures are not
-compared.
-"""
+compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
 BASE64 = "base64"

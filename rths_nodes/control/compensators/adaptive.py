@@ -83,7 +83,9 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter. ``inner`` has the adapted compensator's constants.
+    """Constants of the law, in units of the adapted parameter.
+
+    ``inner`` has the adapted compensator's constants.
     """
 
     estimate: float

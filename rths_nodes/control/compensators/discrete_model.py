@@ -48,8 +48,7 @@ BURSTING_PER_MM2 = 100.0
 millimetres.
 
 With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for covariances of 1, 10, 100 and
-1000 1/mm^2.
-"""
+1000 1/mm^2."""
 
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""

@@ -176,8 +176,7 @@ class Constants(NamedTuple):
 
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
 """State z; then x (m), v (m/s) and a (m/s^2) of the last target, read ahead by the lead; then the acceleration of
-that target without the lead.
-"""
+that target without the lead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:

@@ -70,8 +70,7 @@ class Law(NamedTuple):
     deviations: float
     settling: NDArray[np.int64]
     """Memory of the filter in blocks. The shape is ``(1,)``, because a plain integer would become a literal in the
-    generated C code.
-    """
+    generated C code."""
     per_spread: Array
     """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
     powers: int

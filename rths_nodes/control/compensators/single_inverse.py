@@ -32,14 +32,12 @@ Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Fou
 
 In order: delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum;
 ``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations; their units; memory
-of the filter in blocks.
-"""
+of the filter in blocks."""
 
 
 Learning = tuple[Columns, Columns, int, Correction]
 """Contributions of inputs and of earlier values to the filter's states after a block, index of the last sample of
-a block, and correction.
-"""
+a block, and correction."""
 
 
 class Watched(NamedTuple):

@@ -36,8 +36,7 @@ LOOK_S = 1.0
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
 """Smallest number of steps for a warning about unchanged outputs, and largest fraction of such steps without a
-warning.
-"""
+warning."""
 
 log = logging.getLogger(__name__)
 

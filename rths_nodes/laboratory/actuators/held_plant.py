@@ -61,8 +61,7 @@ class Plant(NamedTuple):
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
 """Rows that map ``(*x, last command, command)`` to the next x, and rows that map the next x and both commands to
-displacement (m) and velocity (m/s).
-"""
+displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:

@@ -28,8 +28,7 @@ Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
 """Passes of the fixed-point iteration for the piston velocity v. The force of a specimen with damping c depends on
-v. Each pass multiplies the error by about v c / (2 F_max), which is below 0.15 for the largest damper here.
-"""
+v. Each pass multiplies the error by about v c / (2 F_max), which is below 0.15 for the largest damper here."""
 
 
 class Constants(NamedTuple):

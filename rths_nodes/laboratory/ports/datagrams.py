@@ -56,8 +56,7 @@ REASONS = {
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
 """Rows of an axis. An answer has the active command (m), its velocity (m/s), and the fields of :class:`FarLimits`.
 A command has a value (m), a slope (m/s) and a mode; the units in force mode are N and N/s. A state has
-displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0.
-"""
+displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0."""
 LOAD_ROW = struct.Struct("<3d")
 """Fields of :class:`FarLoad` for an axis, at the end of an answer if commands in N were requested."""
 ANSWER_END = struct.Struct("<IIIQ")

@@ -86,7 +86,9 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """Head of a rig file, as stored in a scenario. Sections of the scenario contain the other parts of the file.
+    """Head of a rig file, as stored in a scenario.
+
+    Sections of the scenario contain the other parts of the file.
     """
 
     name: str = text("name of the rig")

@@ -299,7 +299,8 @@ def _first_of(target: Target, count: int) -> Target:
 
 
 class ForceTargets:
-    """Computes the targets of the force axes, which come after the first ``n_moved`` of all ``axes``; ``dt`` in s.
+    """Computes the targets of the force axes, which come after the first ``n_moved`` of all ``axes``; ``dt`` in
+    s.
     """
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:

@@ -24,8 +24,7 @@ MOST_UNDER_WAY = 63
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
 from the newest Command by at most the fraction NEARER of the travel during the hops. The variances of the
-deviations must have this ratio too, to exclude a readback with an offset.
-"""
+deviations must have this ratio too, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 

@@ -50,8 +50,7 @@ class Row(NamedTuple):
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
 """Rows (index, bounds, persistence), and two lists by index: the number of consecutive samples outside the bounds,
-and the last such sample.
-"""
+and the last such sample."""
 
 
 def table(rows: Iterable[Row]) -> Table:
@@ -79,8 +78,7 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
 
 Move = tuple[int, float, float, float, float]
 """Index of an axis, and its limits in m: zero of commands, stroke, largest step per sample, twice the largest
-change of the step.
-"""
+change of the step."""
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 

@@ -185,8 +185,7 @@ class Monitor:
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
         self.step = self.tracking.step
         """Advance by a sample. The arguments are its number, then target (m), measured displacement (m) and force
-        (N) of the axes.
-        """
+        (N) of the axes."""
 
     @property
     def sample(self) -> int:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a specimen: models that compute restoring forces and have open parameters, relative to initial values.
+"""Copies of a specimen: models that compute restoring forces and have open parameters, relative to initial
+values.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class Belief(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Expected force (N), and weighted deviations of states and parameters ``(n, c)`` and of the force ``(c,)``.
+    """Expected force (N), and weighted deviations of states and parameters ``(n, c)`` and of the force
+    ``(c,)``.
     """
 
     expected: float

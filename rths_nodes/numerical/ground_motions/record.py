@@ -58,8 +58,7 @@ SAME_STEP = 0.005
 """Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
 """Share of a record's energy above the Nyquist frequency of the integration step, beyond which ``rths check``
-warns.
-"""
+warns."""
 ON_POINT = 1e-6
 """Largest distance from a point of the record, in steps, that counts as rounding."""
 

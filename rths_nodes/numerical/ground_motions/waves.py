@@ -36,7 +36,9 @@ class Formula(Protocol):
 
 
 class Finite(ABC):
-    """Base of excitations that end. ``_triple`` of a subclass returns value and derivatives; ``seed`` is not used.
+    """Base of excitations that end.
+
+    ``_triple`` of a subclass returns value and derivatives; ``seed`` is not used.
     """
 
     def __init__(self, params: AnyParams, seed: int) -> None:

@@ -26,8 +26,7 @@ TABLE = {
 
 SMALL = 100
 """Largest number of degrees of freedom with mass for which modes of a sparse structure are always computed with
-full matrices.
-"""
+full matrices."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:

@@ -32,8 +32,7 @@ BRAKING_SAMPLES = 8.0
 """Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Duration of constant velocity, in which a stop must begin: CONSTANT_S (s) for the slower motion, FAST_CONSTANT
-(samples) for the fast motion.
-"""
+(samples) for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 """Largest fractions of stroke and velocity limit that the slower motion uses."""
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5

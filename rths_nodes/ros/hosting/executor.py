@@ -197,14 +197,12 @@ SHORT_SLEEP_S = 0.0005
 """Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
 FOLLOWING_SLEEP_S = 0.002
 """Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
-this time.
-"""
+this time."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. Sockets need only one
-yield; with more yields, two nodes would keep yielding to each other.
-"""
+yield; with more yields, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000

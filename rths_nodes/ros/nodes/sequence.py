@@ -53,7 +53,8 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``), unless it is None, once per integration step of ``substeps`` samples.
+    """Calls ``twin`` (``loop/warm_up.py``), unless it is None, once per integration step of ``substeps``
+    samples.
     """
 
     def __init__(

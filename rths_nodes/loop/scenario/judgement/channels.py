@@ -28,8 +28,7 @@ BITS = range(15, 25)
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
 """Ratios of a sensor's range to the monitored limit: the range is doubtful above the first, and refused from the
-second on.
-"""
+second on."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest usual time since the calibration of a sensor of a simulated or emulated rig."""

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 OTHER, CONTRARY = 2.0, 100.0
 """Ratios of two values of one stiffness: the values are doubtful above the first ratio, and refused above the
-second.
-"""
+second."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0

@@ -48,8 +48,7 @@ UNIFORM = 0.01
 """Permitted deviation from a uniform time column, in steps. Rounded times permit up to ``UNIFORM_ROUNDED``."""
 UNIFORM_ROUNDED = 0.15
 """Permitted deviation from a uniform time column with rounded times, in steps. A missing line deviates by 0.16 or
-more.
-"""
+more."""
 FEWEST_COUNTED = 10
 """Smallest number above the values that is recognised as a number of points."""
 HEADER_ROWS = 5

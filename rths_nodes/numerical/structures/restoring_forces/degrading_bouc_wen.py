@@ -22,8 +22,7 @@ LEAST = 10.0
 """Smallest number of increments per integration step; each increment is one RK4 step."""
 MOST = 2000.0
 """Largest number of increments of a move. A move that needs more increments has diverged; z is then set to its
-limit.
-"""
+limit."""
 
 
 class Constants(NamedTuple):
