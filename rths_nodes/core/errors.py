@@ -82,6 +82,11 @@ def show(value: object, unit: str = "") -> str:
     return f"{shown} {unit}".rstrip()
 
 
+def counted(count: float, noun: str) -> str:
+    """Return a number of things: ``1 sample``, ``2 samples``."""
+    return f"{count:.0f} {noun}{'s' * (count != 1)}"
+
+
 def printable(text: str, kept: str = "") -> str:
     r"""Return ``text`` with escapes for all characters that are neither printable nor ``kept``.
 

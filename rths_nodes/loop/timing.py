@@ -21,6 +21,7 @@ import numpy as np
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import Durations, histogram, periods, statistics
+from rths_nodes.core.errors import counted
 from rths_nodes.core.samples import Array
 
 
@@ -37,7 +38,7 @@ def pause_notes(timing: Data) -> list[str]:
         return []
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
     return [
-        f"the test paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in total, and did not run in "
+        f"the test paused {counted(pauses, 'time')}, {longer:.3g} s in total, and did not run in "
         f"real time. Slowed samples ({slowed:.0f}) are not valid for a rate-dependent specimen"
     ]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.core.declarations import of_recorded
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, counted
 from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import declared, recorded
 from rths_nodes.core.resources import PACKAGE
@@ -201,12 +201,11 @@ class _Contents:
 
     def notes(self) -> list[str]:
         notes = [
-            f"omitted {count} damaged message{'s'[: count > 1]} of {topic}"
-            for topic, count in (+self._damaged).items()
+            f"omitted {counted(count, 'damaged message')} of {topic}" for topic, count in (+self._damaged).items()
         ]
         for stream, (count, last) in self._far.items():
             notes.append(
-                f"omitted {count} message{'s'[: count > 1]} of {stream} with a number far above {last}, the last "
+                f"omitted {counted(count, 'message')} of {stream} with a number far above {last}, the last "
                 "valid number"
             )
         return notes

@@ -19,7 +19,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core import registry
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
+from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted
 from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
@@ -226,10 +226,10 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""
     per_step, dof = loaded.samples_per_step, len(assembly.names.model)
     yield (
-        f"{loaded.steps} steps of {per_step} sample{'s'[: per_step > 1]} at {loaded.servo_rate:g} Hz: "
+        f"{loaded.steps} steps of {counted(per_step, 'sample')} at {loaded.servo_rate:g} Hz: "
         f"{loaded.samples} samples, {loaded.samples * loaded.dt:.6g} s{slower}"
     )
-    yield f"{dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}"
+    yield f"{counted(dof, 'degree')} of freedom, axes: {', '.join(loaded.axes)}"
     if not assembly.observation.complete:
         observed = ", ".join(loaded.observed) or "none"
         yield f"interface: {', '.join(loaded.interface)}; also observed: {observed}"

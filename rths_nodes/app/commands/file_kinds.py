@@ -14,7 +14,7 @@ from rths_nodes.app.procedure import answers, signatures
 from rths_nodes.app.procedure.signatures import Signatures
 from rths_nodes.app.studies import design, entries
 from rths_nodes.core import registry, yaml_text
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, counted
 from rths_nodes.core.parameters import declared, required_names, type_of
 from rths_nodes.core.text_files import LARGEST_TEXT, read_bytes, read_head, reason
 from rths_nodes.loop.commissioning import Commissioning
@@ -151,8 +151,7 @@ def _entry(path: Path) -> str:
 
 
 def _signatures(path: Path) -> str:
-    count = len(plain.read(Signatures, path, signatures.VERSION).signatures)
-    return f"{count} signed caution{'s'[: count != 1]}"
+    return counted(len(plain.read(Signatures, path, signatures.VERSION).signatures), "signed caution")
 
 
 def _answers(path: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.dimensions import Unit, unit_of
-from rths_nodes.core.errors import ComponentError, ConfigError, show, unknown
+from rths_nodes.core.errors import ComponentError, ConfigError, counted, show, unknown
 from rths_nodes.core.expressions import Expression
 from rths_nodes.core.limits import (
     INDICATE,
@@ -340,8 +340,8 @@ def level_path(axis: str, quantity: str) -> str:
 
 def level_notes(timing: Data) -> list[str]:
     return [
-        f"{level_path(axis, quantity)}: the level was exceeded in {row['samples']:.0f} "
-        f"sample{'s'[: row['samples'] > 1]}, first at sample {row['first']:.0f}. "
+        f"{level_path(axis, quantity)}: the level was exceeded in {counted(row['samples'], 'sample')}, "
+        f"first at sample {row['first']:.0f}. "
         f"{_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()

@@ -12,6 +12,7 @@ from std_msgs.msg import Header
 
 from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
+from rths_nodes.core.errors import counted
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.indices.late_periods import LateData
@@ -265,5 +266,5 @@ class MonitorNode(RthsNode):
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
     count = numbers.get("unseen.samples", 0.0)
-    last = f"{count:.0f} sample{'s'[: count > 1]}"
+    last = counted(count, "sample")
     return f"the indices exclude the last {last}, which the monitor has not received" if count else ""
