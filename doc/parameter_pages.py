@@ -37,11 +37,11 @@ def chapters() -> dict[str, list[Chapter]]:
     }
     for path, cls in sections(Scenario):
         page = next((name for name in ("rig_axis", "axes") if name in path.split(".")), SCENARIO)
-        pages[page].append((path, registry.first_line(cls), cls))
+        pages[page].append((path, registry.summary(cls), cls))
     for family in registry.FAMILIES:
         parts = [(name, registry.load(family, name)) for name in registry.names(family)]
         pages[family] = [
-            (f"{_plain(family)}: {name}", registry.first_line(part), part.Params) for name, part in parts
+            (f"{_plain(family)}: {name}", registry.summary(part), part.Params) for name, part in parts
         ]
     return pages
 

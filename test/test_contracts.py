@@ -367,6 +367,12 @@ def protocol_of(family: str) -> Any:
 
 
 @every_component
+def test_its_summary_in_the_pages_is_a_whole_sentence(family: str, name: str) -> None:
+    assert registry.description(family, name).endswith(".")
+    assert registry.summary(registry.load(family, name)).endswith(".")
+
+
+@every_component
 def test_it_has_all_that_its_protocol_states(family: str, name: str) -> None:
     cls, protocol, made = registry.load(family, name), protocol_of(family), []
 

@@ -166,20 +166,21 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return ``ABOUT`` of a component's class; if there is none, the first docstring line of its module, or of the
-    class if components share the module.
+    """Return ``ABOUT`` of a component's class; if there is none, the docstring's first paragraph of its module, or
+    of the class if components share the module.
     """
     component = load(family, name)
     if about := vars(component).get("ABOUT", ""):
         return str(about)
     homes = [target.partition(":")[0] for target in _table(family).values()]
     alone = homes.count(component.__module__) == 1
-    home = first_line(sys.modules[component.__module__]) if alone else ""
-    return home or first_line(component)
+    home = summary(sys.modules[component.__module__]) if alone else ""
+    return home or summary(component)
 
 
-def first_line(documented: object) -> str:
-    return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "")
+def summary(documented: object) -> str:
+    """Return the first paragraph of a docstring, as one line of plain text."""
+    return " ".join((documented.__doc__ or "").strip().partition("\n\n")[0].split()).replace("``", "")
 
 
 def class_of(family: str, built: AnyParams) -> Any:

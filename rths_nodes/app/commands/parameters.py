@@ -68,7 +68,7 @@ def _components(name: str) -> Iterator[Found]:
     for family in registry.FAMILIES:
         if name in registry.names(family):
             component = registry.load(family, name)
-            description, equation = registry.description(family, name), registry.first_line(component)
+            description, equation = registry.description(family, name), registry.summary(component)
             both = description if description == equation else f"{description} {equation}"
             yield Found(f"{name} ({family.replace('_', ' ')})", both, table(component.Params))
 
@@ -83,7 +83,7 @@ def _sections(path: str) -> Iterator[Found]:
     for section in places:
         for inner, cls in classes.items():
             if inner == section or inner.startswith(f"{section}."):
-                yield Found(inner, registry.first_line(cls), table(cls))
+                yield Found(inner, registry.summary(cls), table(cls))
     if not places:
         keys = [*_keys(path), *_keys_of_types(path)]
         yield from keys

@@ -189,7 +189,9 @@ def servo_hydraulic(
 
 
 class ServoHydraulic(Actuator):
-    """e = command - x passes a first-order roll-off and a second-order servovalve y. The piston moves with
+    """Servo-hydraulic actuator: roll-off and servovalve with output y, and a piston of velocity v.
+
+    The error, command - x, passes through a first-order roll-off and a second-order servovalve. The velocity is
 
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
