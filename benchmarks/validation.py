@@ -35,8 +35,8 @@ HEAD = """\
 # Validation
 
 Published figures next to the results of this package. `python benchmarks/validation.py --canoga-park FILE`
-writes this page; `rths compare SCENARIO` prints the cases of one scenario. [Equations](../papers.md) lists the
-differences of the methods, and their reasons.
+writes this page; `rths compare SCENARIO` prints the cases of one scenario. [Equations](../papers.md) lists how
+the methods differ from the publications, and why.
 
 A computed figure, of a model whose numbers are printed, should be reproduced. A measured one belongs to a loading
 system that is not available: there the variants should have the published order, not the published size. Each
@@ -72,11 +72,11 @@ EXPECTED = {
     ),
     "tadc_el_centro": (
         "Measured: the order only",
-        "One stage (SADC) errs more than two (TADC), as published, in both columns.",
+        "As published, the error of one stage (SADC) exceeds that of two (TADC), in both columns.",
     ),
     "tadc_sweep": (
         "Measured: the order only",
-        "One stage (SADC) errs more than two (TADC), as published. The noise of the sensor, 5 um rms on 1 mm, is "
+        "As published, the error of one stage (SADC) exceeds that of two (TADC). The noise of the sensor, 5 um rms on 1 mm, is "
         "a part of the measured errors.",
     ),
 }

@@ -89,7 +89,7 @@ def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
 
 
 class Rayleigh:
-    """Rayleigh damping from ratios of two modes or at two frequencies: C = a M + b K, zeta = a / (2 w) + b w / 2."""
+    """Rayleigh damping C = a M + b K from ratios zeta = a / (2 w) + b w / 2 in two modes or at two frequencies."""
 
     @params
     class Params:
