@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
+"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium and loads.
 
 The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Further figures show spectrum and timing.
 """
@@ -92,7 +92,7 @@ _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Displayed name and unit of a state, conversion factor, curves of the panel, histories of the state by test."""
+"""Name and unit of a state, conversion factor, curves of the panel, and histories of the state by test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -173,9 +173,6 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Draw delay and amplitude ratio (frequency evaluation index) over time. Return None if all tests are too
-    short.
-    """
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -240,7 +237,6 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a compensator ``state`` that have values. ``histories`` are by test, then by axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -406,7 +402,8 @@ def response_spectrum(
     """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
     The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if the acceleration is
-    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
+    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. The pseudo-acceleration is (2
+    pi / period)^2 times the displacement.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]

@@ -108,7 +108,7 @@ def _curves(
 ) -> None:
     """Draw a curve for each mode and each further growing motion.
 
-    ``shown`` holds an offset and a factor, which convert ``values`` to the horizontal axis.
+    ``shown`` holds offset and factor of the horizontal axis.
     """
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [

@@ -63,7 +63,8 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Follow a root (rad/s) of the loop while ``parameter`` takes ``values``: gain, delay, ratio or share."""
+    """Return the root (rad/s) of the loop that starts at ``motion``, for each of the ``values`` of ``parameter``.
+    """
     path = []
     for value in values.tolist():
         motion = settle(loop, motion, **{parameter: value}, **state)
@@ -98,11 +99,11 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
-    """Return the number of growing roots, with conjugates; in continuous time, up to the servo's Nyquist
-    frequency.
+    """Return the number of growing roots, with conjugates.
 
-    The neighbourhood of ``frequencies`` (rad/s) is finely resolved. ``state`` may contain gain, delay and ratio.
-    Raises ConfigError if the turns cannot be resolved.
+    In continuous time, only roots below the servo's Nyquist frequency are included. The neighbourhood of
+    ``frequencies`` (rad/s) is finely resolved. ``state`` may contain gain, delay and ratio. Raises ConfigError if
+    the number cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -262,8 +263,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies at which the stability of the loop changes; an empty list
-    without such a factor.
+    """Return the factor on all natural frequencies at which the loop's stability changes; an empty list if none.
     """
 
     def stable(ratio: float) -> bool:

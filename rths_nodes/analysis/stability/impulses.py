@@ -46,8 +46,9 @@ QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
-"""Number of quiet samples after which a response counts as ended, in addition to the memory of ramp, compensator
-and transport."""
+"""Number of quiet samples after which a response has ended, in addition to the memory of ramp, compensator and
+transport.
+"""
 MOVED = 2
 KINDS = 3
 
@@ -57,30 +58,29 @@ class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
-    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. The ramp begins at row
-    0. This row is the sample ``first`` = 1 - samples_per_step, counted from the due sample of the Target.
+    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
+    begins, ``first`` samples after the due sample of the Target; ``first`` is 1 - samples_per_step.
     """
 
     forces: Array
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, if any."""
+    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
     asked_for_delay: Callable[[], float]
     """Function that computes ``delay``, which is not needed to judge the stability alone."""
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, with transport delay, s. Raises ConfigError if
-        undetermined.
+        """Low-frequency delay of the rig's slowest axis, with transport delay, s.
+
+        Raises ConfigError if the delay cannot be determined.
         """
         return self.asked_for_delay()
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of samples up to the
-    end.
-    """
+    """Detects the end of a response in blocks. ``loud`` is the number of samples up to the end."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -88,7 +88,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return whether the response ends in ``block`` (samples, 2, n_axes); ``sent`` is true for samples with a
+        """Return true if the response ends in ``block`` ``(samples, 2, n_axes)``; ``sent`` marks samples with a
         command.
         """
         samples = self._samples + np.arange(len(block))
@@ -105,9 +105,7 @@ class _Faded:
 
 
 class _Felt:
-    """Delays the forces of the axes by ``late`` samples, filters and weights them, in blocks, for the
-    integrator.
-    """
+    """Delays, filters and weights the forces of the axes for the integrator, in blocks."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -133,7 +131,7 @@ class _Felt:
 
 
 class Way:
-    """Path from Targets to the rig's response. Raises ConfigError if a part cannot be built."""
+    """Computes the rig's response to Targets. Raises ConfigError if a part cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -201,8 +199,9 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return forces per displacement (N/m) that the setup adds to the axes under load, e.g. if actuators are
-        inclined.
+        """Return the forces per displacement (N/m) that the setup adds to axes under load, or None.
+
+        Inclined actuators, for example, add such forces.
         """
         if self.loaded is None or not self._setup.takes_loads:
             return None
@@ -218,9 +217,10 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return the damping (N s/m) and stiffness (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
+        """Return the damping C (N s/m) and stiffness K (N/m) against which the axes act, ``(n_axes, n_axes)``
+        each.
 
-        K + C s = F(s) / X(s) follows from the sums and first moments in time of both responses.
+        K + C s = F(s) / X(s) follows from the sums and first moments in time of the forces F and displacements X.
         """
         moments = []
         for unit in np.eye(self.n_axes):

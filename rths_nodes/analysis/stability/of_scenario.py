@@ -131,7 +131,9 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
 def _integrator(
     scenario: Scenario, structure: Structure, stiffness: Array | None
 ) -> Callable[[float], Sequence[StepMatrices]]:
-    """Return the function from a factor on the frequencies to the integrator's steps, linearised at rest."""
+    """Return a function of a factor on the natural frequencies that returns the integrator's steps at small
+    motion.
+    """
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Angle by which a function of a complex frequency turns around zero along a path. The angle counts zeros."""
+"""Angle by which a function of a complex frequency turns around zero along a path; the angle gives the number of
+zeros.
+"""
 
 from __future__ import annotations
 
