@@ -12,8 +12,8 @@ FEWEST = 2
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Return the measured force at the interface, ``(m, n_interface)`` N, for the steps before the first missing
-    value.
+    """Return the measured force at the interface, ``(m, n_interface)`` N, at the steps before the first missing
+    one.
     """
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None

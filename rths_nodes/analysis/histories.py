@@ -58,9 +58,9 @@ def largest(values: Array) -> float:
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
-    """Return the ends (s) of the interval of ``length`` s in which ``values`` ``(n, n_axes)`` vary most.
+    """Return the ends (s) of the interval of ``length`` s with the largest variance of ``values``.
 
-    The variances of the axes are added; each axis is scaled by its peak.
+    ``values`` are ``(n, n_axes)``. Each axis is scaled by its peak.
     """
     width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
     scale = np.abs(values).max(axis=0)
@@ -101,9 +101,7 @@ class Evaluation:
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If it raises ConfigError, store the reason in ``left_out`` and return
-        ``otherwise``.
-        """
+        """Return ``compute()``. If it raises ConfigError, store the message and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -121,9 +119,7 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the evaluated samples, ``(n,)``: the longest complete stretch without soft start and safe
-        stop.
-        """
+        """Numbers of the evaluated samples: the longest complete stretch without soft start and safe stop."""
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
         tested = np.arange(len(run.flags)) >= self.first_sample
@@ -176,8 +172,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if a simulator's true displacement was completely recorded and differs from the measured
-        displacement.
+        """True if a simulator's displacement was completely recorded and differs from the measured displacement.
         """
         if self.gaps:
             return False

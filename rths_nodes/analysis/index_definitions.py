@@ -125,8 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the beginning of their names. A degree of freedom follows in the name.
-"""
+"""Title and key of response errors (%), by the beginning of their names. A degree of freedom follows in the name."""
 
 
 class Definition(NamedTuple):
@@ -198,12 +197,10 @@ DEFINITIONS: dict[str, Definition] = {
 }
 """Definitions by the beginning of an index name. In the name, axis or floor, unit and ``_true`` may follow."""
 RANGE = "_range"
-"""Suffix of ranges: ``alpha_range`` is the range of the compensator's alpha during the test."""
 
 
 def definition(name: str) -> Definition:
-    """Return the definition of the index ``name``. For another recorded quantity the title is its name in words.
-    """
+    """Return the definition of an index. For another recorded quantity the title is its name in words."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))

@@ -24,13 +24,12 @@ EQUAL = 1e-9
 
 
 class Aligned:
-    """Provides histories of a named test on the common time axis.
+    """Provides the histories of a named test on the common time axis.
 
-    Displacements and forces are at the evaluated samples, responses at the steps after the soft start. ``time``
-    ``(n,)`` and ``step_time`` ``(n_steps,)`` are their times (s) on the structure's time axis. ``displacement``,
-    ``target`` (m) and ``force`` (N) are ``(n, n_axes)``; ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is
-    true, all samples and steps are included, on the time axis of the recording. ``counted`` holds the times of the
-    evaluated samples.
+    ``time`` (s) ``(n,)`` contains the evaluated samples, ``step_time`` (s) ``(n_steps,)`` the steps after the soft
+    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``; ``moved`` (m) is ``(n_steps,
+    n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of the recording.
+    ``counted`` always contains the times of the evaluated samples.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -125,8 +124,9 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Return ``values`` interpolated at ``time``; NaN outside ``time_of_values`` and next to NaN. Both times must
-    rise.
+    """Return ``values`` interpolated at ``time``; NaN outside ``time_of_values`` and next to NaN.
+
+    Both times must rise.
     """
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):

@@ -63,8 +63,7 @@ ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
 """Names of the indices in their published orders, J1 first, by set and order. A scenario names its set in
-``indices``.
-"""
+``indices``."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
@@ -217,7 +216,6 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return the axis displacements, ``(steps, n_axes)`` m, for a displacement ``(steps, n_dof)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement)
     return histories
 
@@ -291,10 +289,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error`` by index name, in % of ``scale``.
-
-    The names are ``rms`` and ``peak`` between ``before`` and ``after``, with ``_percent``.
-    """
+    """Return standard deviation and peak of ``error`` by index name, in % of ``scale``."""
     return {
         f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
         f"{before}peak{after}_percent": _share(_largest(error), scale[1]),

@@ -245,8 +245,9 @@ def ideal_response(
 
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """Return matrix A ``(2 n, 2 n)`` and vector b ``(2 n,)`` of z' = A z + b f, with z = (x, x') and damper force
-    f.
+    """Return matrix A ``(2 n, 2 n)`` and vector b ``(2 n,)`` of z' = A z + b f, with damper force f.
+
+    The state z is (x, x').
     """
     mass, damping, stiffness = combined(structure)
     n = len(mass)

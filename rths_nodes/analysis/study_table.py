@@ -16,8 +16,7 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Largest number of levels of a numeric factor that is plotted by level. Factors with more levels are continuous.
-"""
+"""Largest number of levels of a numeric factor that is plotted by level."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: the scenario was refused, or the process died."""

@@ -93,8 +93,7 @@ def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
 
 
 def shown(value: object, factor: float, unit: str) -> str:
-    """Return ``value`` times ``factor`` with four significant figures and ``unit``, in ASCII; ``-`` if not finite.
-    """
+    """Return ``value`` times ``factor`` with four significant figures and ``unit``; ``-`` if not finite."""
     numeric = number(value)
     return "-" if numeric is None else f"{numeric * factor:.4g} {unit}"
 

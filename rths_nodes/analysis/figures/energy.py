@@ -25,8 +25,6 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Fraction of the largest input energy below which the HSEM does not affect the axis limits. It applies only to
-tests without strain energy."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:

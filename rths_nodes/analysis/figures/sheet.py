@@ -94,7 +94,6 @@ class Sheet:
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Tables of the curves: base of each table, and its columns by heading."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -218,7 +217,6 @@ class Sheet:
 
 
 def label(name: str, unit: str) -> str:
-    """Return an axis label, which is also the heading of a column."""
     return f"{name} ({unit})" if unit not in ("", "1") else name
 
 
@@ -231,7 +229,6 @@ def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses, which is the number of lines in its drawing."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0
@@ -240,7 +237,6 @@ def _cells(x: Array, y: Array) -> int:
 
 
 TIME_DOTS = 700
-"""Number of dots across a plot with a time axis. A stretch of flagged samples is at least one dot wide."""
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
@@ -270,7 +266,6 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Return legend entries: the overlaid tests, or at least two ``entries`` of a single test."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:

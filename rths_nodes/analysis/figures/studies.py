@@ -202,9 +202,7 @@ MOST = 6
 """Largest number of groups in a panel."""
 LETTERS = 30
 SHARE = 0.7
-"""Total width of all groups at a level, relative to the distance between levels."""
 LINE = 0.05
-"""Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure, and height of a row of panels including labels, inches."""
 MIDDLE = f"the middle {HIGH - LOW:g} % of the runs"

@@ -44,7 +44,7 @@ BAND_WIDTH = 2.8
 """Line width of the target, points."""
 DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
+"""Colours of Okabe & Ito (2008), distinguishable with any colour vision."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
@@ -101,7 +101,7 @@ INCH = 25.4
 HIGHEST = 247.0
 """Largest height of a figure on a journal page, mm."""
 PANEL = 56.0
-"""Smallest width of a panel on paper, mm. Figures with narrower panels are rearranged."""
+"""Smallest width of a panel on paper, mm."""
 SMALLEST, LOW = 0.72, 1.2
 """Smallest factor on the height of a panel for paper; smallest height of a panel including labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6

@@ -16,7 +16,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of the zooms, in periods of the target. A period is twice the time between zero crossings."""
+"""Half widths of the zooms, in periods of the target."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 TARGET: Entry = ("target", BAND, "-")
@@ -84,7 +84,6 @@ def followed(
     command: bool = True,
     within: tuple[float, float] | None = None,
 ) -> None:
-    """Draw one axis (mm): target and command of the first test, and the measured displacement of each test."""
     first, base = view.first, view.samples[0]
     column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
     target = view.head(first, f"target{column[2]} (mm)")

@@ -29,10 +29,9 @@ FEWEST = 6
 
 @dataclass(frozen=True)
 class Cyclic:
-    """Results of a cyclic test of one axis.
+    """Results of a cyclic test of one axis at ``frequency`` (Hz).
 
-    Motion: ``frequency`` is in Hz. ``cycles`` is the number of evaluated cycles. ``wanted`` is the commanded
-    amplitude (m), ``amplitude`` the measured amplitude (m).
+    ``wanted`` is the commanded amplitude (m), ``amplitude`` the measured amplitude (m).
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,

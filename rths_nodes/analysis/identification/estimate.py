@@ -2,8 +2,6 @@
 """Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
 Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive.
-Relative to the target, a measurement shows the error that remains after compensation. Relative to the command, it
-shows the loading system.
 """
 
 from __future__ import annotations
@@ -62,10 +60,10 @@ class Relation:
 class Estimate:
     """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``tracking`` relates the measurement to the target, ``loading`` relates it to the command. ``sine`` is the
-    frequency (Hz) of a sinusoidal command, otherwise None. The window is the longest complete stretch; the
-    recording lacks ``missing`` samples. ``suggested`` holds parameters by compensator and name. ``notes`` holds
-    the reasons for missing results.
+    ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
+    the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
+    window is the longest complete stretch; the recording lacks ``missing`` samples. ``suggested`` holds parameters
+    by compensator and name. ``notes`` holds the reasons for missing results.
     """
 
     start: float

@@ -69,8 +69,7 @@ class InverseFit(NamedTuple):
     orders: Orders
     error: Array
     """Weighted rms error of the inverse relative to a diagonal element, ``(n_axes, n_axes)``. In
-    ``output_error.py`` the error of the response is stored.
-    """
+    ``output_error.py`` the error of the response is stored."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
@@ -80,8 +79,7 @@ class InverseFit(NamedTuple):
 def frequency_response(
     experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
 ) -> FrequencyResponse:
-    """Return the response in the ``band`` (Hz), estimated by H1 from all ``experiments`` with the sampling time
-    ``dt`` (s).
+    """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all spectral
     lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
@@ -162,8 +160,7 @@ def _at_rest(command: Array) -> bool:
 
 ENDS, STILL = 10, 1e-3
 """A command begins and ends at rest if its first and last ``ENDS`` samples vary by at most ``STILL`` times its
-range.
-"""
+range."""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:

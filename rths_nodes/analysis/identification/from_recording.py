@@ -7,10 +7,9 @@ The actuator is the transfer function
 
 with gain g, time constant tau, damping ratio zeta and natural frequency w (rad/s). Orders 1 and 2 omit a factor of
 the denominator. The input is the command after the declared transport. The parameters minimise the squared error
-of the simulated displacement; sensor noise does not bias this fit (output error; L. Ljung, System Identification,
-2nd ed. 1999, section 4.2). The order minimises the information criterion of Schwarz (1978). The specimen is a
-spring with a dashpot, fitted by least squares to displacement, velocity and force, after the same zero-phase
-low-pass filter.
+of the simulated displacement (output error; L. Ljung, System Identification, 2nd ed. 1999, section 4.2). The order
+minimises the information criterion of Schwarz (1978). The specimen is a spring with a dashpot, fitted by least
+squares to displacement, velocity and force, after the same zero-phase low-pass filter.
 """
 
 from __future__ import annotations

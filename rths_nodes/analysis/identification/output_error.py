@@ -42,8 +42,7 @@ LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
 """Assumed relative errors of the responses, in addition to noise. ``RELATIVE`` is used if no model explains the
-responses with ``ACCURATE``.
-"""
+responses with ``ACCURATE``."""
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96
@@ -116,7 +115,6 @@ def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identi
 
 
 _Candidate = tuple[Identified, float, int]
-"""Model, rms of the weighted residual, and number of parameters."""
 
 
 def _weight(measured: FrequencyResponse, relative: float) -> Array:
@@ -135,10 +133,6 @@ def _stable(fit: InverseFit) -> bool:
 def _candidates(
     settle: Callable[..., _Candidate], orders: Orders | None, delays: Array, fits: Sequence[EntryFits], count: int
 ) -> Iterator[_Candidate]:
-    """Yield models for each highest degree, or for the given ``orders``.
-
-    The search starts at the best of ``delays`` (s).
-    """
     lower = None
     for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
         starts = [fit_of(entry, count, orders, highest) for entry in fits]

@@ -19,15 +19,13 @@ CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "dive
 HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
 RISES = 2
-"""Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
 """Largest permitted relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
 """Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0
 """Largest ratio of error to noise at which an iteration has converged. The difference of two equal runs has a
-ratio of sqrt(2).
-"""
+ratio of sqrt(2)."""
 
 
 @dataclass(frozen=True)

@@ -220,13 +220,15 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the solution minus the measured motion, (1 + G E)^-1 r (see the module), ``(samples, n_axes)`` m.
+        """Return the solution minus the measured motion, ``(samples, n_axes)`` m.
+
+        This is (1 + G E)^-1 r (see the module).
         """
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` of structure and ``specimens`` under their force for
-        ``residual``.
+        """Return the motion of structure and ``specimens`` under their force for ``residual``, ``(samples, 3,
+        n_axes)``.
         """
         return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 

@@ -91,8 +91,8 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms of white noise in ``history`` ``(samples, n)``, ``(n,)``, from the upper half of its
-    spectrum.
+    """Return the rms of white noise, ``(n,)``, from the upper half of the spectrum of ``history`` ``(samples,
+    n)``.
     """
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
@@ -115,7 +115,6 @@ LONGEST, TRIED = 1.25, 11
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
-"""Ratio of the upper to the lower end of a band."""
 LEAST_LINES = 12
 
 

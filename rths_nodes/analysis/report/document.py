@@ -227,7 +227,7 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
 """Keys of a scenario that are in the header of the page, or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain. Such parameters are listed only together with all defaults."""
+"""Prefixes of parameters that other tables contain."""
 SECTIONS = ("component", "section")
 
 
@@ -239,7 +239,6 @@ class Section(NamedTuple):
 
 
 def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
-    """Return the parameters by section, with or without ``defaults``. Each axis has a column."""
     test: list[Row] = []
     result: list[Section] = []
     for name, spec in declared(type(scenario)).items():

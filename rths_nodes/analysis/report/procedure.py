@@ -371,13 +371,9 @@ def _run(row: Data) -> list[str]:
 
 
 DIFFERENCES = "; differs from rung "
-"""Text that introduces the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
-"""Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")
-"""Endings of names of arguments that are not shown: results repeat their values, or every motion has these
-arguments.
-"""
+"""Endings of names of arguments that are not shown."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:

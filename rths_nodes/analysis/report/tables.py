@@ -42,8 +42,6 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Table with column headings ``heads``; ``corner`` is the heading above the row titles."""
-
     corner: str
     heads: list[str]
     rows: list[Row]

@@ -52,9 +52,7 @@ class WholeStructure:
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
     def specimen_stiffness(self, s: Array | Complex) -> Complex:
-        """Return the dynamic stiffness of the specimens, ``(n, n_axes)`` N/m; ``s`` (rad/s) belongs to the
-        structure.
-        """
+        """Return the dynamic stiffness of the specimens, ``(n, n_axes)`` N/m, at the structure's ``s`` (rad/s)."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
     def numerical(self, s: Array | Complex) -> Complex:
@@ -131,7 +129,6 @@ class ContinuousLoop(WholeStructure):
 
     sampled = False
     finest = 1e-13
-    """Relative change at which a root has converged."""
 
     @property
     def border(self) -> float:
@@ -161,9 +158,7 @@ class ContinuousLoop(WholeStructure):
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the rig's displacement over the target, ``(n, n_axes, n_axes)``, at the rig's frequencies
-        ``omega``.
-        """
+        """Return displacement over target, ``(n, n_axes, n_axes)``, at the rig's angular frequencies ``omega``."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)

@@ -30,7 +30,6 @@ SMALL = 1e-9
 
 STAGES = 32
 SEARCH = 64
-"""Number of initial frequencies in the search for growing motions that no limit indicates."""
 SAME = 1e-6
 """Relative distance below which roots are treated as equal."""
 

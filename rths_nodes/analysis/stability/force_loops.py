@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability and margins of the loop of a force-controlled axis, at small motion about its load. The open loop is
+"""Stability and margins of the loop of a force-controlled axis, at small motion about its load.
 
-    L(z) = z^-(1 + q) C(z) G(z)
+    L(z) = z^-(1 + q) C(z) G(z)                                 open loop
 
 C is the controller's law from measured force to command. G is the response of actuator, specimen and load cell
 from command to measured force. q is the transport of the Commands in samples, or 0 if the controller closes the
-loop. C and G are computed from responses to a deviation from rest that lasts one sample. A law integrates, so the
-response of C does not decay, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of
-the unit circle of
+loop. A law integrates, so the response of C does not decay, but the response of C (1 - 1/z) does. The growing
+motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
@@ -80,8 +79,7 @@ class ForceLoop:
         return response if self.low is None else response * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Return the number of growing motions for a further ``delay`` (s) and a factor ``gain`` on the stiffness.
-        """
+        """Return the number of growing motions for a further ``delay`` (s) and a ``gain`` on the stiffness."""
 
         def characteristic(s: Complex) -> Complex:
             omega = s.imag

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Impulse responses from a Target to the forces of the axes, through the parts of the test in the loop's order.
 
-A single Target differs from rest, by so little that every part is linear. The response passes every part between
-ramp and rig, sample by sample. Adaptation is off. Sensors are perfect except for the delay of the force.
+A single Target differs from rest, by so little that every part is linear. Adaptation is off. Sensors are perfect
+except for the delay of the force.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
 """Number of quiet samples after which a response has ended, in addition to the memory of ramp, compensator and
-transport.
-"""
+transport."""
 MOVED = 2
 KINDS = 3
 
@@ -88,9 +87,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return true if the response ends in ``block`` ``(samples, 2, n_axes)``; ``sent`` marks samples with a
-        command.
-        """
+        """Return true if the response ends in ``block``; ``sent`` is true for samples with a command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -149,7 +146,6 @@ class Way:
         self._rig = rig if self.loaded is None else self.loaded
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
-        """Auxiliary inputs of the rig at rest."""
         spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in self.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in self.axes.values()]
@@ -199,10 +195,7 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return the forces per displacement (N/m) that the setup adds to axes under load, or None.
-
-        Inclined actuators, for example, add such forces.
-        """
+        """Return the forces per displacement (N/m) that the setup adds to axes under load, or None."""
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -217,8 +210,7 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return the damping C (N s/m) and stiffness K (N/m) against which the axes act, ``(n_axes, n_axes)``
-        each.
+        """Return damping C (N s/m) and stiffness K (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
 
         K + C s = F(s) / X(s) follows from the sums and first moments in time of the forces F and displacements X.
         """

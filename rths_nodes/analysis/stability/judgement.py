@@ -50,7 +50,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
 """Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
-identified delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
+identified delays of servo-hydraulic actuators."""
 
 
 class DelayMargin(NamedTuple):
@@ -118,7 +118,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s; None without a limit."""
     corners: tuple[str, ...] = ()
-    """Descriptions of the corners of the copies' bounds at which a motion grows."""
+    """Descriptions of the corners of the bounds of updated models at which a motion grows."""
 
     @property
     def stable(self) -> bool:
@@ -192,8 +192,9 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the compensated rig, displacement over target, ``(n, n_axes, n_axes)``, at ``frequency`` ``(n,)``
-        Hz.
+        """Return displacement over target of the compensated rig, ``(n, n_axes, n_axes)``.
+
+        ``frequency`` is ``(n,)`` Hz.
 
         >>> import rths_nodes
         >>> rig = rths_nodes.stability("chen_ricles_2010").bode([0.1, 10.0])
@@ -203,8 +204,9 @@ class Judgement:
         return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the eigenvalues of the open loop, ``(n, m)``, at ``frequency`` ``(n,)`` Hz. The critical point is
-        -1.
+        """Return the eigenvalues of the open loop, ``(n, m)``. The critical point is -1.
+
+        ``frequency`` is ``(n,)`` Hz.
 
         >>> import rths_nodes
         >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape

@@ -62,7 +62,6 @@ class LoadedRig:
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance one sample with commands (m) of the moved axes; return their displacements and forces."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
 
@@ -104,8 +103,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for rest, and return the force, N; NaN if the rig does not come to rest.
-        """
+        """Move to ``position`` (m), wait for rest, and return the force, N; NaN if the rig never rests."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

@@ -154,7 +154,6 @@ class SampledLoop:
 
     sampled = True
     finest = 1e-10
-    """Relative change at which a root has converged."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
