@@ -12,9 +12,7 @@ FEWEST = 2
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Return the measured force at the interface, ``(m, n_interface)`` N, at the steps before the first missing
-    one.
-    """
+    """Return the measured force at the interface, ``(m, n_interface)`` N, at the steps before missing values."""
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))

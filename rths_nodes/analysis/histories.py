@@ -172,8 +172,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if a simulator's displacement was completely recorded and differs from the measured displacement.
-        """
+        """True if a simulator's displacement was completely recorded and differs from the measured one."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)

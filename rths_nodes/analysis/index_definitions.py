@@ -125,7 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the beginning of their names. A degree of freedom follows in the name."""
+"""Title and key of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
 
 
 class Definition(NamedTuple):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from models or measured stiffnesses of the specimens at small motion.
+The structure declares the experimental part. Otherwise models or measured stiffnesses of the specimens give this
+part.
 """
 
 from __future__ import annotations

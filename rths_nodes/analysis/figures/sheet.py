@@ -41,7 +41,7 @@ from rths_nodes.recording.run import Run
 
 COLUMNS = 12
 CELLS, RASTER = 1200, 12_000
-"""Number of dots across a plot without a time axis. A curve that crosses more than ``RASTER`` dots is drawn as an
+"""A plot without a time axis is ``CELLS`` dots wide. A curve that crosses more than ``RASTER`` dots is drawn as an
 image."""
 DOTS = 300
 """Largest number of samples in a panel that are marked with dots."""

@@ -232,7 +232,7 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
 def first_order_alpha(delay: float, dt: float) -> float:
     """Return the constant alpha (samples) of the inverse compensation for a ``delay`` (s).
 
-    Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
+    Reference: Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
     """
     _refuse_unless(
         delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: delay must be >= 0, and dt must be > 0"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with band-limited noise; the estimator H1 gives the response matrix G_xu.
+1. Each actuator is driven with band-limited noise; the estimator H1 gives displacement over command, a matrix.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/models/inverse.py``).
-4. The state space follows from the fit (``inverse_model.state_space``).
+4. The state space follows from the fit (``inverse.state_space``).
 
 The response relates samples to samples and includes the hold of the commands. For periodic noise see
 ``doc/identified_inverse.md``.

@@ -149,10 +149,7 @@ class Response:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``.
-
-        ``force`` is ``(samples, n_dof)`` N.
-        """
+        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, for a ``force`` in N."""
         phi, before, now = self._steps
         states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
         rates = states @ self._system.T + force @ self._inputs.T
@@ -227,8 +224,9 @@ class Substructure:
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the motion of structure and ``specimens`` under their force for ``residual``, ``(samples, 3,
-        n_axes)``.
+        """Return the motion of structure and ``specimens`` due to their force for ``residual``.
+
+        The motion is ``(samples, 3, n_axes)``.
         """
         return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 

@@ -91,9 +91,7 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms of white noise, ``(n,)``, from the upper half of the spectrum of ``history`` ``(samples,
-    n)``.
-    """
+    """Return the rms of white noise in ``history``, ``(n,)``, from the upper half of its spectrum."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise

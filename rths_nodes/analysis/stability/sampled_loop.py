@@ -133,7 +133,7 @@ class SampledLoop:
     """A closed loop at small motion in discrete time.
 
     ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a factor on the natural
-    frequencies, or raises ConfigError. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
+    frequencies, or raises ConfigError. ``axes_of`` ``(n_axes, n_dof)`` and ``forces_of`` ``(n_dof, n_axes)``
     belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is true if every axis
     has its own specimen. ``force_loops`` are judged separately.
     """
