@@ -12,7 +12,7 @@ FEWEST = 2
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Return the measured force at the interface, ``(m, n_interface)`` N, at steps 0, 1, ..."""
+    """Return the measured force at the interface, ``(m, n_interface)`` N, at the steps before missing values."""
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))
@@ -26,11 +26,12 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return the energies (J) by part at steps 0, 1, ..., integrated by the trapezoidal rule. Energies that were
-    not recorded are omitted.
+    """Return the energy of each part, ``(m,)`` J, at steps 0, 1, ...; energies that were not recorded are omitted.
 
-    Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement. The
-    integration begins after a soft start. Without a structure, only the energy of the specimen is returned.
+    The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), with the computed restoring force r and the
+    measured force r_e, are integrated over the displacement by the trapezoidal rule. The kinetic energy follows
+    from the velocity. The integration begins after a soft start. Without a structure, only the energy of the
+    specimen is returned.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)

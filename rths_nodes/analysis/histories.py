@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities computed from a Run after the test: running indices and the counted samples.
+"""Quantities computed from a Run after the test: running indices and the samples that are evaluated.
 
-The classes of ``loop/indices/tracking.py`` compute the indices, as during the test. The results differ only by
-rounding.
+The classes of ``loop/indices/tracking.py`` compute the indices, as during the test, up to rounding.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Running indices over the counted samples, without soft start and safe stop.
+    """Running indices of a test, without soft start and safe stop.
 
     ``samples`` (sample numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured
     displacement, m) and ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and
@@ -59,7 +58,10 @@ def largest(values: Array) -> float:
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
-    """Return the ends of the interval of ``length`` s with the largest variance of ``values`` ``(n, n_axes)``."""
+    """Return the ends (s) of the interval of ``length`` s with the largest variance of ``values``.
+
+    ``values`` are ``(n, n_axes)``. Each axis is scaled by its peak.
+    """
     width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
     scale = np.abs(values).max(axis=0)
     scaled = values / np.where(scale > 0.0, scale, 1.0)
@@ -72,14 +74,15 @@ def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
 
 
 def rows_of(numbers: Indices) -> slice:
-    """Return consecutive ``numbers`` as a slice, so that indexing copies nothing."""
+    """Return consecutive ``numbers`` as a slice, because indexing by a slice copies nothing."""
     return slice(int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else slice(0, 0)
 
 
 class Evaluation:
-    """A Run and the quantities computed from it. Each quantity is computed once, on first use.
+    """Computes quantities of a Run. Each quantity is computed once, on first use.
 
-    ``tracked`` and ``delays`` pass indices that were already computed during the test.
+    ``tracked`` (indices by axis and name) and ``delays`` (one for each axis) hold results from the test, if
+    available.
     """
 
     def __init__(
@@ -93,12 +96,12 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reason for each missing part of the result."""
+        """Reasons for missing results, by result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If ConfigError is raised, record the reason and return ``otherwise``."""
+        """Return ``compute()``. If it raises ConfigError, store the message and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -116,10 +119,7 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the counted samples: consecutive, without soft start and safe stop.
-
-        If samples are missing, only the longest complete stretch counts.
-        """
+        """Numbers of the evaluated samples: the longest complete stretch without soft start and safe stop."""
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
         tested = np.arange(len(run.flags)) >= self.first_sample
@@ -172,7 +172,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if the true state of a simulator is completely recorded and differs from the measured state."""
+        """True if a simulator's displacement was completely recorded and differs from the measured one."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)
@@ -184,8 +184,9 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of measured or ``true`` displacement by axis and name; an empty dict without counted
-        samples.
+        """Return the tracking indices by axis and name; an empty dict if no sample is evaluated.
+
+        The indices describe the measured displacement, or the ``true`` displacement of a simulator.
         """
         if not len(self.counted):
             return {}
@@ -211,8 +212,9 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked`. For a complete recording, add the indices of the frequency
-        evaluation: ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
+        """Return the indices of :meth:`tracked`, with the frequency evaluation if the recording is complete.
+
+        The frequency evaluation adds ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -229,8 +231,9 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator's states by quantity, then axis: ``axes.story_1.alpha`` is under ``alpha``
-        and ``story_1``.
+        """Histories of the compensator's states, by quantity and axis.
+
+        The history of ``axes.story_1.alpha`` is ``states["alpha"]["story_1"]``.
         """
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
@@ -280,16 +283,17 @@ def _range(values: Array) -> tuple[float, float]:
 
 
 STILL = 0.1
-"""Fraction of the strongest window's motion below which a window counts as still."""
+"""Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
 CYCLES, LEAST = 3.0, 4
-"""Number of periods in a window, and smallest number of windows in a history."""
+"""Number of periods in a window; smallest number of windows that are evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
-    """Delay (s, positive if late) and amplitude ratio, ``(m, n_axes)``, in windows of ``length`` s.
+    """Delay and amplitude of a test in ``m`` windows of ``length`` s.
 
-    Values are NaN in windows in which the target is still. ``time`` (s) is the middle of each window, ``(m,)``.
+    ``delay`` (s, positive if late) and ``amplitude`` (measured displacement over target) are ``(m, n_axes)``. Both
+    are NaN if the target is at rest in a window. ``time`` (s) is the middle of each window, ``(m,)``.
     """
 
     time: Array
@@ -327,10 +331,9 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 
 
 def live_columns(evaluation: Evaluation) -> Array:
-    """Return first, lowest, highest and last value of each curve in each column of the display, ``(columns,
-    curves, 4)``.
+    """Return the curves of the live display, ``(columns, curves, 4)``: first, lowest, highest and last value.
 
-    Force-controlled axes are excluded. The tracking indicator is NaN in columns without counted samples.
+    Force-controlled axes are excluded. The tracking indicator is NaN in columns without evaluated samples.
     """
     run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
     indicator = np.full(run.target.shape, np.nan)

@@ -11,9 +11,10 @@ from rths_nodes.analysis.units import MM, MM2, MS
 
 
 class Kind(NamedTuple):
-    """Recorded index: title, ``key`` in the metrics, factor and unit in tables, meaning.
+    """Describes a recorded index.
 
-    ``name`` is the name in studies, empty if studies lack the index. ``signed`` is true if the sign is meaningful.
+    ``key`` is the name in the metrics. Tables display the value times ``factor`` in ``unit``. ``name`` is the name
+    in studies, empty if studies lack the index. ``signed`` is true if the sign is meaningful.
     """
 
     title: str
@@ -124,8 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Titles and keys of response errors (%), by the beginning of their names. The names end with a degree of freedom.
-"""
+"""Title and key of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
 
 
 class Definition(NamedTuple):
@@ -195,13 +195,12 @@ DEFINITIONS: dict[str, Definition] = {
         "100 max|m - r| / max|r| of the driven node, where m is measured and r is the reference structure",
     ),
 }
-"""Definitions by the beginning of an index name. Axis or floor, unit and ``_true`` may follow."""
+"""Definitions by the beginning of an index name. In the name, axis or floor, unit and ``_true`` may follow."""
 RANGE = "_range"
-"""Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 
 
 def definition(name: str) -> Definition:
-    """Return the definition of the index ``name``, or of the range of a recorded quantity."""
+    """Return the definition of an index. For another recorded quantity the title is its name in words."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))

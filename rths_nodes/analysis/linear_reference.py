@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Response of a linear structure in one piece, including its declared experimental part.
 
-The response is computed by exact steps of a first-order system under loads that are linear in time. Degrees of
-freedom without mass are allowed.
+The response is computed by exact steps of a first-order system under loads that vary linearly within a step.
+Degrees of freedom without mass are allowed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _displacements = Recent(2)
 
 @dataclass(frozen=True, eq=False)
 class LinearResponse:
-    """Response of a structure, as ``states`` ``(steps + 1, n)`` of a first-order system from the end of the soft
-    start.
+    """Response of a linear structure from the end of the soft start.
+
+    ``states`` ``(steps + 1, n)`` satisfy z' = A z + B f, where A is ``system``, B is ``inputs``, and f is
+    ``force``, the load of the degrees of freedom ``(steps + 1, n_dof)`` N.
     """
 
     states: Array
@@ -79,8 +81,7 @@ def linear_displacement(assembly: Assembly) -> Array:
 
 
 def recursion(phi: Array, driven: Array) -> Array:
-    """Return the states of z_{k+1} = phi z_k + u_k from rest, ``(steps + 1, n)``. ``driven`` holds the inputs u,
-    ``(steps, n)``.
+    """Return the states of z[k + 1] = phi z[k] + driven[k] from rest, ``(steps + 1, n)``.
 
     All blocks of steps are computed together from rest; then the responses to their initial states are added.
     """

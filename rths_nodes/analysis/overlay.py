@@ -20,16 +20,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Largest difference between two times that count as equal, s."""
+"""Largest difference between two times that are treated as equal, s."""
 
 
 class Aligned:
-    """A named test on the common time axis: counted samples, and steps after the soft start.
+    """Provides the histories of a named test on the common time axis.
 
-    Times are in s on the structure's time axis: ``time`` and ``counted`` (of the counted samples) are ``(n,)``,
-    ``step_time`` is ``(n_steps,)``. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``;
-    ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time
-    axis of the recording.
+    ``time`` (s) ``(n,)`` contains the evaluated samples, ``step_time`` (s) ``(n_steps,)`` the steps after the soft
+    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``; ``moved`` (m) is ``(n_steps,
+    n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of the recording.
+    ``counted`` always contains the times of the evaluated samples.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -74,9 +74,10 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Rms and largest difference from the first test, in ``unit``; the largest difference occurs ``at`` (s).
+    """Difference of a history from the first test, in ``unit``.
 
-    Shares are relative to the history of the first test, and NaN if this history is zero.
+    ``rms`` and ``largest`` are the rms and the largest difference, which occurs ``at`` (s). The shares are
+    relative to the rms and the peak of the first test, and NaN if its history is zero.
     """
 
     rms: float
@@ -88,10 +89,10 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Raise ConfigError if axes or duration of a test differ from the first test, or if the first test has no
-    counted sample.
+    """Raise ConfigError if a test cannot be compared with the first test.
 
-    Imported tests may differ in duration.
+    Axes and duration must equal those of the first test; an imported test may differ in duration. The first test
+    must have evaluated samples.
     """
     (first, one), *rest = runs.items()
     problems = Problems()
@@ -123,7 +124,10 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; NaN outside and next to a NaN."""
+    """Return ``values`` interpolated at ``time``; NaN outside ``time_of_values`` and next to NaN.
+
+    Both times must rise.
+    """
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

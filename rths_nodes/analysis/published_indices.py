@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The indices of published benchmarks, by name, and the orders in which they are published.
+"""Indices of published benchmarks, and the orders in which they are published.
 
-``index_definitions.py`` has the formulas. Standard deviations are about the mean.
+``index_definitions.py`` contains the formulas. Standard deviations are about the mean.
 
 RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
-reference structure, which is computed in one piece. The first floor is compared as measured; the other floors have
-no sensor.
+reference structure, which is computed in one piece. The first floor is compared as measured. The other floors,
+which have no sensor, are compared as computed.
 
 Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
-and rotation of stories and of the driven node. The measured node follows from the axes by the setup's kinematics.
-The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta.
+and rotation of stories and of the driven node. The motion of this node follows from the measured axes. The
+published code repeats J1 for J4; here J4 is the delay of x and theta.
 
-The module adds a signed delay, from a parabola through the peak of the correlation, and the noise floor. The noise
-floor is the rms tracking error due to sensor noise, which only a simulator knows.
+The module adds a signed delay, from a parabola through the peak of the correlation, and the noise floor.
 """
 
 from __future__ import annotations
@@ -57,13 +56,14 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
     "J10": ("peak_x_2_percent", "peak_theta_2_percent", "peak_x_3_percent", "peak_theta_3_percent"),
 }
 NODE = (26, 20)
-"""Indices of x and theta of the driven node among the multi-axial benchmark's degrees of freedom."""
+"""Positions of x and theta of the driven node among the multi-axial benchmark's degrees of freedom."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
 ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""Orders of the indices in each set, J1 first. A scenario names its set in ``indices``."""
+"""Names of the indices in their published orders, J1 first, by set and order. A scenario names its set in
+``indices``."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
@@ -72,8 +72,10 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
 
 
 class Published(NamedTuple):
-    """Indices by name, from the measured and from the true displacement. ``true`` is empty if the true
-    displacement is unknown.
+    """Holds published indices by name.
+
+    ``measured`` are indices of the measured displacement. ``true`` are indices of the true displacement, empty if
+    this displacement is unknown.
     """
 
     measured: dict[str, float]
@@ -81,8 +83,9 @@ class Published(NamedTuple):
 
 
 def numbers(kind: str, name: str) -> dict[str, str]:
-    """Return the number of the index ``name`` in each order of the set ``kind``: ``{"code": "J5", "paper":
-    "J7"}``.
+    """Return the number of an index in each order of the set ``kind``; empty if the set lacks the index.
+
+    Example: ``{"code": "J5", "paper": "J7"}``.
     """
     if kind == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
@@ -92,7 +95,7 @@ def numbers(kind: str, name: str) -> dict[str, str]:
 
 
 TRUE = "_true"
-"""Suffix of indices of the true displacement, which only a simulator knows."""
+"""Suffix of indices of a simulator's true displacement."""
 
 
 def heading(kind: str, name: str) -> str:
@@ -106,8 +109,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set. Both dicts are empty if the scenario names no set or no sample is
-    counted.
+    """Return the indices of the scenario's set. Both dicts are empty if it names no set or no sample is evaluated.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -138,10 +140,11 @@ def _check_frame(evaluation: Evaluation) -> None:
 
 
 class _Compared(NamedTuple):
-    """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
+    """Holds results that the indices of measured and true displacement share.
 
-    ``driven`` is the displacement of the reference structure at the axis of the RTHS benchmark. ``stories`` are
-    errors of floors without a sensor. ``targets`` are scales of the axes' targets.
+    ``numerical`` and ``exact`` are displacements of numerical substructure and reference structure at ``steps``,
+    ``(n_steps, n_dof)`` m. ``driven`` is the displacement of the reference structure at the axis of the RTHS
+    benchmark. ``stories`` are errors of floors without a sensor. ``targets`` are scales of the axes' targets.
     """
 
     steps: Indices
@@ -213,16 +216,15 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return the axis displacements, ``(steps, n_axes)`` m, for a displacement ``(steps, n_dof)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement)
     return histories
 
 
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
-    """Return J1: the lag, 0 to 49 samples, at which ``measured`` correlates most with ``target`` (Pearson),
-    ``(n,)`` each.
+    """Return J1, the lag (0 to 49 samples) at which ``measured`` correlates most with ``target``.
 
-    ``delay`` may hold sums over the same samples, without the first and last ``longest`` measurements.
+    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold sums over these histories,
+    without the first and last ``longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -255,7 +257,7 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
 
 
 def rest(total: float, first: Array) -> Array:
-    """Return ``total`` minus the sum of the first 0, 1, ... values of ``first`` ``(n,)``."""
+    """Return ``total`` minus the sum of the first 0, 1, ..., n values of ``first`` ``(n,)``, as ``(n + 1,)``."""
     return total - np.append(0.0, np.cumsum(first))
 
 
@@ -269,7 +271,7 @@ def signed_lag(target: Array, measured: Array) -> int:
 
 
 def products(target: Array, measured: Array, first: int, last: int) -> Array:
-    """Return the sums of ``target`` times ``measured``, ``(n,)`` each, at the lags from ``first`` to ``last``."""
+    """Return the sum of ``target`` times ``measured`` at each lag from ``first`` to ``last`` samples."""
     around = np.pad(measured, (-first, last))
     sums = np.zeros(last - first + 1)
     for begin in range(0, len(target), BLOCK):
@@ -287,9 +289,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error``, in % of ``scale``. Names begin with ``before`` and end with
-    ``after``.
-    """
+    """Return standard deviation and peak of ``error`` by index name, in % of ``scale``."""
     return {
         f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
         f"{before}peak{after}_percent": _share(_largest(error), scale[1]),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response errors: targets of a test versus the structure in one piece (Phillips & Spencer 2012, Table 3.1).
+"""Errors of a test relative to the response of the whole structure (Phillips & Spencer 2012, Table 3.1).
 
-Numerical substructure and specimens move exactly together: they are coupled by the setup, without actuator, delay
-and ramp. The motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
+In the whole structure, the setup couples numerical substructure and specimens exactly, without actuator, delay and
+ramp. The motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Response:
     ``times`` (s) are ``(steps + 1,)``, on the structure's time axis from the end of the soft start. Displacement
     (m), velocity (m/s) and acceleration (m/s^2) are ``(steps + 1, n_dof)``. ``force`` of the specimens is ``(steps
     + 1, n_axes)`` N. ``substeps`` is the number of Runge-Kutta steps in an integration step. ``error`` is the
-    relative change in the last halving.
+    relative change of the displacement in the last halving of these steps.
     """
 
     times: Array
@@ -166,7 +166,7 @@ class IdealResponse(NamedTuple):
     """Displacement, ``(samples, n_dof)`` m, relative to the ground."""
     velocity: Array
     acceleration: Array
-    """Absolute acceleration ``(samples, n_dof)`` m/s^2."""
+    """Absolute acceleration, ``(samples, n_dof)`` m/s^2."""
     damper_force: Array
     voltage: Array
     """Voltage, ``(samples,)`` V, applied since the previous sample."""
@@ -213,8 +213,8 @@ def ideal_response(
 
     ``ground_acceleration`` ``(samples,)`` m/s^2 has a value every ``dt`` (s) and is linear between samples.
     ``location`` ``(n_dof,)`` is the elongation of the damper per unit displacement. By default the damper is
-    between ground and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's
-    voltage in every sample. Raises ConfigError if the structure is nonlinear.
+    between ground and first degree of freedom. ``controller`` receives the quantities of :func:`measured_names`
+    and sets the damper's voltage in every sample. Raises ConfigError if the structure is nonlinear.
     """
     if not is_linear(structure):
         raise ConfigError("structure: must have a linear restoring force for the ideal response")
@@ -245,7 +245,10 @@ def ideal_response(
 
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """Return A ``(2 n, 2 n)`` of z' = A z, z = (x, x'), and the column ``(2 n,)`` of the damper force."""
+    """Return matrix A ``(2 n, 2 n)`` and vector b ``(2 n,)`` of z' = A z + b f, with damper force f.
+
+    The state z is (x, x').
+    """
     mass, damping, stiffness = combined(structure)
     n = len(mass)
     lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
@@ -261,11 +264,10 @@ IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
-    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure, ``(steps + 1, n_dof)``
-    each.
+    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure.
 
-    The columns are the observed degrees of freedom; the histories begin at the end of the soft start. Raises
-    ConfigError if the response cannot be computed.
+    Both are ``(steps + 1, n_dof)``, for the observed degrees of freedom, and begin at the end of the soft start.
+    Raises ConfigError if the response cannot be computed.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
@@ -297,7 +299,8 @@ def _small_enough(scenario: Scenario) -> Scenario:
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return the rms errors (%) of ``displacement`` and absolute ``acceleration`` by degree of freedom.
 
-    An error is 100 sqrt(sum (a - b)^2 / sum b^2) over the completed steps of test a and whole structure b.
+    An error is 100 sqrt(sum (a - b)^2 / sum b^2), where a is the test and b the whole structure, at the completed
+    steps.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from models or measured stiffnesses of the specimens at small motion.
+The structure declares the experimental part. Otherwise models or measured stiffnesses of the specimens give this
+part.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ LARGEST = 64
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
+    """Numerical and experimental part of a structure, and vibration of the whole structure.
 
-    ``source`` is the origin of the experimental part. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the
-    whole structure; unknown ratios are NaN. If the experimental part is unknown, its matrices are zero, and
-    ``source``, ``frequencies`` and ``ratios`` are empty.
+    Each part is mass (kg), damping (N s/m) and stiffness (N/m), ``(n_dof, n_dof)`` each. ``source`` is the origin
+    of the experimental part. ``frequencies`` (Hz) and damping ``ratios`` of the whole structure are ``(m,)``;
+    unknown ratios are NaN. If the experimental part is unknown, its matrices are zero, and ``source``,
+    ``frequencies`` and ``ratios`` are empty.
     """
 
     names: tuple[str, ...]
@@ -76,8 +78,10 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return mass, damping and stiffness at the moved axes, ``(n_axes, n_axes)`` each, and the origin of these
-    matrices.
+    """Return mass, damping and stiffness of the specimens, and the origin of these matrices.
+
+    Each matrix is ``(n, n)`` for the n axes that the structure moves. If the specimens are unknown, the matrices
+    are zero and the origin is empty.
     """
     n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))

@@ -16,7 +16,7 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Largest number of levels of a factor that is not drawn as a continuous variable."""
+"""Largest number of levels of a numeric factor that is plotted by level."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: the scenario was refused, or the process died."""
@@ -32,7 +32,10 @@ class Cell(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Magnitudes of an index over the ``runs`` of a cell. ``failed`` runs count as infinite."""
+    """Distribution of the magnitude of an index over the runs of a cell.
+
+    ``low`` and ``high`` are the 5th and 95th percentile. The magnitude of a failed run is infinite.
+    """
 
     runs: int
     failed: int
@@ -48,10 +51,11 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StudyTable:
-    """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values and indices.
+    """Holds the results of a study, one row for each run.
 
-    ``factors`` vary over levels. ``drawn`` values come from a distribution. ``indices`` are displayed; a missing
-    index is NaN. Runs are grouped by the factors whose levels are names (laws, cases). Groups are never pooled.
+    ``columns`` holds ``name``, ``outcome`` and ``reason``, then factors, drawn values and indices. ``factors``
+    vary over levels. ``drawn`` values come from a distribution. ``indices`` are displayed; a missing index is NaN.
+    Runs are grouped by the factors whose levels are names (laws, cases). Groups are never pooled.
     """
 
     title: str
@@ -87,7 +91,7 @@ class StudyTable:
         return self.titles.get(column) or index_title(column)
 
     def values(self, index: str) -> Array:
-        """Return an index of all runs, ``(n,)``; NaN for unfinished runs."""
+        """Return the values of an index, ``(n,)``; NaN for unfinished runs."""
         values = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, values, np.nan)
 
@@ -136,8 +140,9 @@ class StudyTable:
         return spreads
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
-        """Return the rows with the largest magnitudes of an index, in ``group`` or overall; unfinished runs come
-        first.
+        """Return at most ``count`` rows with the largest magnitudes of an index; unfinished runs come first.
+
+        The rows are those of ``group``, or all rows if ``group`` is empty.
         """
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
@@ -146,9 +151,9 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes without NaN; inf if the percentile falls among the failed runs.
+    """Return a percentile of magnitudes without NaN: inf if it falls among the failed runs, NaN if no run remains.
 
-    Except for the median, the percentile is the value of a run, rounded away from the median.
+    Below the median, the percentile is rounded down to the value of a run, and above the median it is rounded up.
     """
     size = size[~np.isnan(size)]
     if not len(size):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Display of numbers: rounded, grouped, with engineering units.
 
-Reports and figures use typographic symbols. Tables of the terminal use ASCII.
+Reports and figures use typographic symbols. Tables in the terminal use ASCII.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``digits`` significant figures, with at most ``digits`` decimals; a dash for non-finite numbers."""
+    """Return ``value`` times ``factor`` with ``digits`` significant figures; a dash for non-finite numbers.
+
+    At most ``digits`` decimals are used.
+    """
     numeric = number(value)
     if numeric is None:
         return DASH
@@ -68,8 +71,9 @@ def early_or_late(seconds: float) -> str:
 
 
 def exact(value: object) -> str:
-    """Return a value with all digits. Commas separate the entries of a list, and each row of a matrix is a line. A
-    missing value is a dash.
+    """Return a value with all digits; a dash for a missing value.
+
+    Commas separate the entries of a list, and each row of a matrix is a line.
     """
     if value is None or value in ("", []):
         return DASH
@@ -89,7 +93,7 @@ def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
 
 
 def shown(value: object, factor: float, unit: str) -> str:
-    """Return four significant figures and the unit, in ASCII; ``-`` for non-finite numbers."""
+    """Return ``value`` times ``factor`` with four significant figures and ``unit``; ``-`` if not finite."""
     numeric = number(value)
     return "-" if numeric is None else f"{numeric * factor:.4g} {unit}"
 

@@ -67,7 +67,6 @@ def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
 
 
 def drawn(view: View) -> list[Sheet]:
-    """Return the figures of the page, with their SVG."""
     with in_style(ON_PAGE):
         result = sheets(view)
         for sheet in result:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a characterisation: loops, stiffness and loss factor of the specimen, response of the actuator."""
+"""Figure of a characterisation: loops, stiffness and loss factor of the specimen, and response of the actuator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ MARKERS = "osv^Dx"
 
 
 def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
-    """Draw one row of panels per axis: loops, then characteristics versus frequency, one curve per amplitude."""
     columns = 1 + len(CURVES)
     figure = Figure(figsize=(COLUMN * columns, ROW * len(tests_of) + 0.5), layout="constrained")
     figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of several runs: true displacements (if known), errors, synchronisation, compensator parameters."""
+"""Figure of several runs: true displacements (if known), errors, synchronisation and compensator parameters."""
 
 from __future__ import annotations
 

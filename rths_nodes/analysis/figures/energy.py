@@ -25,8 +25,6 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Fraction of the largest input energy below which the HSEM does not affect the axis limits. It applies only to
-tests without strain energy."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
@@ -87,8 +85,9 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010), and below it the energy balance of a single test or
-    the input energies of several tests.
+    """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010).
+
+    A second panel shows the energy balance of a single test, or the input energies of several tests.
     """
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)

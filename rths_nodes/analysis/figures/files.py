@@ -27,16 +27,12 @@ def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
 
 
 def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
-    """Write each sheet as ``kind`` (pdf or svg), and ``captions.txt``, to ``folder``. Raises OSError if writing
-    fails.
-    """
+    """Write each sheet as ``kind`` (pdf or svg), and all captions as ``captions.txt``, to ``folder``."""
     _write([(sheet.name, sheet.title, sheet.caption, sheet.figure) for sheet in drawn], folder, kind)
 
 
 def write_drawings(drawings: Iterable[Drawing], folder: Path, kind: str, millimetres: float) -> None:
-    """Write figures for paper ``millimetres`` wide. Raises OSError if writing fails, and ConfigError if a figure
-    does not fit.
-    """
+    """Write figures for paper ``millimetres`` wide. Raises ConfigError if a figure does not fit."""
     figures = []
     with in_style(on_paper(millimetres)):
         for title, caption, draw_it in drawings:
@@ -60,7 +56,7 @@ def _write(figures: Sequence[tuple[str, str, str, Figure]], folder: Path, kind: 
 
 
 def write_curves(drawn: Sequence[Sheet], folder: Path) -> None:
-    """Write all samples of the curves of each sheet to ``folder`` as CSV. Raises OSError if writing fails.
+    """Write all samples of the curves of each sheet to ``folder`` as CSV.
 
     The first column is the independent variable; an empty cell is a gap in the curve. Curves with different time
     axes are in separate files.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
+"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium and loads.
 
 The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Further figures show spectrum and timing.
 """
@@ -82,17 +82,15 @@ LETTER = 0.08
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest numbers of degrees of freedom and of compensator panels in a figure of several tests."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
-"""Displayed units of states, with conversion factors. Other states keep their recorded unit."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Displayed name and unit of a state, conversion factor, curves of the panel, histories of the state by test."""
+"""Name and unit of a state, conversion factor, curves of the panel, and histories of the state by test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -173,9 +171,6 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Draw delay and amplitude ratio (frequency evaluation index) over time. Return None if all tests are too
-    short.
-    """
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -240,7 +235,6 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a compensator ``state`` that have values. ``histories`` are by test, then by axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -257,7 +251,6 @@ def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> 
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
-    """Return the displayed name and unit of a compensator state, and the factor to that unit."""
     stage, dot, name = state.rpartition(".")
     stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
     unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
@@ -390,10 +383,8 @@ def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
 
 
 SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
-"""Shortest and longest period of the spectrum, s, and number of logarithmically spaced periods."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
-"""Number of marked periods; largest number of degrees of freedom for which periods are computed."""
 
 
 DAMPING = 0.05
@@ -406,7 +397,7 @@ def response_spectrum(
     """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
     The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if the acceleration is
-    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
+    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]

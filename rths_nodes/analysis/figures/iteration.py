@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of an iterative test: convergence, drift of the specimens, inverse with its bands, last run."""
+"""Figure of an iterative test: convergence, drift of the specimens, inverse with its bands, and last run."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ from rths_nodes.recording.columns import History, samples_of, steps_of
 from rths_nodes.recording.run import Run
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
-"""Displayed unit and conversion factor, by the unit of an array."""
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 

@@ -41,12 +41,12 @@ from rths_nodes.recording.run import Run
 
 COLUMNS = 12
 CELLS, RASTER = 1200, 12_000
-"""Number of dots across a plot without a time axis. A curve that crosses more than ``RASTER`` dots is drawn as an
+"""A plot without a time axis is ``CELLS`` dots wide. A curve that crosses more than ``RASTER`` dots is drawn as an
 image."""
 DOTS = 300
 """Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
-"""Heights in inches: axis label with tick labels, title, legend line."""
+"""Heights in inches: axis label with tick labels, title, and legend line."""
 BELOW, ASIDE = 0.028, 0.066
 """Distances from a panel to the axis labels below and at its side, inches per point of font size."""
 
@@ -79,7 +79,7 @@ def paper_of_style(screen: Paper = PAGE) -> Paper:
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: name of the table's file, values ``(n,)``, column heading."""
+    """Independent variable of curves: name of the table's file, values ``(n,)``, and column heading."""
 
     name: str
     values: Array
@@ -87,14 +87,13 @@ class Base(NamedTuple):
 
 
 class Sheet:
-    """Figure ``name``. Add rows of panels, draw curves in them, then call :meth:`finish`."""
+    """Builds a figure. Add rows of panels, draw curves in them, then call :meth:`finish`."""
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Tables of the curves: base of each table, and its columns by heading."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -109,7 +108,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table of ``base``. A base may be longer than its columns."""
+        """Add a column ``values`` ``(n,)`` to the table of ``base``. A base may be longer than its columns."""
         base = base._replace(values=base.values[: len(values)])
         for number, (other, columns) in enumerate(self.tables):
             n = min(len(base.values), len(other.values))
@@ -133,7 +132,7 @@ class Sheet:
         over: tuple[str, Array] | None = None,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw ``values (n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
+        """Draw ``values`` ``(n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
 
         ``within`` limits the curve to an interval of the independent variable. If the interval contains few
         samples, each sample is marked.
@@ -179,7 +178,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels. Remove tick labels that the row below repeats."""
+        """Lay out the panels, without tick labels that the row below repeats, and return the figure."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -218,7 +217,6 @@ class Sheet:
 
 
 def label(name: str, unit: str) -> str:
-    """Return an axis label, which is also the heading of a column."""
     return f"{name} ({unit})" if unit not in ("", "1") else name
 
 
@@ -231,7 +229,6 @@ def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses. Drawing the curve requires as many lines."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0
@@ -240,7 +237,6 @@ def _cells(x: Array, y: Array) -> int:
 
 
 TIME_DOTS = 700
-"""Number of dots across a plot with a time axis. A stretch of flagged samples is at least one dot wide."""
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
@@ -248,11 +244,11 @@ Column = tuple[int, Entry, str]
 
 
 class View:
-    """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
-    test.
+    """Draws a single test, or several overlaid tests with the first in front.
 
-    For a single test, each axis has a colour, flagged stretches are shaded, and time is the time of the recording.
-    For several tests, each test has a colour and each axis has a panel.
+    ``of`` and ``run`` belong to the first test. For a single test, each axis has a colour, flagged stretches are
+    shaded, and time is the time of the recording. For several tests, each test has a colour and each axis has a
+    panel.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -270,9 +266,6 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Return legend entries: the overlaid tests, or the ``entries`` of a single test if there are at least
-        two.
-        """
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
@@ -282,7 +275,6 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -348,9 +340,7 @@ class View:
 
 
 def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """Return the flagged stretches: label, colour, and start and length (s). Short stretches are widened to be
-    visible.
-    """
+    """Return label, colour, and start and length (s) of flagged stretches. Short stretches are widened."""
     shades = []
     least, dt = max(1, len(run.time) // TIME_DOTS), run.scenario.dt
     for flag, name, colour in SHADES:

@@ -26,10 +26,9 @@ STEPS = 120
 ROOM = 1.4
 """Ratio of the upper end of a horizontal axis to the highest frequency or limit on it."""
 TALLEST = 6.0
-"""Largest drawn apparent stiffness or damping, relative to the stiffness k, as in Fig. 5 of Horiuchi et al."""
+"""Largest drawn apparent stiffness or damping, relative to the stiffness of the spring."""
 MOST = 0.25
 JUMP = 0.25
-"""Relative change of a root between samples above which the new root belongs to another motion."""
 LIMIT = "#B22222"
 DATA_AND_AXES = ("data", "axes fraction")
 
@@ -106,10 +105,6 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and each further growing motion.
-
-    ``shown`` holds an offset and a factor, which convert ``values`` to the horizontal axis.
-    """
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of studies: each index by group, effect of each factor, distributions; tracking versus response."""
+"""Figures of studies: each index by group, effect of each factor, distributions, and tracking versus response."""
 
 from __future__ import annotations
 
@@ -142,7 +142,6 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
 
 
 def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    """Draw magnitudes by label: dots, percentiles, and a cross with the number of failed runs."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for position, magnitudes in enumerate(sizes.values()):
@@ -203,9 +202,7 @@ MOST = 6
 """Largest number of groups in a panel."""
 LETTERS = 30
 SHARE = 0.7
-"""Total width of all groups at a level, relative to the distance between levels."""
 LINE = 0.05
-"""Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure, and height of a row of panels including labels, inches."""
 MIDDLE = f"the middle {HIGH - LOW:g} % of the runs"
@@ -213,8 +210,9 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure. Forked ``processes`` draw in parallel; they need not import
-    matplotlib again.
+    """Return title, caption and SVG of each figure.
+
+    Forked ``processes`` draw in parallel; they need not import matplotlib again.
     """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():

@@ -44,7 +44,7 @@ BAND_WIDTH = 2.8
 """Line width of the target, points."""
 DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
+"""Colours of Okabe & Ito (2008), distinguishable with any colour vision."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
@@ -101,7 +101,7 @@ INCH = 25.4
 HIGHEST = 247.0
 """Largest height of a figure on a journal page, mm."""
 PANEL = 56.0
-"""Smallest width of a panel on paper, mm. Figures with narrower panels are rearranged."""
+"""Smallest width of a panel on paper, mm."""
 SMALLEST, LOW = 0.72, 1.2
 """Smallest factor on the height of a panel for paper; smallest height of a panel including labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
@@ -146,8 +146,7 @@ def save(
 ) -> None:
     """Save the figure that ``draw`` returns as ``path`` (PNG, SVG or PDF by suffix).
 
-    ``millimetres`` is the width of the paper, None for the screen. Raises OSError if writing fails, and
-    ConfigError if the figure does not fit.
+    ``millimetres`` is the width of the paper, None for the screen. Raises ConfigError if the figure does not fit.
     """
     with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw(*args, **options)
@@ -173,11 +172,10 @@ def in_grey_lines(drawn: Artist) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
-    dashes.
+    """Fit ``figure`` to the paper of the style in force: arrange panels, set the size and use dashes.
 
-    A figure that already has the paper's width keeps its layout. Raises ConfigError if the result would be too
-    high.
+    The title is removed. A figure that already has the paper's width keeps its layout. Raises ConfigError if the
+    result would be too high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
@@ -222,7 +220,7 @@ def _shared_label(panel: Axes, rows: Sequence[Sequence[Axes]]) -> str:
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return how many of the ``labels`` fit in one legend line of ``width`` inches."""
+    """Return the number of ``labels`` that fit in one legend line of ``width`` inches, at least 1."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
 
@@ -276,8 +274,9 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line for grey paper. The dashes depend on ``colour``, the width depends
-    on ``line``.
+    """Return colour, style and width of a line for grey paper.
+
+    The dashes depend on ``colour``, the width depends on ``line``.
     """
     if colour not in PALETTE:
         return colour, line, width

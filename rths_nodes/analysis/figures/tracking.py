@@ -16,7 +16,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of the zooms, in periods of the target. A period is twice the time between zero crossings."""
+"""Half widths of the zooms, in periods of the target."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 TARGET: Entry = ("target", BAND, "-")
@@ -24,8 +24,9 @@ COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last counted sample of two zooms: at the peak and at the fastest zero crossing. Return
-    None if there are fewer than two zero crossings.
+    """Return the first and last evaluated sample of two zooms: at the peak and at the fastest zero crossing.
+
+    The result is None if there are fewer than two zero crossings.
     """
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
@@ -83,7 +84,6 @@ def followed(
     command: bool = True,
     within: tuple[float, float] | None = None,
 ) -> None:
-    """Draw one axis (mm): target and command of the first test, and the measured displacement of each test."""
     first, base = view.first, view.samples[0]
     column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
     target = view.head(first, f"target{column[2]} (mm)")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Characteristics of a specimen and its actuator from cyclic tests.
 
-Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness
-is K = (F+ - F-) / (d+ - d-) at the largest and smallest displacement. The effective damping ratio is W / (2 pi K
-d^2), with the energy W of a cycle and the amplitude d (ASCE/SEI 7, EN 15129). The equivalent dashpot W / (pi omega
-d^2) follows Jacobsen (1930).
+Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness K
+is the difference of the forces at the largest and smallest displacement, divided by the difference of these
+displacements. The effective damping ratio is W / (2 pi K d^2), with the energy W of a cycle and the amplitude d
+(ASCE/SEI 7, EN 15129). The equivalent dashpot is W / (pi omega d^2), with the angular frequency omega (Jacobsen
+1930).
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from rths_nodes.core.samples import ROUNDING, Array
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
-"""Largest ratio of two amplitudes that count as equal."""
+"""Largest ratio of two amplitudes that are treated as equal."""
 FEWEST = 6
 
 
 @dataclass(frozen=True)
 class Cyclic:
-    """Cyclic test of an axis at ``frequency`` (Hz), with the number of ``cycles``. ``wanted`` is the commanded
-    amplitude, ``amplitude`` the measured amplitude (m).
+    """Results of a cyclic test of one axis at ``frequency`` (Hz).
+
+    ``wanted`` is the commanded amplitude (m), ``amplitude`` the measured amplitude (m).
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
@@ -66,10 +68,10 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests. The ranges contain
-    the values of the single tests.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests.
 
-    Jacobsen's dashpot, ``Cyclic.damping``, also represents the energy of the other harmonics.
+    The ranges hold the smallest and the largest value of single tests. Jacobsen's dashpot, ``Cyclic.damping``,
+    also represents the energy of the other harmonics.
     """
 
     stiffness: float
@@ -79,7 +81,7 @@ class Equivalent:
 
 
 def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
-    """Return the test of one axis from steady histories ``(n,)`` over whole ``cycles`` at ``frequency`` (Hz).
+    """Evaluate steady histories ``(n,)`` of one axis over whole ``cycles`` at ``frequency`` (Hz).
 
     Raises ValueError if the histories differ in length, have too few samples, or contain no motion.
     """
@@ -134,11 +136,11 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 
 
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
-    """Return stiffness (N/m), loss factor and their scatters, from the slowest of the ``tests`` with the smallest
-    amplitude.
+    """Return stiffness (N/m), loss factor and their scatters at the smallest amplitude, by name.
 
-    The scatters are between the cycles of this test. The scatter of the stiffness includes the rms difference from
-    the tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
+    The slowest test with this amplitude provides the values, and its cycles the scatters. The scatter of the
+    stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
+    is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
@@ -181,7 +183,7 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
 
 
 def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
-    """Return a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... ``most``, by least squares."""
+    """Return the least-squares amplitudes a_n, n = 0 to at most ``most``, of sum Re(a_n exp(i n omega t))."""
     count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the sampling rate
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")

@@ -2,8 +2,6 @@
 """Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
 Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive.
-Relative to the target, a measurement shows the error that remains after compensation. Relative to the command, it
-shows the loading system.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from rths_nodes.loop.indices.tracking import frequency_evaluation
 from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3
-"""Number of parameters of the discrete model, Wang et al., Eq. (3)."""
+"""Number of parameters of the compensator ``discrete_model``."""
 
 PURE = 0.95
-"""Fraction of a command's power in one spectral peak above which the command counts as a sine."""
+"""Fraction of a command's power in one spectral peak above which the command is treated as a sine."""
 LINE = 3
 """Half width of the peak of a sine with a Hann window, in spectral lines."""
 STARTING = 10
@@ -40,9 +38,10 @@ SPACING_S = 5 / 1024
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation between two displacements: delay J1, frequency evaluation index, fitted sine.
+    """Delay (s) and amplitude ratio of a displacement relative to another displacement.
 
-    Delays are in s; J1 is NaN above ``monitor.longest_delay``. Amplitudes are ratios.
+    ``delay`` is at the peak of the correlation, NaN above ``monitor.longest_delay``. The ``fei`` fields are the
+    frequency evaluation index. The ``sine`` fields describe a fitted sine, None if there is none.
     """
 
     delay: float
@@ -61,9 +60,10 @@ class Relation:
 class Estimate:
     """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The window is the longest complete
-    stretch; the recording lacks ``missing`` samples. ``suggested`` holds parameters by compensator and name.
-    ``notes`` holds the reasons for missing results.
+    ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
+    the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
+    window is the longest complete stretch; the recording lacks ``missing`` samples. ``suggested`` holds parameters
+    by compensator and name. ``notes`` holds the reasons for missing results.
     """
 
     start: float
@@ -143,7 +143,7 @@ def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: flo
 
 
 def sine_frequency(history: Array, dt: float) -> float | None:
-    """Return the frequency (Hz) of a ``history (n,)`` that is a single sine, otherwise None."""
+    """Return the frequency (Hz) of ``history`` ``(n,)`` if it is a single sine, otherwise None."""
     n = len(history)
     power = np.square(np.abs(np.fft.rfft((history - history.mean()) * np.hanning(n))))
     peak = int(np.argmax(power))
@@ -199,7 +199,7 @@ class SineFit(NamedTuple):
 def sine_of(history: Array, dt: float, frequency: float) -> complex:
     """Return the complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
 
-    Partial periods and an offset cause no error. Raises ValueError for too few samples.
+    Partial periods and an offset cause no error. Raises ValueError if ``history`` has too few samples.
     """
     _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: both must be > 0")
     _refuse_unless(
@@ -232,7 +232,7 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
 def first_order_alpha(delay: float, dt: float) -> float:
     """Return the constant alpha (samples) of the inverse compensation for a ``delay`` (s).
 
-    Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
+    Reference: Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
     """
     _refuse_unless(
         delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: delay must be >= 0, and dt must be > 0"
@@ -241,12 +241,11 @@ def first_order_alpha(delay: float, dt: float) -> float:
 
 
 def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
-    """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], s =
-    ``spacing``.
+    """Return the parameters of the compensator ``discrete_model``, ``(3,)``, by least squares.
 
-    Wang et al. (TADC), Eq. (3), over the whole history. Theta is the ``initial`` of the compensator
-    ``discrete_model``. Raises ValueError if the histories differ in length, are too short, or do not determine the
-    parameters.
+    They are theta in command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], where s is
+    ``spacing`` (Wang et al., TADC, Eq. (3)). The compensator names them ``initial``. Raises ValueError if the
+    histories differ in length, are too short, or do not determine the parameters.
     """
     _refuse_unless(
         command.shape == measured.shape,

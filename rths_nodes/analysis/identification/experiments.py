@@ -44,7 +44,7 @@ class Noise:
 
 @params
 class Cycles:
-    """A cyclic test of one actuator while the other actuators are at rest."""
+    """Cyclic motion of one actuator while the other actuators are at rest."""
 
     amplitude: float = number("amplitude of the displacement", "m", more_than=0.0)
     frequency: float = number("frequency of the cycles", "Hz", more_than=0.0)
@@ -65,11 +65,11 @@ TAPER = 1.0
 SETTLED = 1.0
 """Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Number of cycles of a smooth rise or fall, and of cycles between the rise and the evaluated cycles."""
+"""Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest.
+    """Return the scenario in which ``axis`` moves with ``noise`` and the other axes are at rest.
 
     The voltage of a damper is switched at random. Raises ConfigError if the noise reaches half the servo rate.
     """
@@ -87,8 +87,9 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError if limits, servo rate or rig do
-    not permit the cycles.
+    """Return the scenario in which ``axis`` moves in ``cycles``.
+
+    Raises ConfigError if limits, servo rate or rig do not permit the cycles.
     """
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
@@ -129,7 +130,7 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """Return the test without structure, compensator and ground motion, in which only ``axis`` moves.
+    """Return the scenario without structure, compensator and ground motion, in which only ``axis`` moves.
 
     A scaled specimen is driven and loaded at its own scale.
     """

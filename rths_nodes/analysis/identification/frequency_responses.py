@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with band-limited noise; the estimator H1 gives the response matrix G_xu.
+1. Each actuator is driven with band-limited noise; the estimator H1 gives displacement over command, a matrix.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/models/inverse.py``).
-4. The state space follows from the fit (``inverse_model.state_space``).
+4. The state space follows from the fit (``inverse.state_space``).
 
 The response relates samples to samples and includes the hold of the commands. For periodic noise see
 ``doc/identified_inverse.md``.
@@ -24,12 +24,12 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
 
 Orders = NDArray[np.intp]
-"""Degree of each polynomial; ``NONE`` for a zero entry."""
+"""Degree of each entry's polynomial; ``NONE`` for a zero entry."""
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
 EXACT = 1e-10
-"""Largest relative error that counts as rounding."""
+"""Largest relative error that is attributed to rounding."""
 
 
 class Experiment(NamedTuple):
@@ -68,8 +68,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Weighted rms error of the inverse, or in ``output_error.py`` of the response, relative to a diagonal
-    element, ``(n_axes, n_axes)``."""
+    """Weighted rms error of the inverse relative to a diagonal element, ``(n_axes, n_axes)``. In
+    ``output_error.py`` the error of the response is stored."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
@@ -79,13 +79,13 @@ class InverseFit(NamedTuple):
 def frequency_response(
     experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
 ) -> FrequencyResponse:
-    """Return the response, estimated by H1 from all ``experiments``, sampled every ``dt`` (s), in the ``band``
-    (Hz).
+    """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
-    In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
-    (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients
-    are fitted, too, because transients are as smooth as the response. Raises ValueError if the shapes of histories
-    differ, if the band has too few frequencies, or if the experiments do not drive every axis separately.
+    In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all spectral
+    lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
+    transients are fitted, too, because transients are as smooth as the response. Raises ValueError if the shapes
+    of histories differ, if the band has too few frequencies, or if the experiments do not drive every axis
+    separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -116,18 +116,18 @@ def frequency_response(
 FEWEST = 4
 """Smallest number of averaged spectral lines; a single line always has coherence 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' power matrix above which the axes count as not driven separately."""
+"""Condition number of the commands' power matrix above which the axes are not driven separately."""
 
 
 def _spectra(
     experiment: Experiment, transients: Array, dt: float, edges: Array
 ) -> tuple[Complex, Complex, Array, float]:
-    """Return the sums S_uu ``(f, m, m)``, S_xu ``(f, n, m)`` and S_xx ``(f, n)`` between the ``edges`` (Hz), and
-    the number of lines.
+    """Return S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)`` and the number of spectral lines.
 
-    The first inputs are the ``n`` commands and, unless all commands begin and end at rest, the ``transients`` (1
-    for this experiment, 0 for the others). The other inputs are the first inputs times the position in the
-    interval, which is between -1 and 1.
+    These are sums over the lines between successive ``edges`` (Hz), with inputs u and displacements x. The first
+    inputs are the ``n`` commands and, unless all commands begin and end at rest, the ``transients`` (1 for this
+    experiment, 0 for the others). The other inputs are the first inputs times the position in the interval, which
+    is between -1 and 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -159,8 +159,8 @@ def _at_rest(command: Array) -> bool:
 
 
 ENDS, STILL = 10, 1e-3
-"""Number of samples at each end of a history, and their largest range that counts as rest, relative to the range
-of the history."""
+"""A command begins and ends at rest if its first and last ``ENDS`` samples vary by at most ``STILL`` times its
+range."""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
@@ -231,8 +231,9 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return Schwarz's criterion for a model with ``coefficients`` parameters and an rms ``error`` of ``count``
-    values.
+    """Return the criterion of Schwarz (1978) for a model; the best model has the smallest value.
+
+    The model has ``coefficients`` parameters and an rms ``error`` of ``count`` values.
     """
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
@@ -254,8 +255,10 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``, zero above the
-    fitted order.
+    """Inverse model, fitted to spectral lines.
+
+    ``coefficients`` of displacement, velocity, acceleration and jerk are ``(4, n_axes, n_axes)``, zero above the
+    fitted order. ``deviation`` holds their standard deviations.
     """
 
     coefficients: Array
@@ -299,8 +302,9 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
 
 
 def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
-    """Fit coefficients up to ``order`` to the lines ``seen`` by least squares. Raises ValueError for too few
-    lines.
+    """Fit coefficients up to ``order`` to the lines ``seen`` by least squares.
+
+    Raises ValueError if there are too few lines.
     """
     (count, n, _), used = seen.response.shape, order + 1
     if count <= used * n:

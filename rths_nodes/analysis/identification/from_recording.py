@@ -3,13 +3,13 @@
 
 The actuator is the transfer function
 
-    G(s) = g / ((1 + tau s) (1 + 2 zeta s / w + s^2 / w^2)),
+    G(s) = g / ((1 + tau s) (1 + 2 zeta s / w + s^2 / w^2))
 
-of order 1 to 3, from the command after the declared transport to the displacement. Its parameters minimise the
-squared error of the simulated displacement. Sensor noise does not bias this fit (output error; L. Ljung, System
-Identification, 2nd ed. 1999, section 4.2). The order minimises the information criterion of Schwarz (1978). The
-specimen is a spring with a dashpot, fitted by least squares to displacement, velocity and force, after the same
-zero-phase low-pass filter.
+with gain g, time constant tau, damping ratio zeta and natural frequency w (rad/s). Orders 1 and 2 omit a factor of
+the denominator. The input is the command after the declared transport. The parameters minimise the squared error
+of the simulated displacement (output error; L. Ljung, System Identification, 2nd ed. 1999, section 4.2). The order
+minimises the information criterion of Schwarz (1978). The specimen is a spring with a dashpot, fitted by least
+squares to displacement, velocity and force, after the same zero-phase low-pass filter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DAMPING = 0.7
 class AxisModel:
     """Sections ``actuator`` and ``specimen`` of an axis, and their agreement with the recording.
 
-    The fits of displacement and force are ``100 (1 - rms error / rms)``, %. ``residual`` is the rms error of the
+    ``displacement_fit`` and ``force_fit`` are 100 (1 - rms error / rms), %. ``residual`` is the rms error of the
     displacement (m).
     """
 
@@ -98,8 +98,9 @@ def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Ar
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
-    """Return numerator and denominator of G, highest power first, from g, log tau (orders 1, 3), log w and log
-    zeta (orders 2, 3).
+    """Return numerator and denominator of G (see the module), highest power first.
+
+    The ``parameters`` are g, log tau (orders 1 and 3), log w and log zeta (orders 2 and 3).
     """
     gain, logarithms = float(parameters[0]), np.exp(parameters[1:])
     denominator = np.ones(1)
@@ -112,10 +113,7 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Return the actuator's displacement (m) for ``command (n,)`` m.
-
-    Commands are held over the preceding sample.
-    """
+    """Return the actuator's displacement, ``(n,)`` m. Each ``command`` (m) is held over the preceding sample."""
     from scipy.signal import lfilter
 
     (gain,), denominator = polynomials(parameters)

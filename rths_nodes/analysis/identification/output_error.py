@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inverse model and delay of a rig with least output error.
+"""Identification of a rig's inverse model and delay by the output-error method.
 
     G(s) = P(s)^-1 e^(-s D)
 
-P is the matrix of polynomials of ``frequency_responses.fit_inverse``, and D is the delay of all commands. The
-search starts from the polynomials of ``fit_inverse`` at their best delay. Least squares of the measured responses,
-each divided by the standard deviation of its noise, give all coefficients and the delay, with their covariance (L.
-Ljung, System Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but not
-the response.
+is the response of the rig. P is the matrix of polynomials of ``frequency_responses.fit_inverse``, and D is the
+delay of all commands. The search starts from the polynomials of ``fit_inverse`` at their best delay. Weighted
+least squares of the measured responses give all coefficients and the delay, with their standard deviations. The
+weights are the inverse standard deviations of the noise (L. Ljung, System Identification, 2nd ed. 1999, sections
+7.4 and 10.2). Noise biases the inverse of a response, but not the response.
 
-The degrees minimise the information criterion of Schwarz (1978) among the stable models.
+The degrees of the polynomials minimise the information criterion of Schwarz (1978) among the stable models.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from rths_nodes.mechanics.structure import transition
 LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
-"""Relative errors of the responses in addition to noise. ``RELATIVE`` is used if no model explains the responses
-with ``ACCURATE``."""
+"""Assumed relative errors of the responses, in addition to noise. ``RELATIVE`` is used if no model explains the
+responses with ``ACCURATE``."""
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96
@@ -90,7 +90,7 @@ def identify(
 
 
 EQUAL = 0.7
-"""Weighted residual (rms) below which models count as equally good."""
+"""Weighted rms residual below which models are equally good."""
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
@@ -115,7 +115,6 @@ def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identi
 
 
 _Candidate = tuple[Identified, float, int]
-"""Model, rms of the weighted residual, and number of parameters."""
 
 
 def _weight(measured: FrequencyResponse, relative: float) -> Array:
@@ -134,9 +133,6 @@ def _stable(fit: InverseFit) -> bool:
 def _candidates(
     settle: Callable[..., _Candidate], orders: Orders | None, delays: Array, fits: Sequence[EntryFits], count: int
 ) -> Iterator[_Candidate]:
-    """Yield models for each highest degree, or for the given orders; the search starts at the best of ``delays``
-    (s).
-    """
     lower = None
     for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
         starts = [fit_of(entry, count, orders, highest) for entry in fits]
@@ -157,8 +153,9 @@ def _settled(
     start: InverseFit,
     delay: float,
 ) -> _Candidate:
-    """Return the model, refined by its predicted motion between samples. ``first`` is the response without a
-    model.
+    """Return the model, refined ``PASSES`` times by its own prediction of the motion between samples.
+
+    ``first`` is the response before any prediction.
     """
     candidate = _refined(first, _weight(first, relative), start, delay, fixed)
     for _ in range(PASSES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: a copy of the specimen is updated from a recording sample by sample, as in the loop.
+"""Model updating from a recording: the model of a specimen is updated sample by sample, as in the loop.
 
 Displacement and force are taken at the same instant; otherwise a lag would appear as negative damping.
 """
@@ -35,7 +35,7 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile of the force that counts as the large force. Values above this quantile count as spikes."""
+"""Quantile of the force's magnitude that is used as the large force, because larger values may be spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100
@@ -43,11 +43,12 @@ FEWEST = 100
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """History of a copy of an axis' specimen: ``n`` samples of ``m`` estimated parameters, in SI units.
+    """Holds the history of an updated model: ``m`` parameters at ``n`` samples, in SI units.
 
-    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values used by copies in a loop) are
-    ``(n, m)``. ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each
-    sample (``WORDS`` of ``mechanics/updating/step.py``) are ``(n,)``.
+    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values for use in a loop) are ``(n,
+    m)``. ``force`` is the measured force, ``expected`` the predicted force and ``spread`` its standard deviation,
+    ``(n,)`` N. ``mean_square`` of the innovation and ``use`` of each sample (``WORDS`` of
+    ``mechanics/updating/step.py``) are ``(n,)``.
     """
 
     axis: str
@@ -72,7 +73,7 @@ class Followed:
 
     @property
     def left(self) -> Array:
-        """Smallest remaining fraction of the initial uncertainty, ``(m,)``."""
+        """Smallest remaining fraction of the initial uncertainty of each parameter, ``(m,)``."""
         return np.asarray((self.deviation / (self.uncertainty * self.initial)).min(axis=0))
 
     @property
@@ -96,8 +97,9 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy of ``model`` with the parameters of the test. Values in ``stated`` replace these parameters.
-    Raises ConfigError if a value is invalid.
+    """Return an updatable model of type ``model`` with the parameters of the test.
+
+    Values in ``stated`` replace these parameters. Raises ConfigError if a value is invalid.
     """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]

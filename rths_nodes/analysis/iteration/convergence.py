@@ -19,26 +19,25 @@ CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "dive
 HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
 RISES = 2
-"""Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
 """Largest permitted relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
-"""Default largest error that counts as converged, % of the rms of the target."""
+"""Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0
-"""Largest ratio of error to noise that counts as converged. The difference of two equal runs has a ratio of
-sqrt(2)."""
+"""Largest ratio of error to noise at which an iteration has converged. The difference of two equal runs has a
+ratio of sqrt(2)."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run in the table of convergence. Percentages are relative to the target's rms, for the worst axis.
+    """Results of a run. Percentages are relative to the target's rms, for the worst axis.
 
-    ``error`` is the remaining error, ``noise`` the noise below the cut-off, ``residual`` the residual of whole
-    histories. ``missed`` (m rms) is the displacement minus its target, at all frequencies. ``true`` is the error
-    of a simulator's true displacement. In the mode ``tracking`` this error is relative to the target, otherwise to
-    the displacement of the structure in one piece. ``answer`` is, by axis, the force of the specimen relative to
-    its force for the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to
-    the first run.
+    ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
+    residual of whole histories. ``missed`` (m rms) is the target minus the displacement, at all frequencies.
+    ``true`` (%) is the error of a simulator's true displacement, relative to the target in the mode ``tracking``,
+    otherwise relative to the structure in one piece. ``answer`` is the force of each specimen divided by its force
+    for the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to the first
+    run.
     """
 
     number: int
@@ -58,8 +57,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that ends an iteration: maximum number of ``runs``, and ``tolerance`` of the error (% of the target's
-    rms).
+    """Rule that ends an iteration.
+
+    ``runs`` is the largest number of runs. ``tolerance`` is the largest error of a converged run, % of the
+    target's rms.
     """
 
     runs: int = 5
@@ -94,8 +95,9 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the name of the bound that an ``error`` (%) satisfies, tolerance or twice the ``noise`` (%), or
-    "".
+    """Return the name of the bound that an ``error`` (%) satisfies, or "" if it satisfies none.
+
+    The bounds are the ``tolerance`` (%) and twice the ``noise`` (%).
     """
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""

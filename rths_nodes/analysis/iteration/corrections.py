@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Corrections from run to run (``doc/iterate.md``): results of a run, target and commands of the next run.
 
-A run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f); the residual is
-r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies the residual, at each frequency,
-by -G E, where G is the receptance of the numerical part. The next target is
+Run j measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). The residual is
+r = Q (x - y), with the low-pass filter Q. Let G be the receptance of the numerical substructure, and E the dynamic
+stiffness of a linear specimen. The plain iteration z = x multiplies the residual by -G E at each frequency. The
+next target z is
 
-    constant       z = x - (1 - w) r
+    constant       z = x - (1 - w) r, with the factor w
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
                    Wall 2008)
-    quasi_newton   z = x + sum c_i (x_i - x_j), c least squares of r_j + sum c_i (r_i - r_j) = 0   (IQN-ILS,
-                   Degroote, Bathe & Vierendeels 2009), after a first step of constant
+    quasi_newton   z = x + sum c_i (x_i - x_j), c least squares of r_j + sum c_i (r_i - r_j) = 0, summed over the
+                   previous runs i   (IQN-ILS, Degroote, Bathe & Vierendeels 2009), after a first step of constant
     model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
@@ -61,8 +62,7 @@ class Specimens(NamedTuple):
 
 
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
-    """Return the ratio of ``force`` to the force of the ``expected`` specimens below ``cutoff`` (Hz),
-    ``(n_axes,)``.
+    """Return the ratio of ``force`` to the force of ``expected`` specimens below ``cutoff`` (Hz), ``(n_axes,)``.
 
     The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is NaN.
     """
@@ -140,7 +140,7 @@ STRAIGHT = 1e-3
 class Response:
     """Computes the motion of axes of a linear structure at the servo rate.
 
-    ``matrices`` are M, C and K. ``axes`` ``(n_axes, n_dof)`` maps degrees of freedom to axes.
+    ``matrices`` are mass, damping and stiffness. ``axes`` ``(n_axes, n_dof)`` maps degrees of freedom to axes.
     """
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
@@ -149,9 +149,7 @@ class Response:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return displacement, velocity, acceleration ``(samples, 3, n_axes)`` due to ``force (samples, n_dof)``
-        N.
-        """
+        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, for a ``force`` in N."""
         phi, before, now = self._steps
         states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
         rates = states @ self._system.T + force @ self._inputs.T
@@ -160,7 +158,7 @@ class Response:
 
 
 class Substructure:
-    """Numerical substructure of a scenario, with one step per sample, evaluated for complete histories.
+    """Computes complete histories of a numerical substructure, with one step per sample.
 
     Raises ConfigError if structure or setup is nonlinear, the structure is too large, or the experimental part is
     unknown.
@@ -207,8 +205,9 @@ class Substructure:
         return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` due to the ground motion and to -``force (samples, n_axes)``
-        N.
+        """Return the motion ``(samples, 3, n_axes)`` due to ground motion and specimens.
+
+        ``force`` is the restoring force of the specimens, ``(samples, n_axes)`` N.
         """
         return self.numerical.motion(self._ground - force @ self._spread.T)
 
@@ -218,11 +217,17 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance of measured motion from the solution, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
+        """Return the solution minus the measured motion, ``(samples, n_axes)`` m.
+
+        This is (1 + G E)^-1 r (see the module).
+        """
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the response ``(samples, 3, n_axes)`` of the structure with specimens E to the force E r."""
+        """Return the motion of structure and ``specimens`` due to their force for ``residual``.
+
+        The motion is ``(samples, 3, n_axes)``.
+        """
         return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 
 
@@ -255,9 +260,9 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 
 
 WEAKEST = 1e-3
-"""Relative singular value below which a difference of residuals counts as noise."""
+"""Relative singular value below which a difference of residuals is treated as noise."""
 LARGEST = 2.0
-"""Limit of Aitken's relaxation factor, which equal residuals do not determine."""
+"""Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -282,9 +287,9 @@ PLAYED: dict[str, object] = {
 class Settings:
     """Settings of an iteration.
 
-    ``omega`` is the factor of the relaxation, or its first value. ``cutoff`` (Hz) is the end of Q. ``within`` is
-    the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides of
-    the scenario, by the number of the run from which they apply.
+    ``omega`` is the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within``
+    is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides
+    of the scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -310,8 +315,9 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Simulated run on the identified model: ``peaks`` by axis, and rms error ``missed``, % of the target's
-    rms.
+    """Result of a simulated run on the identified model.
+
+    ``peaks`` are by axis. ``missed`` is the rms error, % of the target's rms.
     """
 
     peaks: dict[str, Peaks]
@@ -379,8 +385,9 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Add the row of a run. After the first run, also identify the inverse of the rig. Raises ConfigError if
-        this identification fails.
+        """Add the row of a run. After the first run, also identify the inverse of the rig.
+
+        Raises ConfigError if this identification fails.
         """
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
@@ -455,9 +462,7 @@ class Corrections:
         return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements, i.e. without the declared delay
-        ``force_lead``.
-        """
+        """Return the forces at the instants of the displacements, without the delay ``force_lead``."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])

@@ -3,15 +3,16 @@
 
     u_j = u_1 + W (L z_j - u_1) + w_j    w_j+1 = Q (w_j + L (z_j - y_j))    w_1 = W (u_1 - L z_1)
 
-with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki
-1984; Bristow, Tharayil & Alleyne 2006 for Q and L with a feedforward command).
+with the target z_j, the commands u_j, the measured displacements y_j and the learned commands w_j of run j
+(Arimoto, Kawamura & Miyazaki 1984; Bristow, Tharayil & Alleyne 2006 for Q and L with a feedforward command). Q and
+W are low-pass filters. The inverse of the rig,
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
 is fitted to the first run, by least squares of its commands on its displacements; the target is the instrumental
 variable. Of several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is
-|1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The
-same ratio with the instrumental variable is free of noise and gives the end of W.
+|1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The same
+ratio with the instrumental variable is free of noise and gives the end of W.
 
 A history may end at any value. A fade to zero over ``FADE`` s and zeros for the same time are appended, so that
 the end does not leak into the beginning. Filters are zero-phase.
@@ -34,8 +35,9 @@ FLAT = 0.8
 
 
 class Spectra:
-    """Transforms histories to spectra and back. Each column is a history of ``samples`` samples, one every ``dt``
-    (s).
+    """Transforms histories to spectra and back.
+
+    Each column is a history of ``samples`` samples, one every ``dt`` (s).
     """
 
     def __init__(self, samples: int, dt: float) -> None:
@@ -56,9 +58,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history that fades to zero. Without the fade, the end of the history would
-        alias.
-        """
+        """Return the spectra of a history that fades to zero; its end would alias otherwise."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -75,7 +75,7 @@ class Spectra:
         return self.history(_by_row(self.pass_to(cutoff), spectrum) * spectrum)
 
     def motion(self, history: Array, cutoff: float) -> Array:
-        """Return ``history`` ``(samples, n)`` below ``cutoff`` (Hz), with its derivatives: ``(samples, 3, n)``."""
+        """Return ``history`` ``(samples, n)`` below ``cutoff`` (Hz) with two derivatives, ``(samples, 3, n)``."""
         spectrum = self.of(history)
         spectrum = _by_row(self.pass_to(cutoff), spectrum) * spectrum
         rows = [self.history(_by_row(self.s**power, spectrum) * spectrum) for power in range(3)]
@@ -91,7 +91,7 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms ``(n,)`` of white noise in ``history (samples, n)``, from the upper half of its spectrum."""
+    """Return the rms of white noise in ``history``, ``(n,)``, from the upper half of its spectrum."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
@@ -113,7 +113,6 @@ LONGEST, TRIED = 1.25, 11
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
-"""Ratio of the upper to the lower end of a band."""
 LEAST_LINES = 12
 
 
@@ -121,7 +120,7 @@ class Inverse(NamedTuple):
     """Identified inverse L of each axis (see the module), with its frequency ranges."""
 
     delay: Array
-    """Tau, ``(n_axes,)`` s."""
+    """Delay tau, ``(n_axes,)`` s."""
     coefficients: Array
     """Coefficients C, ``(ORDER + 1, n_axes)``."""
     bands: Array
@@ -244,8 +243,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of the unexplained commands ``rest`` to the commands ``u``, for the worst axis in each
-    band.
+    """Return the ratio of the unexplained commands ``rest`` to ``u``, for the worst axis in each band, ``(m, 2)``.
 
     The first column includes the noise; the second does not, because it uses the targets ``z``.
     """
@@ -270,7 +268,8 @@ def corrected(
 ) -> Array:
     """Return the next commands, ``(samples, n_axes)`` m, for the ``wanted`` displacements.
 
-    ``first`` are the commands of the first run; ``last`` are commands, targets and displacements of the last run.
+    ``first`` are the commands of the first run. ``last`` holds commands, targets and displacements of the last
+    run.
     """
     command, target, moved = last
     response, u_1 = inverse.response(spectra), spectra.of(first)

@@ -157,8 +157,9 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun``. For a stopped test, the first sentence states when the rig was
-    at rest.
+    """Return sentences on the result of a ``noun`` (test or rung).
+
+    For a stopped test, the first sentence states when the rig was at rest.
     """
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
@@ -224,9 +225,9 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are in the head of the page, or that concern other runs."""
+"""Keys of a scenario that are in the header of the page, or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain. Such parameters are listed only together with all defaults."""
+"""Prefixes of parameters that other tables contain."""
 SECTIONS = ("component", "section")
 
 
@@ -238,7 +239,6 @@ class Section(NamedTuple):
 
 
 def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
-    """Return the parameters by section, with or without ``defaults``. Each axis has a column."""
     test: list[Row] = []
     result: list[Section] = []
     for name, spec in declared(type(scenario)).items():
@@ -425,7 +425,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return why a test is unfinished, invalid or incomplete; an empty string for a complete and valid test."""
+    """Return the reasons why a test is unfinished, invalid or incomplete; an empty string if there are none."""
     parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about several tests: heads, differences, overlaid curves."""
+"""Self-contained HTML page about several tests: headers, differences and overlaid curves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Compared(NamedTuple):
 def write(tests: Sequence[Compared], path: Path) -> View:
     """Write the page that compares ``tests`` with the first test, and return the view.
 
-    Raises OSError if writing fails, and ConfigError if the tests cannot be compared.
+    Raises ConfigError if the tests cannot be compared.
     """
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]

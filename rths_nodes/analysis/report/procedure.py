@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report on a procedure: head, checks, offsets, ladder and acts, in the order of a test report."""
+"""Report on a procedure: header, checks, offsets, ladder and acts, in the order of a test report."""
 
 from __future__ import annotations
 
@@ -31,16 +31,12 @@ _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
-    """Table: headings, rows, and whether each column is right-aligned."""
-
     heads: list[str]
     rows: list[list[str]]
     numeric: list[bool]
 
 
 class Part(NamedTuple):
-    """Part of a section: title, facts by name, sentences, optional table, list items."""
-
     title: str
     facts: Mapping[str, str] = {}
     words: tuple[str, ...] = ()
@@ -375,11 +371,9 @@ def _run(row: Data) -> list[str]:
 
 
 DIFFERENCES = "; differs from rung "
-"""Text that introduces the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
-"""Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")
-"""Name endings of arguments that are not shown, because results repeat their values or every motion has them."""
+"""Endings of names of arguments that are not shown."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:

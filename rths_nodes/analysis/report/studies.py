@@ -23,11 +23,12 @@ from rths_nodes.core.version import __version__
 
 @dataclass(frozen=True)
 class Score:
-    """Row of a compensator in a block of runs. ``median``, ``high`` and ``worst`` are magnitudes of each index.
+    """Results of a compensator in a block of runs.
 
-    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the reason
-    why runs failed or why the compensator took no part. ``place`` is the rank. It is empty without runs, and has
-    an = if the seeds do not separate neighbouring ranks.
+    ``median``, ``high`` and ``worst`` are magnitudes of each index; HIGH % of the runs do not exceed ``high``.
+    ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
+    took no part. ``place`` is the rank, empty without runs, with an = if the seeds do not separate neighbouring
+    ranks.
     """
 
     law: str
@@ -62,7 +63,7 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class Scoreboard:
-    """Runs in a ``table``, the resulting ranking, and the published values.
+    """Holds the runs of a scoreboard, the resulting ranking, and the published values.
 
     ``which`` is the set that numbers the indices. ``axes`` are the tracking index, which determines the rank, and
     the response index.
@@ -119,9 +120,7 @@ class Scoreboard:
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
-    """Write the page with ``facts`` in the head and ``settings`` (YAML) by compensator. Raises OSError if writing
-    fails.
-    """
+    """Write the page with ``facts`` in the header and ``settings`` (YAML) by compensator."""
     table, scores, published = board.table, board.scores, board.published
     titles = board.headings
     shown_indices = [index for index in table.indices if any(index in row.values for row in published)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the report: indices of the axes and of the test, response, limits, loads, timing."""
+"""Tables of the report: indices of the axes and of the test, response, limits, loads and timing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """Row of a table: title of the quantity, one value per column or one for all columns, unit, meaning."""
+    """Row of a table. ``values`` has one value for each column or a single value for all columns."""
 
     title: str
     values: list[str]
@@ -42,8 +42,6 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows, and headings of the columns; ``corner`` is the heading above the titles."""
-
     corner: str
     heads: list[str]
     rows: list[Row]

@@ -3,11 +3,11 @@
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
-M, C, K is the numerical substructure, T maps degrees of freedom to axes, and S is the dynamic stiffness of the
-specimens. H is the response of the specimens' displacement to the target: compensator, transport and actuator. The
-complex frequency s (rad/s) belongs to the structure. On a time axis that is r times slower, the rig moves with s /
-r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the effect of the
-steps.
+M, C and K belong to the numerical substructure. T maps degrees of freedom to axes, and T' maps forces of the axes
+to degrees of freedom. S is the dynamic stiffness of the specimens. H is the response of the specimens'
+displacement to the target: compensator, transport and actuator. The complex frequency s (rad/s) belongs to the
+structure. On a time axis that is r times slower, the rig moves with s / r. Integrator and ramp are exact, and
+measurements have no error; ``sampled_loop.py`` includes the effect of the steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), extended from one spring to a rig.
 """
@@ -52,7 +52,7 @@ class WholeStructure:
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
     def specimen_stiffness(self, s: Array | Complex) -> Complex:
-        """Return the dynamic stiffness of the specimens, ``(n, n_axes)`` N/m, at ``s`` in the structure's time."""
+        """Return the dynamic stiffness of the specimens, ``(n, n_axes)`` N/m, at the structure's ``s`` (rad/s)."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
     def numerical(self, s: Array | Complex) -> Complex:
@@ -67,14 +67,14 @@ class WholeStructure:
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
     def states(self, rig: Array | Complex) -> Complex:
-        """Return the roots (rad/s) of structure and specimens for a constant response ``rig``, ``(n, m)``.
+        """Return the roots (rad/s) of structure and specimens for a constant response, ``(n, m)``.
 
-        ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure.
+        The response ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure.
         """
         return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
 
     def _state_matrix(self, rig: Array | Complex) -> Complex:
-        """Return the state matrix of [x, x', internal states of the specimens], with d = rig T x."""
+        """Return the state matrix of [x, x', states of the specimens]; the specimens move by rig T x."""
         n, r = len(self.mass), self.time_ratio
         moved = rig @ self.axes_of
         stiffness = np.array([one.stiffness for one in self.specimens])
@@ -116,10 +116,10 @@ SLOW = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """A closed loop at small motion. ``compensator`` and ``actuators`` are functions of the rig's frequency
-    (rad/s).
+    """A closed loop at small motion.
 
-    ``dt`` is the servo period, s; ``transport`` is the delay of the port, s.
+    ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s;
+    ``transport`` is the delay of the port, s.
     """
 
     compensator: Response
@@ -129,7 +129,6 @@ class ContinuousLoop(WholeStructure):
 
     sampled = False
     finest = 1e-13
-    """Relative change at which a root has converged."""
 
     @property
     def border(self) -> float:
@@ -159,9 +158,7 @@ class ContinuousLoop(WholeStructure):
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the ratio of the rig's displacement to the target, ``(n, n_axes, n_axes)``, at the rig's
-        frequencies.
-        """
+        """Return displacement over target, ``(n, n_axes, n_axes)``, at the rig's angular frequencies ``omega``."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing motions of a structure in the loop, and stability at the corners of the bounds of updated copies.
+"""Growing motions of a structure in the loop, and stability at the corners of the bounds of updated models.
 
-The constants of the integrator follow from the initial values of the copies. Corners with equal elastic stiffness
-count once.
+The constants of the integrator follow from the initial values of these models. Of several corners with equal
+elastic stiffness, one is judged.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.numerical.structures.laws import Lawful
 
 SMALL = 1e-9
-"""Displacement at which no copy yields, m."""
+"""Displacement at which no updated model yields, m."""
 
 STAGES = 32
 SEARCH = 64
-"""Number of initial frequencies in the search for growing motions that no limit indicates."""
 SAME = 1e-6
-"""Relative distance below which roots count as equal."""
+"""Relative distance below which roots are treated as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
     """A mode of the intended structure, and its motion in the loop.
 
-    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)`` apply to a spring on each axis at the
-    ``frequency`` (Hz) of the mode, and follow from the rig's response. ``motion`` is the root of the mode in the
-    loop, rad/s.
+    At the ``frequency`` (Hz) of the mode, the rig's response gives a spring of stiffness k the apparent stiffness
+    k* and damping c*. ``apparent_stiffness`` is k*/k, and ``apparent_damping`` is c* w/k, where w is the angular
+    frequency, ``(n_axes,)`` each. ``motion`` is the root of the mode in the loop, rad/s.
     """
 
     frequency: float
@@ -93,7 +92,10 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return growing motions without conjugates, fastest first. The search begins at ``starts`` and ``limits``."""
+    """Return growing motions (rad/s) without conjugates, fastest first.
+
+    The search begins at ``starts`` and ``limits``.
+    """
     growing: list[complex] = []
 
     def add(motion: complex) -> None:
@@ -139,8 +141,9 @@ def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = 
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m; ``shares`` are factors on the initial values of the
-    copies.
+    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m.
+
+    ``shares`` are factors on the initial values of the updated models.
     """
     force = structure.restoring_force
     assert isinstance(force, Lawful)
@@ -155,7 +158,7 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 
 
 def refuse_unstable(scenario: Scenario) -> None:
-    """Raise ConfigError if copies may lead to growing motions, or if the stability cannot be judged."""
+    """Raise ConfigError if updated models may cause growing motions, or if the stability cannot be judged."""
     try:
         corners = list(unstable_corners(scenario))
     except ConfigError as error:

@@ -25,7 +25,6 @@ Loop = ContinuousLoop | SampledLoop
 
 PER_DECADE = 400
 COUNTED_PER_DECADE = 100
-"""Frequencies per decade for counting growing motions in discrete time, in addition to the rig's grid."""
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
@@ -35,13 +34,11 @@ BESIDE = 1e-6
 ROUGH = 1e-6
 """Relative change of a root below which Newton's iteration converges quadratically."""
 NEAR = 0.2
-"""Largest relative change of a root in one iteration."""
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
 """Largest corrections of a limit of the delay, in the order of the attempts, as phases of the motion, rad."""
 FARTHEST = 16.0
 """Largest factor on the natural frequencies in the search. Its inverse is the smallest factor."""
 STEP = 1.03
-"""Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
 VERIFIED = 1e-3
 """Fraction of the range below a limit that is exempt from verification."""
@@ -63,7 +60,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Follow a root (rad/s) of the loop while ``parameter`` takes ``values``: gain, delay, ratio or share."""
+    """Return the root (rad/s) of the loop that starts at ``motion``, for all ``values`` of ``parameter``."""
     path = []
     for value in values.tolist():
         motion = settle(loop, motion, **{parameter: value}, **state)
@@ -98,11 +95,11 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
-    """Return the number of growing roots, with conjugates; in continuous time, up to the servo's Nyquist
-    frequency.
+    """Return the number of growing roots, with conjugates.
 
-    The neighbourhood of ``frequencies`` (rad/s) is finely resolved. ``state`` may contain gain, delay and ratio.
-    Raises ConfigError if the turns cannot be resolved.
+    In continuous time, only roots below the servo's Nyquist frequency are included. The neighbourhood of
+    ``frequencies`` (rad/s) is finely resolved. ``state`` may contain gain, delay and ratio. Raises ConfigError if
+    the number cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -262,9 +259,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies at which the stability of the loop changes; an empty list
-    without such a factor.
-    """
+    """Return the factor on all natural frequencies at which the stability changes; an empty list if none."""
 
     def stable(ratio: float) -> bool:
         return loop.reaches(ratio) and growing_motions(loop, frequencies, ratio=ratio) == 0

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stability and margins of the loop of a force-controlled axis, at small motion about its load.
 
-    L(z) = z^-(1 + q) C(z) G(z)
+    L(z) = z^-(1 + q) C(z) G(z)                                 open loop
 
 C is the controller's law from measured force to command. G is the response of actuator, specimen and load cell
 from command to measured force. q is the transport of the Commands in samples, or 0 if the controller closes the
-loop. C and G are computed from responses to a deviation from rest that lasts one sample. A law integrates, so the
-response of C does not decay, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of
-the unit circle of
+loop. A law integrates, so the response of C does not decay, but the response of C (1 - 1/z) does. The growing
+motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-This function is finite there, so its turns around zero along the circle count the growing motions. The limits of a
-stable loop are a further delay of (pi + arg L) / w at |L| = 1, and a factor 1 / |L| on the stiffness at L < 0.
+This function is finite there, so the angle by which it turns around zero along the circle gives their number. The
+limits of a stable loop are a further delay of (pi + arg L) / w at the angular frequency w with |L| = 1, and a
+factor 1 / |L| on the stiffness at L < 0.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.butterworth import Butterworth
 
 FADED = 1e-9
-"""Relative value below which a response counts as ended."""
+"""Relative value below which a response has ended."""
 PATIENCE = 128
-"""Number of quiet samples after which a response counts as ended."""
+"""Number of quiet samples after which a response has ended."""
 LONGEST = 100_000
 SLOWEST = 1e-7
 """Lowest frequency in the search, relative to the Nyquist frequency."""
@@ -48,11 +48,10 @@ POINTS = 8_000
 
 @dataclass(frozen=True, eq=False)
 class ForceLoop:
-    """Force loop of an axis at its ``load`` (N), closed by the nodes or the controller. ``dt`` is the sample
-    period, s.
+    """Force loop of an axis at its ``load`` (N), closed by the nodes or the controller.
 
     ``law`` and ``plant`` are impulse responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is
-    the number of additional samples of delay in the loop.
+    the number of additional samples of delay in the loop. ``dt`` is the sample period, s.
     """
 
     axis: str
@@ -70,7 +69,7 @@ class ForceLoop:
         return float(self.plant.sum())
 
     def open(self, omega: Frequencies) -> Complex:
-        """Return L at ``omega`` ``(n,)`` rad/s, which must be positive."""
+        """Return the open loop L at ``omega`` ``(n,)`` rad/s, which must be positive."""
         return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
 
     def _finite(self, omega: Frequencies) -> Complex:
@@ -80,9 +79,7 @@ class ForceLoop:
         return response if self.low is None else response * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Return the number of growing motions, with a further ``delay`` (s) and a factor ``gain`` on the
-        stiffness.
-        """
+        """Return the number of growing motions for a further ``delay`` (s) and a ``gain`` on the stiffness."""
 
         def characteristic(s: Complex) -> Complex:
             omega = s.imag

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Impulse responses from a Target to the forces of the axes, through the parts of the test in the loop's order.
 
-A single Target differs from rest, by so little that every part is linear. The response passes every part between
-ramp and rig, sample by sample. Adaptation is off. Sensors are perfect except for the delay of the force.
+A single Target differs from rest, by so little that every part is linear. Adaptation is off. Sensors are perfect
+except for the delay of the force.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
-"""Number of quiet samples after which a response counts as ended, in addition to the memory of ramp, compensator
-and transport."""
+"""Number of quiet samples after which a response has ended, in addition to the memory of ramp, compensator and
+transport."""
 MOVED = 2
 KINDS = 3
 
@@ -57,30 +57,29 @@ class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
-    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. The ramp begins at row
-    0. This row is the sample ``first`` = 1 - samples_per_step, counted from the due sample of the Target.
+    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
+    begins, ``first`` samples after the due sample of the Target; ``first`` is 1 - samples_per_step.
     """
 
     forces: Array
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, if any."""
+    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
     asked_for_delay: Callable[[], float]
     """Function that computes ``delay``, which is not needed to judge the stability alone."""
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, with transport delay, s. Raises ConfigError if
-        undetermined.
+        """Low-frequency delay of the rig's slowest axis, with transport delay, s.
+
+        Raises ConfigError if the delay cannot be determined.
         """
         return self.asked_for_delay()
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of samples up to the
-    end.
-    """
+    """Detects the end of a response in blocks. ``loud`` is the number of samples up to the end."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -88,9 +87,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return whether the response ends in ``block`` (samples, 2, n_axes); ``sent`` is true for samples with a
-        command.
-        """
+        """Return true if the response ends in ``block``; ``sent`` is true for samples with a command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -105,9 +102,7 @@ class _Faded:
 
 
 class _Felt:
-    """Delays the forces of the axes by ``late`` samples, filters and weights them, in blocks, for the
-    integrator.
-    """
+    """Delays, filters and weights the forces of the axes for the integrator, in blocks."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -133,7 +128,7 @@ class _Felt:
 
 
 class Way:
-    """Path from Targets to the rig's response. Raises ConfigError if a part cannot be built."""
+    """Computes the rig's response to Targets. Raises ConfigError if a part cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -151,7 +146,6 @@ class Way:
         self._rig = rig if self.loaded is None else self.loaded
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
-        """Auxiliary inputs of the rig at rest."""
         spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in self.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in self.axes.values()]
@@ -201,9 +195,7 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return forces per displacement (N/m) that the setup adds to the axes under load, e.g. if actuators are
-        inclined.
-        """
+        """Return the forces per displacement (N/m) that the setup adds to axes under load, or None."""
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -218,9 +210,9 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return the damping (N s/m) and stiffness (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
+        """Return damping C (N s/m) and stiffness K (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
 
-        K + C s = F(s) / X(s) follows from the sums and first moments in time of both responses.
+        K + C s = F(s) / X(s) follows from the sums and first moments in time of the forces F and displacements X.
         """
         moments = []
         for unit in np.eye(self.n_axes):

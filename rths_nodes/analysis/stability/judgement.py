@@ -2,13 +2,14 @@
 """Stability of the loop of a test, and its margins, determined without a simulation.
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
-a spring under test appears at the phase phi = w delay as (Eq. 6, in closed form)
+a spring of stiffness k under test appears with stiffness k* and damping c* at the angular frequency w (Eq. 6, in
+closed form, with phi = w delay)
 
     k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
 
 The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequency of the *response* the spring
-appears stiffer: if the complete spring is tested, the critical *natural* frequencies are w0 delay = 0.7405 and
-0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order.
+appears stiffer: if the complete spring is tested, the critical *natural* frequencies w0 are w0 delay = 0.7405 and
+0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order in the damping ratio zeta.
 
 ``doc/methods.md`` describes the methods, which are exact for the linear loop with its delays.
 """
@@ -49,7 +50,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
 """Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
-identified delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
+identified delays of servo-hydraulic actuators."""
 
 
 class DelayMargin(NamedTuple):
@@ -117,7 +118,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s; None without a limit."""
     corners: tuple[str, ...] = ()
-    """Descriptions of the corners of the copies' bounds at which a motion grows."""
+    """Descriptions of the corners of the bounds of updated models at which a motion grows."""
 
     @property
     def stable(self) -> bool:
@@ -129,7 +130,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at the stability limit of the loop with its compensator."""
+        """Delay of the rig (s) at the stability limit of the loop with its compensator; None without a limit."""
         return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
 
     @property
@@ -191,8 +192,9 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the compensated rig, displacement over target, ``(n, n_axes, n_axes)``, at frequencies ``(n,)``
-        in Hz.
+        """Return displacement over target of the compensated rig, ``(n, n_axes, n_axes)``.
+
+        ``frequency`` is ``(n,)`` Hz.
 
         >>> import rths_nodes
         >>> rig = rths_nodes.stability("chen_ricles_2010").bode([0.1, 10.0])
@@ -202,8 +204,9 @@ class Judgement:
         return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the eigenvalues of the open loop, ``(n, m)``, at frequencies ``(n,)`` in Hz. The critical point
-        is -1.
+        """Return the eigenvalues of the open loop, ``(n, m)``. The critical point is -1.
+
+        ``frequency`` is ``(n,)`` Hz.
 
         >>> import rths_nodes
         >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape
@@ -291,7 +294,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return whether the loop is stable, faster than :func:`judge`; ``impulses`` is a cache of responses."""
+    """Return true if the loop is stable; faster than :func:`judge`. ``impulses`` is a cache of responses."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False

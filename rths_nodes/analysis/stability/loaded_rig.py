@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated rig with its force axes at their loads, which change the stiffness of the other axes (P-Delta).
 
-At small motion, a force loop must not change the forces of other axes. Its actuator then counts as fixed, and each
-force loop is judged separately (``force_loops.py``).
+At small motion, a force loop must not change the forces of other axes. Its actuator is then fixed, and each force
+loop is judged separately (``force_loops.py``).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SMALL = 1e-7
 ROUGH = 1e-8
 """Largest change of a force in ``GLIDE`` samples at rest, relative to the force, for an axis without load."""
 APART = 1e-6
-"""Change of force below which another axis counts as unaffected, relative to the change of the force axis."""
+"""Change of force below which another axis is unaffected, relative to the change of the force axis."""
 
 
 class LoadedRig:
-    """A ``rig`` of all axes of ``scenario``. Commands move the axes that follow displacements.
+    """Keeps the force axes of ``rig`` at their loads while commands move the other axes.
 
     The force axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
     bear a load, or if force axes are coupled.
@@ -62,7 +62,6 @@ class LoadedRig:
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance one sample with commands (m) of the moved axes; return their displacements and forces."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
 
@@ -104,9 +103,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for the rig to rest, and return the force, N; NaN if the rig does not
-        come to rest.
-        """
+        """Move to ``position`` (m), wait for rest, and return the force, N; NaN if the rig never rests."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

@@ -131,7 +131,6 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
 def _integrator(
     scenario: Scenario, structure: Structure, stiffness: Array | None
 ) -> Callable[[float], Sequence[StepMatrices]]:
-    """Return the function from a factor on the frequencies to the integrator's steps, linearised at rest."""
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
@@ -155,7 +154,6 @@ def _integrator(
 
 
 def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> SimpleNamespace:
-    """Return ``structure`` at small motion, with natural frequencies multiplied by ``ratio`` through its mass."""
     names = ("names", "influence", "elastic_energy", "experimental_damping", "experimental_stiffness", "stiffness")
     return SimpleNamespace(
         **{name: getattr(structure, name) for name in names},

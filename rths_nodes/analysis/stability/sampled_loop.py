@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop of a hybrid test at small motion with its steps: integrator, ramp and servo samples in discrete time.
 
-Once per step h, the integrator computes a Target u_k (displacement, velocity, acceleration) from the forces f_k
-measured at the end of step k (``Integrator.linearised``):
+Once per step h, the integrator with the state y_k computes a Target u_k (displacement, velocity, acceleration)
+from the forces f_k measured at the end of step k (``Integrator.linearised``):
 
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
 
 P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th servo sample of the
-impulse response (``impulses.py``).
+impulse response (``impulses.py``), with n samples in a step.
 
-With z = e^{s h} the motions of the closed loop are the zeros of
+With z = e^{s h} and m states, the motions of the closed loop are the zeros of
 
             | z I - A                       -B           |
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
             | -P(z)/z C                I - P(z)/z D      |
 
-The determinant has no pole outside of the unit circle and is 1 at infinity, so its turns around zero along the
-unit circle count the growing motions. If an integrator repeats every q steps (:class:`Period`), z^q replaces z.
+The determinant has no pole outside of the unit circle and is 1 at infinity, so the angle by which it turns around
+zero along the unit circle gives the number of growing motions. If an integrator repeats every q steps
+(:class:`Period`), z^q replaces z.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ CHANGED = 0.1
 
 
 class Lines(NamedTuple):
-    """Sum of rows, each multiplied by e^{-angle p} with consecutive powers p. The rows are in blocks.
+    """Computes a sum of rows, each multiplied by e^{-angle p} with consecutive powers p from ``first`` on.
 
-    ``first`` is the first power. The dimensions of ``blocks`` ``(few, few * columns)`` are position in a block,
-    and block times column.
+    The rows are in ``blocks`` ``(few, few * columns)``, whose dimensions are position in a block, and block times
+    column.
     """
 
     first: float
@@ -60,7 +61,7 @@ class Lines(NamedTuple):
         return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
 
     def at(self, angles: Complex) -> Complex:
-        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``."""
+        """Return the sum at ``angles`` ``(n,)``, as ``(n, ...)``."""
         few = len(self.blocks)
         fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
         coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
@@ -101,10 +102,10 @@ PERIODS = 256
 
 
 class Period(NamedTuple):
-    """A period of ``q`` steps of an integrator. The forces of all steps form one vector, as do the Targets.
+    """Matrices of a period of q steps of an integrator with m states.
 
-    ``onward`` is ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3
-    n_dof, q n_axes)``.
+    The forces of all steps form one vector, as do the Targets. ``onward`` is ``(m, m)``, ``force`` ``(m, q
+    n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3 n_dof, q n_axes)``.
     """
 
     onward: Array
@@ -132,7 +133,7 @@ class SampledLoop:
     """A closed loop at small motion in discrete time.
 
     ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a factor on the natural
-    frequencies, or raises ConfigError. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
+    frequencies, or raises ConfigError. ``axes_of`` ``(n_axes, n_dof)`` and ``forces_of`` ``(n_dof, n_axes)``
     belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is true if every axis
     has its own specimen. ``force_loops`` are judged separately.
     """
@@ -153,7 +154,6 @@ class SampledLoop:
 
     sampled = True
     finest = 1e-10
-    """Relative change at which a root has converged."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
@@ -195,7 +195,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) above which a motion counts as growing."""
+        """Growth rate (rad/s) above which a motion grows."""
         return MARGINAL * self.scale
 
     @property
@@ -231,9 +231,9 @@ class SampledLoop:
         return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
 
     def _read(self, delay: float) -> Lines:
-        """Return responses ``(t, q n_axes, q 3 n_dof)`` for powers of 1/w, w = e^{s q h}.
+        """Return responses ``(t, q n_axes, q 3 n_dof)`` for powers of e^{-s q h}, with q steps h in a period.
 
-        Row block i, column block j: force measured at step i of a period due to the Target of step j.
+        Row block i and column block j hold the force at step i of a period due to the Target of step j.
         """
         n, q, forces, first = self.per_step, self.period, self.impulses.forces, self.impulses.first
         late = delay / self.dt
@@ -288,8 +288,7 @@ class SampledLoop:
     def characteristic(
         self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0, share: float = 1.0
     ) -> Complex:
-        """Return the determinant (see the module), ``(n,)``, whose zeros are the motions (rad/s) of the closed
-        loop.
+        """Return the determinant (see the module), ``(n,)``. Its zeros are the motions (rad/s) of the closed loop.
 
         ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
         as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, applied to the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Angle by which a function of a complex frequency turns around zero along a path. The angle counts zeros."""
+"""Angle by which a function of a complex frequency turns around zero along a path; gives the number of zeros."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ HZ = 2.0 * math.pi
 CHANGE = 0.5
 """Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
-Two roots close to an interval turn the determinant by 2 pi within the interval. The end values of the interval
-do not show this turn. In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The
-bound is less than a quarter of this exponent."""
+Two roots close to an interval turn the determinant by 2 pi within the interval, which its end values do not show.
+In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a
+quarter of this exponent."""
 MOST = 50_000
-"""Largest number of frequencies at which the determinant is evaluated."""
 ROUNDS = 60
 """Number of halvings of an interval, down to the last digit."""
 
