@@ -50,8 +50,8 @@ from rths_nodes.codegen.values import (
 )
 
 Emitter = Callable[..., Value]
-"""Function that appends a call to the text of a caller: ``emit(caller, function, arguments, target) -> result``.
-"""
+"""Function that appends a call to the text of a caller: ``emit(caller, function, arguments, target) ->
+result``."""
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 ADVISED = 0.6
-"""Fraction of a step that ``predictor_corrector`` predicts by default."""
+"""Fraction of an integration step that the ramp ``predictor_corrector`` predicts by default."""
 
 SAMPLES = 1000
 
@@ -109,7 +109,10 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 def needed_depth(p999: float, dt: float) -> int:
-    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time. ``p999`` and ``dt`` are in s."""
+    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time.
+
+    ``p999`` (s) is the time from a Measurement to its Command, 99.9 % quantile. ``dt`` (s) is the sample period.
+    """
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
@@ -127,7 +130,10 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
+    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time.
+
+    ``predicted`` is the number of samples that the ramp predicts.
+    """
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -155,7 +161,11 @@ def _ms(seconds: float) -> str:
 
 
 class Margins(RecordingSink):
-    """Stores the last sample, the data volume and the smallest remaining stroke after braking (m, by axis)."""
+    """Measures a simulated test instead of recording it.
+
+    ``samples`` is the number of the last sample, ``volume`` the amount of data. ``smallest`` is the smallest
+    stroke that remains after braking, for each axis (m).
+    """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.volume, limits = Volume(), scenario.limits
@@ -279,7 +289,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """Wrapper that prevents a check from opening a port, which may belong to a real rig."""
+    """Wraps the port of a check and refuses to open, because the port may belong to a real rig."""
 
     armed = True
 
@@ -420,8 +430,9 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are control error norms
-    by axis, %.
+    """Result of a simulated test.
+
+    ``reason`` is empty unless the test tripped. ``errors`` holds the control error norm of each axis, %.
     """
 
     margins: Margins
@@ -439,7 +450,8 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function that simulates the test with a ``hops.depth``, or returns None if a simulation is not possible."""
+"""Function that simulates the test with the given ``hops.depth``. The result is None if no simulation is
+possible."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:

@@ -57,7 +57,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
     """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file.
 
-    ``report`` writes the page of one test. Raises OSError if a file cannot be written.
+    ``report(run, path)`` writes the page of one test. Raises OSError if a file cannot be written.
     """
     first = next(iter(runs.values()))
     data = first.scenario.data()

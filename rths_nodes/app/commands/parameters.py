@@ -92,8 +92,9 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` is ``section`` or the last name of ``section``. ``path`` may omit a final
-    placeholder.
+    """Return true if ``path`` matches ``section``, or equals the last name of ``section``.
+
+    ``path`` may omit a final placeholder.
     """
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))

@@ -28,8 +28,8 @@ TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in Python.
-"""
+"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in
+Python."""
 
 
 @dataclass(frozen=True)
