@@ -149,7 +149,7 @@ def run(
     """Run ``scenario`` with ``overrides``. Raises ConfigError if the scenario or an option is invalid.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory; a ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
+    memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
     a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
     ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
     no option sets an engine; a test that kernels cannot run is then run stage by stage.

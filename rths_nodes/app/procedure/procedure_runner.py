@@ -109,7 +109,7 @@ class Clearing:
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed items or, if there are none, items whose confirmation can still be withdrawn."""
+        """Unconfirmed checklist items or, if there are none, items whose confirmation can still be withdrawn."""
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
@@ -214,8 +214,10 @@ Look = Callable[[int, int], None]
 
 @dataclass
 class Watch:
-    """Observers of a test: ``progress(sample, samples)``, ``starting(text)`` while a rung starts, ``changed(state,
-    reason)``.
+    """Holds the functions that observe a test.
+
+    ``starting(text)`` is called while a rung starts, ``progress(sample, samples)`` while the rung runs, and
+    ``changed(state, reason)`` after a change of state.
     """
 
     progress: Look = lambda sample, samples: None
@@ -266,7 +268,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason why the record could not be written."""
+        """Reason why the record could not be written, or an empty string."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -326,7 +328,7 @@ class ProcedureRunner:
                 raise
 
     def outcome(self, refused: str = "", failed: str = "", stopped: str = "") -> tuple[ExitCode, str]:
-        """Return the outcome and its reason; the reason is an empty string if the test finished."""
+        """Return the exit code of the test and its reason. The reason is empty if the test finished."""
         record = self.record
         last = record.rungs[-1] if record.rungs else None
         doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
@@ -536,7 +538,7 @@ class ProcedureRunner:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act in sequence; an empty string at the end.
+    """Return the next act in sequence, or an empty string at the end of the test.
 
     ``unloads()`` decides whether the specimen is unloaded after the last rung.
     """
@@ -561,5 +563,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the checks. No signature can clear these findings."""
+    """Return the findings of the checks; empty if nothing is wrong. No signature can clear a finding."""
     return [finding for row in record.checks.values() for finding in row.findings]
