@@ -228,9 +228,9 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
-    """Return the loop of the chosen engine. Raises ConfigError if a kernel is missing or cannot be translated.
+    """Return the loop of the chosen engine. By default, the loop of a recorded test runs stage by stage.
 
-    By default, a recorded test runs stage by stage, so that its recording grows during the test.
+    The recording then grows during the test. Raises ConfigError if a kernel is missing or cannot be translated.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:

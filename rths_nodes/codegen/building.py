@@ -76,7 +76,10 @@ Toolchain = tuple[str, str]
 
 
 class Library(NamedTuple):
-    """Loaded library, or descriptor of a program opened for reading, with SHA-256 hash and notes for the user."""
+    """Loaded library, or program opened for reading.
+
+    ``handle`` is the library, or the descriptor of the program. ``digest`` is the SHA-256 hash of the file.
+    """
 
     handle: Any
     digest: str

@@ -104,10 +104,10 @@ LONG = 200
 
 @dataclass(frozen=True)
 class Made:
-    """Translated function. ``arrays`` are the names of array parameters; the function writes to the arrays
-    ``written``.
+    """Translated function.
 
-    A number or an array of the result is a constant, an output parameter or a part of an array parameter.
+    ``arrays`` are the names of its array parameters. The function writes to the arrays in ``written``. A number or
+    an array of the result is a constant, an output parameter or a part of an array parameter.
     """
 
     name: str

@@ -185,7 +185,6 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError, with the reason ``why``, if an option in ``names`` is set."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])

@@ -196,8 +196,7 @@ def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, lis
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
     """Return the results of recorded cyclic tests, keyed by axis.
 
-    Raises ConfigError if a recording is incomplete or its test is not cyclic. With a scenario ``on``, also raises
-    ConfigError if the test was recorded on another rig.
+    Raises ConfigError if a recording is incomplete, its test is not cyclic, or its rig is not the rig of ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:

@@ -111,7 +111,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 def needed_depth(p999: float, dt: float) -> int:
     """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time.
 
-    ``p999`` (s) is the time from a Measurement to its Command, 99.9 % quantile. ``dt`` (s) is the sample period.
+    ``p999`` is the 99.9 % quantile of the round trip (s), ``dt`` the sample period (s).
     """
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
@@ -130,10 +130,7 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time.
-
-    ``predicted`` is the number of samples that the ramp predicts.
-    """
+    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -163,8 +160,7 @@ def _ms(seconds: float) -> str:
 class Margins(RecordingSink):
     """Measures a simulated test instead of recording it.
 
-    ``samples`` is the number of the last sample, ``volume`` the amount of data. ``smallest`` is the smallest
-    stroke that remains after braking, for each axis (m).
+    ``smallest`` is the smallest stroke that remains after braking, for each axis (m).
     """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:

@@ -48,11 +48,10 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants of ``scenario``.
+    """Return the checked variants of ``scenario``, one for each text in ``settings`` and each name in ``cases``.
 
-    Each name in ``cases`` is a variant. Each text in ``settings`` contains the assignments of one variant,
-    separated by spaces or commas. Without ``settings`` and ``cases``, all cases are variants. Raises ConfigError
-    if a variant is invalid or none is defined.
+    A text contains assignments, separated by spaces or commas. Without ``settings`` and ``cases``, all cases are
+    variants. Raises ConfigError if a variant is invalid or none is defined.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:

@@ -143,7 +143,6 @@ def oscillate(count: int) -> float:
 
 
 def forecast(lateness: Array, python_step_s: float) -> list[Data]:
-    """Return the expected fraction of late ticks and a verdict, for each host and servo rate."""
     longest = float(lateness.max())
     forecasts = []
     for host, work in WORK_S.items():

@@ -34,7 +34,6 @@ SENTENCE = 24
 """Largest number of characters of a cell in a column that is not wrapped."""
 WIDE = 10_000
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""No-break space between a number and its unit, or between a name and its value."""
 
 
 def check_writable(path: Path) -> None:
@@ -210,7 +209,6 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table with the columns ``heads``, ``numbers`` (right-aligned) and ``last``."""
     from rich import box
     from rich.table import Table
 

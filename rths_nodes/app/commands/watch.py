@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-The loop compares sensors and messages, and sends pulses while they agree. If the process hangs, the pulses end.
+If the process hangs, the pulses end.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class WatchLoop:
     def run(self, ended: Callable[[], bool]) -> str:
         """Send pulses until sensors and messages disagree, or until ``ended()`` is true.
 
-        Return the reason for the end of the pulses, or an empty string if ``ended()`` is true.
+        Return the reason, or an empty string after ``ended()``.
         """
         try:
             while not ended():

@@ -274,7 +274,6 @@ class Emulator:
         self.true: Measurement
         """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Function called with each true state, for the sensors of a watcher."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0

@@ -39,8 +39,6 @@ _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """Fault of a ``kind`` in KINDS that begins at ``sample``. ``count`` is the N of the fault."""
-
     kind: str
     sample: int
     count: int
@@ -112,8 +110,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``: 0 for no freeze, infinity for a permanent
-        freeze.
+        """Return the number of ticks to freeze at tick ``sample``: 0 for no freeze, infinity for ever.
 
         Exit if the process must die at this tick.
         """

@@ -152,7 +152,6 @@ class PageServer:
         self._watchers = 0
         self._rate, self._user = access.Rate(), user_name(os.getuid())
         self._text: tuple[object, float, str] = "", 0.0, ""
-        """Run, time and text of the last packed situation."""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
             for path, (name, kind) in FILES.items()

@@ -3,8 +3,7 @@
 
 Rungs are compared at the integration steps, which do not depend on the time ratio. A replayed history has a step
 in each sample, so rungs of equal ratio are compared at the longer of their steps. Histories are divided by the
-level, because the response of a linear test is proportional to the level. A :func:`difference` extends from the
-end of a soft start to the last common step.
+level, because the response of a linear test is proportional to the level.
 """
 
 from __future__ import annotations
@@ -303,10 +302,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete a rung's row in the specimen's history; return whether the rung loads the specimen.
-
-    Simulated rungs do not load the specimen.
-    """
+    """Begin or complete a rung's row in the specimen's history; return true if the rung loads the specimen."""
     if record.simulation or not moves(entry.name):
         return False
     largest = {

@@ -121,7 +121,6 @@ class Clearing:
         return f"the checklist of the rig file has unconfirmed items: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record an answer to ``item``. Raises ConfigError for an unknown item or an answer other than y or n."""
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):
@@ -214,12 +213,6 @@ Look = Callable[[int, int], None]
 
 @dataclass
 class Watch:
-    """Holds the functions that observe a test.
-
-    ``starting(text)`` is called while a rung starts, ``progress(sample, samples)`` while the rung runs, and
-    ``changed(state, reason)`` after a change of state.
-    """
-
     progress: Look = lambda sample, samples: None
     starting: Callable[[str], None] = lambda words: None
     changed: Callable[[State, str], None] = lambda state, reason: None

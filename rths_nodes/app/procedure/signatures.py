@@ -29,7 +29,7 @@ HEAD = (
 
 @dataclass
 class Signature:
-    """Text of a caution, the person who signed for it, and the date (ISO 8601).
+    """Signature for a caution. The ``date`` is in ISO 8601.
 
     ``responsible`` is the person who consented; only in files of versions up to 0.9.0.
     """
