@@ -47,7 +47,6 @@ REPLACED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command and return its exit code, even if the output cannot be written."""
     with unfailing_output():
         return _run(arguments)
 

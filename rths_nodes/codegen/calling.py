@@ -294,7 +294,7 @@ class Slots:
         self._numbers, self._arrays = count(), count()
 
     def value(self, value: object, fixed: Fixed, lengths: bool = True) -> Value:
-        """Return a Python object as a value of the entry point; ``fixed`` integers and booleans become constants.
+        """Return a Python object as a value of the entry point. ``fixed`` integers and booleans are constants.
 
         Without ``lengths``, the text is valid for contiguous arrays of any outermost length.
         """

@@ -56,7 +56,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Tup:
-    """A tuple or list. ``names`` are the fields of a named tuple, otherwise empty."""
+    """A tuple or list. ``names`` are the fields of a named tuple."""
 
     items: tuple[Value, ...]
     names: tuple[str, ...] = ()

@@ -172,10 +172,6 @@ def name_of(axis: str, cycles: Cycles) -> str:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> Plan:
-    """Return the tests of each axis, sorted by amplitude, then by frequency.
-
-    Raises ConfigError if a test is invalid.
-    """
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [

@@ -175,8 +175,8 @@ def _show(row: CommissioningRow) -> None:
 class AtTerminal:
     """Guides the operator through commissioning at a terminal.
 
-    ``rest`` is the pause between ticks while a question is open, s. The text ``warned`` is printed after each
-    CLEAR.
+    ``rest`` is the pause between two calls of ``tick`` while a question is open, s. The text ``warned`` is printed
+    after each CLEAR.
     """
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:

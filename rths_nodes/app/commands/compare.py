@@ -48,7 +48,7 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants of ``scenario``, one for each text in ``settings`` and each name in ``cases``.
+    """Return the checked variants of ``scenario``: one for each text in ``settings`` and name in ``cases``.
 
     A text contains assignments, separated by spaces or commas. Without ``settings`` and ``cases``, all cases are
     variants. Raises ConfigError if a variant is invalid or none is defined.

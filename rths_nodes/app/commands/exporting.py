@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths export``: write recordings as CSV, MATLAB or HDF5 files, or as a DesignSafe archive.
 
-Each file contains the units (SI) of its histories. The group ``samples`` contains the histories of the axes,
-``steps`` the histories of the degrees of freedom, and ``updating`` the quantities of updated models.
+Each file contains the units (SI) of its histories. The groups of histories are ``samples`` (axes), ``steps``
+(degrees of freedom) and ``updating`` (quantities of updated models).
 """
 
 from __future__ import annotations

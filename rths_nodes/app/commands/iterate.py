@@ -2,8 +2,8 @@
 """``rths iterate``: repeat a test, with a correction after each run, until the series converges.
 
 A series is stored in a folder. Run 1 is ``run_1`` or, in the folder of a test (``rths test``), the last rung g.
-The corrected runs (``run_2``, ...) play the histories ``history_2.npz``, ... The next history depends only on the
-files in the folder.
+The corrected runs (``run_2`` and later) play the histories in ``history_2.npz`` and later files. The next history
+depends only on the files in the folder.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def iterate(
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
-    """Run ``scenario`` repeatedly until the rule of ``settings`` ends the series.
+    """Repeat ``scenario`` until the rule of ``settings`` ends the series, and return the results.
 
     Histories and recordings are written to ``folder``. ``engine(scenario, samples)`` returns the engine.
     ``tell(row)`` is called after each run.

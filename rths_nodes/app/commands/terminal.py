@@ -184,8 +184,8 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 def folded(text: str, head: str = "", hang: int = 0) -> str:
     """Return ``head`` followed by ``text``, wrapped to the width of a terminal.
 
-    Lines are not wrapped between a number and its unit. All lines after the first are indented by the length of
-    ``head`` plus ``hang`` columns.
+    Lines are not wrapped between a number and its unit. Further lines are indented by the length of ``head`` plus
+    ``hang`` columns.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()

@@ -64,8 +64,7 @@ applies instead until the test computer closes the session."""
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
-"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test computer
-stops the rig earlier."""
+"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2

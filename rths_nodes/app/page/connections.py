@@ -2,8 +2,7 @@
 """Connections of a page: a front process answers stop requests and passes on all other connections.
 
 The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
-because another user could otherwise fill the kernel's queue. A socket pair carries connections (as open files) and
-reports on stops (as JSON). The front answers these requests:
+because another user could otherwise fill the kernel's queue. The front answers these requests:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig

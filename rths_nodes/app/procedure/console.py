@@ -54,11 +54,10 @@ LOOK_S = 0.05
 """Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
 SAME_KEY_S = 0.2
-"""Time within which several signals (a key pressed twice) count as one request, s."""
+"""Time within which several signals (a key pressed twice) are treated as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Acts by the word that the operator types during a motion. Any other input is a note."""
 ENDING = ("unload", "finish")
-"""Acts at the end of a test that do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
@@ -173,9 +172,8 @@ class Console:
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        The text is CLEAR if the answers file allows the motion, and empty if the file forbids the motion. If the
-        file has no answer, print the motion and return the typed line. Raises ActRefused if ``ended`` returns a
-        reason before a line is typed.
+        The answers file decides. If the file has no answer, print the motion and return the typed line. Raises
+        ActRefused if ``ended`` returns a reason before a line is typed.
         """
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
@@ -292,7 +290,7 @@ class Console:
         return True
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
-        """Perform an act. A lasting act runs in a thread, so that the operator can intervene."""
+        """Perform an act and return its result. The operator can intervene if the act is lasting."""
         session = self.runner.session
         motion = self.runner.clearing.motion(act, arguments)
         if motion and not session.why_not(act):  # an impossible act is refused without a question

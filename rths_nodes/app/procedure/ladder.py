@@ -62,7 +62,6 @@ class Step:
 
     @property
     def engine(self) -> str:
-        """Name of the engine. The name of the executive is followed by the identity of its program."""
         return f"{EXECUTIVE}, program {self.program}" if self.program else STAGES
 
     @cached_property

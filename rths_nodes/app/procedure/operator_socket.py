@@ -37,7 +37,7 @@ UNSEEN = -1
 
 @dataclass(frozen=True)
 class Request:
-    """Request for an act, with the ``names`` and text ``values`` of its arguments; an empty ``act`` only queries.
+    """Request for an act, with the ``names`` and text ``values`` of its arguments. An empty act only queries.
 
     ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
     the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.

@@ -556,5 +556,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the checks; empty if nothing is wrong. No signature can clear a finding."""
+    """Return the findings of all checks. No signature can clear a finding."""
     return [finding for row in record.checks.values() for finding in row.findings]

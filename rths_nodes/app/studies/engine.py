@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent pieces of work in parallel: on this machine with joblib, on several machines with dask.distributed.
+"""Independent pieces of work in parallel: on this machine with joblib, or on several with dask.distributed.
 
 Results do not depend on the machine or the order.
 """
@@ -93,12 +93,12 @@ def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> flo
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield the number of each job (below ``count``) and the result of ``work(*arguments, report)``, as completed.
+    """Yield the number (below ``count``) and the result of each job, in order of completion.
 
+    The result is returned by ``work(*arguments, report)``, or is ``Lost`` if the processes of the job died.
     ``work`` is a module-level function and may ``report`` its completed fraction. Jobs and results must be
-    picklable. The result is ``Lost`` if the processes of a job died. Raises errors of ``work``, and ConfigError if
-    the scheduler is unusable. All work ends after an error, or if the caller stops iterating. A stop request
-    raises KeyboardInterrupt.
+    picklable. Raises errors of ``work``, and ConfigError if the scheduler is unusable. All work ends after an
+    error, or if the caller stops iterating. A stop request raises KeyboardInterrupt.
     """
     with raised_at_once() as check:
         for result in _finished(work, jobs, count, where, progress):

@@ -20,8 +20,6 @@ NOMINAL = 0
 
 @dataclass(frozen=True)
 class Plant:
-    """A plant with drawn ``values`` by key of the scenario."""
-
     number: int
     seed: int
     values: Data

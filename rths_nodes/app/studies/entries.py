@@ -2,7 +2,7 @@
 """Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
 The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding
-depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files (FMUs) are in base64.
+depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``.
 """
 
 from __future__ import annotations

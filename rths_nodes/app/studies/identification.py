@@ -141,7 +141,7 @@ def fit(
     how: str | None,
     source: str,
 ) -> tuple[Identified, LoadingModel]:
-    """Fit the loading system of ``scenario`` to one experiment per axis.
+    """Fit the loading system of ``scenario`` to one experiment per axis; return the fit and the model.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
     the inverse are chosen automatically. If ``how`` is None, the declared delay is used unless the responses
@@ -226,10 +226,10 @@ def description(noise: Noise) -> str:
 
 
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
-    """Return periodic noise with the ``wanted`` parameters. The duration includes an additional time to fade out.
+    """Return periodic noise with the ``wanted`` parameters.
 
-    The default amplitude follows from the expected motion of the test. Raises ConfigError if a parameter is
-    invalid.
+    The duration includes a time to fade out. The default amplitude follows from the expected motion of the test.
+    Raises ConfigError if a parameter is invalid.
     """
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
@@ -246,10 +246,10 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
-    """Fit the inverse, including the transport delay, to the spectral lines of ``band`` up to ``up_to`` (Hz).
+    """Fit the inverse to the spectral lines of ``band`` up to ``up_to`` (Hz); return the fit and the model.
 
-    If the scenario's compensator is an ``identified_inverse``, its order is used. ``source`` describes the
-    experiments. Raises ConfigError if no inverse fits.
+    The inverse includes the transport delay. If the scenario's compensator is an ``identified_inverse``, its order
+    is used. ``source`` describes the experiments. Raises ConfigError if no inverse fits.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

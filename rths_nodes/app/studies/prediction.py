@@ -46,7 +46,7 @@ class Reproduction:
     """Agreement between recorded and recomputed Commands.
 
     The first ``compared`` of ``samples`` Commands are compared. ``first_difference`` is the number of the first
-    Command that differs in any bit, or None; ``largest`` is the largest difference (m).
+    Command that differs in any bit, or None. ``largest`` is the largest difference (m).
     """
 
     compared: int

@@ -133,9 +133,10 @@ def findings(
     interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError if the scenario cannot run.
+    """Run ``scenario`` embedded on the engine ``preferred``, and return its Findings.
 
-    ``keep`` stores the histories; ``response`` adds the errors of the structure's response.
+    ``keep`` stores the histories; ``response`` adds the errors of the structure's response. Raises ConfigError if
+    the scenario cannot run.
     """
     report = hosts.run(
         scenario,

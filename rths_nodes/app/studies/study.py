@@ -33,9 +33,9 @@ _SUM = b',"crc32":"'
 class Journal:
     """Stores the result of each finished run, by key, as a line of a file in ``folder``.
 
-    A line is written as soon as the run has finished. Only one process may write. The next start drops an
-    incomplete last line. Lines end with a checksum (CRC-32); lines of earlier versions may have no checksum.
-    Raises ConfigError if a line is damaged or another process writes.
+    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
+    lines of earlier versions may have no checksum. Raises ConfigError if a line is damaged or another process
+    writes.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -173,7 +173,7 @@ def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None)
 
 
 class Search:
-    """Minimises the worst ``index`` of ``scenarios``.
+    """Searches for values of ``chosen`` that minimise ``index`` in the worst of ``scenarios``.
 
     Raises ConfigError if the index is unknown or a range is invalid.
     """
