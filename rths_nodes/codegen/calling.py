@@ -125,7 +125,7 @@ class Program:
     def call(
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
-        """Append a call to the text of ``caller`` and return its result, in variables named after ``target``."""
+        """Append a call to the text of ``caller``. Return its result, in variables named after ``target``."""
         if isinstance(function, Hashable) and function in FORMS:
             return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):

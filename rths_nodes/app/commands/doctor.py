@@ -33,8 +33,8 @@ WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """Computing time per sample (99 % quantile) by host, s. The measured test had one axis, a recorder and a
 monitor."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s, on the computer on which WORK_S
-was measured."""
+"""Time of one step of an oscillator in plain Python (``benchmarks/latency.py``), s. The computer is the same as
+for WORK_S."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010

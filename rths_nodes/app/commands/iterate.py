@@ -224,7 +224,7 @@ def _sum(path: Path) -> str:
 
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit code by verdict. After ENDED, the exit code of the last run is returned; after any other verdict, 3."""
+"""Exit code by verdict. ENDED has the exit code of the last run; any other verdict has 3."""
 
 
 @dataclass(frozen=True, eq=False)

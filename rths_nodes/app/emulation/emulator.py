@@ -164,7 +164,8 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m or N. If ``stands`` is true, the rig is at rest and the valves are shut.
+        ``command`` is in m, or N in force control. If ``stands`` is true, the rig is at rest and the valves are
+        shut.
         """
         position = command.copy()
         for index, valve in self._valves:

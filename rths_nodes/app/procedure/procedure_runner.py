@@ -226,7 +226,7 @@ class ProcedureRunner:
     """Conducts one test on one rig, and writes the ``record`` to the ``folder`` of the test.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
-    if a file has changed since the ladder was built or cannot be copied.
+    if a file cannot be copied or has changed since the ladder was built.
     """
 
     def __init__(
@@ -312,7 +312,10 @@ class ProcedureRunner:
         return self.clearing.check(act, way, arguments)
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record; if ``last``, use the reserved disk space. Raises RecordingError unless ``quietly``."""
+        """Write the record. If ``last`` is true, use the reserved disk space.
+
+        Raises RecordingError if the record cannot be written, unless ``quietly`` is true.
+        """
         try:
             self._file.write(self.record, last)
         except RecordingError as error:

@@ -169,7 +169,7 @@ class Verdict:
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
     """Repeat an entry in ``folder``.
 
-    Return a verdict for each row, and the differences between the code here and the code of the entry. Raises
+    Return a verdict for each row, and the differences between this code and the code of the entry. Raises
     ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)

@@ -144,9 +144,9 @@ def fit(
     """Fit the loading system of ``scenario`` to one experiment per axis; return the fit and the model.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
-    the inverse are chosen automatically. If ``how`` is None, the declared delay is used unless the responses
-    contradict it; then the measured delay is used. ``source`` describes the experiments in the file. Raises
-    ConfigError if no model fits.
+    the inverse are chosen automatically. If ``how`` is None, the declared delay is used, or the measured delay if
+    the responses contradict the declared delay. ``source`` describes the experiments. Raises ConfigError if no
+    model fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
