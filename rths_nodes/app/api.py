@@ -120,8 +120,8 @@ def run(
     Returns
     -------
     Run
-        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``. A notebook displays a
-        figure of the run.
+        Histories ``(n_samples + 1, n_axes)`` in SI units, indices in ``metrics``, and ``outcome``. Row 0 is the
+        state before the test. A notebook displays a figure of the run.
 
     Raises
     ------
@@ -159,7 +159,8 @@ def read(recording: str | Path) -> Run:
     Returns
     -------
     Run
-        Bit-identical to the result of :func:`run`; ``notes`` describe missing or damaged data.
+        Bit-identical to the result of :func:`run` if the recording is complete. ``notes`` describe missing or
+        damaged data.
 
     Raises
     ------
@@ -186,15 +187,15 @@ def overlay(
 ) -> Axes:
     """Draw several runs, such as a measured and a simulated run, in one figure.
 
+    The time axis shows the structure's time since the end of the soft start.
+
     Parameters
     ----------
     runs : dict of Run
-        Runs, keyed by legend label. The time axis shows the structure's time since the end of the soft start.
+        Runs, keyed by legend label.
     quantity : str
         ``error``, ``hysteresis``, or the name of an array, such as ``target`` or ``force``.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; default: axes of a new pyplot figure.
-    style, width : optional
+    ax, style, width : optional
         As in :meth:`Run.plot`.
 
     Returns
@@ -229,7 +230,7 @@ def stability(
     rig: Place = "",
     **keywords: Unpack[Sections],
 ) -> Judgement:
-    """Judge the stability of a test's loop, without running it.
+    """Judge the stability of a test's loop, without running the test.
 
     Parameters
     ----------
@@ -455,8 +456,9 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Yield the folder ``out``. Without ``out``, yield a temporary folder, which is deleted unless an error
-    occurs.
+    """Yield the folder ``out``, or a temporary folder if ``out`` is None.
+
+    The temporary folder is deleted unless an error occurs.
     """
     if out is not None:
         yield Path(out)
@@ -487,10 +489,10 @@ def study(
     Parameters
     ----------
     file : str or path-like, optional
-        Study file (YAML). Without a file, pass its contents as keyword arguments.
+        Study file (YAML). Without a file, pass the contents of such a file as keyword arguments.
     out : str or path-like, optional
         Folder for table, page and journal. With the journal, the same call continues an interrupted study.
-        Finished runs are repeated only if a component is not in a package.
+        A finished run is repeated only if one of its components is not part of a package.
     jobs : int, optional
         Number of parallel runs on this machine; by default one for each processor.
     scheduler : str, optional
@@ -504,7 +506,8 @@ def study(
     Returns
     -------
     Study
-        One row per run, in ``columns``; methods ``to_dataframe()``, ``plot(index)``, ``spreads(index, cells())``.
+        Table with one row per run, and the data in ``columns``. Methods are ``to_dataframe()``, ``plot(index)``
+        and ``spreads(index, cells())``.
 
     Raises
     ------

@@ -47,13 +47,12 @@ REPLACED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command and return an ``ExitCode``, even if the output cannot be written."""
     with unfailing_output():
         return _run(arguments)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run a sub-command. Modules are imported here, so that Ctrl-C during imports causes no traceback."""
+    """Import the modules here, so that Ctrl-C during the imports causes no traceback."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()

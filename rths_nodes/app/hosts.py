@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunResult:
-    """Result of a run. ``run`` holds the arrays if an embedded run kept them in memory."""
-
     scenario: Scenario
     host: str
     pace: str
@@ -146,13 +144,14 @@ def run(
     preferred: str = AUTO,
     **options: Any,
 ) -> RunResult:
-    """Run ``scenario`` with ``overrides``. Raises ConfigError if the scenario or an option is invalid.
+    """Run ``scenario`` with ``overrides``, and return the result.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory; a ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
+    memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
     a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
     ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
-    no option sets an engine; a test that kernels cannot run is then run stage by stage.
+    no option sets an engine; a test that kernels cannot run is then run stage by stage. Raises ConfigError if the
+    scenario or an option is invalid.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -228,9 +227,9 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
-    """Return the loop of the chosen engine. Raises ConfigError if a kernel is missing or cannot be translated.
+    """Return the loop of the chosen engine. By default, the loop of a recorded test runs stage by stage.
 
-    By default, a recorded test runs stage by stage, so that its recording grows during the test.
+    The recording then grows during the test. Raises ConfigError if a kernel is missing or cannot be translated.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:

@@ -23,7 +23,7 @@ Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
 """Section as data. A component may also be a class, a kernel or the step of a kernel."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default of an argument for a section: keep the section of the scenario."""
+"""Default argument that keeps the section of the scenario."""
 
 
 class Sections(TypedDict, total=False):

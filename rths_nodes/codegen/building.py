@@ -2,8 +2,7 @@
 """Compile C texts with the machine's compiler, and keep the libraries in a folder of the user.
 
 The file name of a library contains its hash and a key of its text, compiler, processor, flags and C library. A
-library is loaded only if the hash matches. If the folder cannot be used, the library is built in a temporary
-folder, which is deleted after loading.
+library is loaded only if the hash matches.
 
 The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. Their results
 must equal stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
@@ -76,7 +75,10 @@ Toolchain = tuple[str, str]
 
 
 class Library(NamedTuple):
-    """Loaded library, or descriptor of a program opened for reading, with SHA-256 hash and notes for the user."""
+    """Loaded library, or program opened for reading.
+
+    ``handle`` is the library, or the descriptor of the program. ``digest`` is the SHA-256 hash of the file.
+    """
 
     handle: Any
     digest: str
@@ -135,8 +137,8 @@ def _opened(path: Path, kind: str) -> object:
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
     """Return the library or program of a C ``text``; compile the text unless the folder contains the binary.
 
-    If the folder cannot be used, a note states the reason, and the result is for this process only. Raises Unbuilt
-    if the text cannot be compiled or loaded.
+    If the folder cannot be used, the binary is built in a temporary folder for this process only, and a note
+    states the reason. Raises Unbuilt if the text cannot be compiled or loaded.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):

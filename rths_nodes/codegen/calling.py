@@ -104,10 +104,10 @@ LONG = 200
 
 @dataclass(frozen=True)
 class Made:
-    """Translated function. ``arrays`` are the names of array parameters; the function writes to the arrays
-    ``written``.
+    """Translated function.
 
-    A number or an array of the result is a constant, an output parameter or a part of an array parameter.
+    ``arrays`` are the names of its array parameters. The function writes to the arrays in ``written``. A number or
+    an array of the result is a constant, an output parameter or a part of an array parameter.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Program:
     def call(
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
-        """Append a call to the text of ``caller`` and return its result, in variables named after ``target``."""
+        """Append a call to the text of ``caller``. Return its result, in variables named after ``target``."""
         if isinstance(function, Hashable) and function in FORMS:
             return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):
@@ -294,7 +294,7 @@ class Slots:
         self._numbers, self._arrays = count(), count()
 
     def value(self, value: object, fixed: Fixed, lengths: bool = True) -> Value:
-        """Return a Python object as a value of the entry point; ``fixed`` integers and booleans become constants.
+        """Return a Python object as a value of the entry point. ``fixed`` integers and booleans are constants.
 
         Without ``lengths``, the text is valid for contiguous arrays of any outermost length.
         """

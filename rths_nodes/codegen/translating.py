@@ -50,8 +50,8 @@ from rths_nodes.codegen.values import (
 )
 
 Emitter = Callable[..., Value]
-"""Function that appends a call to the text of a caller: ``emit(caller, function, arguments, target) -> result``.
-"""
+"""Function that appends a call to the text of a caller: ``emit(caller, function, arguments, target) ->
+result``."""
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
@@ -472,7 +472,7 @@ class FunctionTranslator(Expressions):
         return not ends
 
     def _refuse_moved(self, result: Value) -> None:
-        """Raise Untranslatable if a step moves an array to another place in its state, and writes to either place.
+        """Raise Untranslatable if a step moves an array within its state and writes to the old or new place.
 
         In C, each place in a state has its own memory.
         """
@@ -559,8 +559,8 @@ class FunctionTranslator(Expressions):
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
         """Declare variables for the names that a loop changes, and bind the names to them.
 
-        The first trial translation of a pass begins with the values before the loop. If a number or an array
-        changes in a pass, its C name is ``handed_on...`` in the next trial. The trials end when no name changes.
+        The trial translations end when no further name changes. In a trial, the C name of a number or an array
+        that changes is ``handed_on...``.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}

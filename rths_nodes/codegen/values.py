@@ -56,7 +56,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Tup:
-    """A tuple or list; ``names`` are the fields of a named tuple."""
+    """A tuple or list. ``names`` are the fields of a named tuple."""
 
     items: tuple[Value, ...]
     names: tuple[str, ...] = ()
@@ -198,8 +198,9 @@ def kind_of(numbers: Iterable[Scalar]) -> str:
 
 
 def joined(values: Sequence[Value], stem: str) -> Value:
-    """Return one value that can represent any of ``values``, or MISMATCH. Differing parts are named after
-    ``stem``.
+    """Return one value that can represent any of ``values``, or MISMATCH.
+
+    The names of differing parts begin with ``stem``.
     """
     if len(set(map(nesting, values))) > 1:
         return MISMATCH
@@ -228,8 +229,9 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with its leaves replaced by the first items of ``parts``. These items are removed from
-    ``parts``.
+    """Return ``value`` with its leaves replaced by the first items of ``parts``.
+
+    These items are removed from ``parts``.
     """
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
@@ -332,8 +334,9 @@ class Scope:
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value that is valid after all branches, or MISMATCH; append assignments to the lines of
-        ``ends``.
+        """Return one value that is valid after all branches, or MISMATCH.
+
+        Assignments to this value are appended to the lines of ``ends``.
         """
         if len({nesting(value) for value, _ in ends}) > 1:
             return MISMATCH
@@ -403,8 +406,9 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value that shares the
-        target's memory.
+        """Assign to one or all elements, as numpy does.
+
+        If ``shifted``, first copy a value that shares the target's memory.
         """
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")

@@ -30,7 +30,6 @@ SCENARIO = ("scenario", "--rig", "--set", "--case")
 ASKED = "_ARGCOMPLETE"
 """Environment variable with which a shell requests completions (``register-python-argcomplete rths``)."""
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
-"""Function that returns the possible completions, given the beginning of a word and the other arguments."""
 
 
 def complete_line(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +93,6 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
 
 
 def chosen(parsed: argparse.Namespace) -> Data:
-    """Return the options of a run, keyed by their Python names, without the arguments in ``SCENARIO``."""
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -128,7 +126,6 @@ def add(
     completer: Completer | None = None,
     **more: Any,
 ) -> None:
-    """Add an argument. Its description ends with the default; a numeric default also sets the type."""
     if isinstance(default, (int, float)):
         more.setdefault("type", type(default))
     if default not in (None, "", []):
@@ -188,7 +185,6 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError, with the reason ``why``, if an option in ``names`` is set although it has no effect."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
@@ -198,8 +194,9 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError if an option is set that does not apply to the purpose. ``uses`` contains the names of the
-    options by purpose.
+    """Raise ConfigError if an option is set that does not apply to the purpose (``--for``).
+
+    ``uses`` maps each purpose to the names of its options.
     """
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
@@ -229,8 +226,9 @@ def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values
 
 
 def figure(options: argparse.Namespace) -> Path | None:
-    """Return the path of the figure; None without ``--figure``. Raises ConfigError if an option of the figure is
-    invalid.
+    """Return the path of the figure file, or None without ``--figure``.
+
+    Raises ConfigError if an option of the figure is invalid.
     """
     figure_width(options)
     if not options.figure:
@@ -243,8 +241,9 @@ def figure(options: argparse.Namespace) -> Path | None:
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
-    """Return the width (mm) of a figure in the style ``paper``, or None in the style ``screen``. Raises
-    ConfigError if an option is invalid or has no effect.
+    """Return the width (mm) of a figure in the style ``paper``, or None in another style.
+
+    Raises ConfigError if an option is invalid or has no effect.
     """
     if not options.figure:
         refuse_idle(options, ("style", "width"), "requires --figure")
@@ -256,7 +255,7 @@ def figure_width(options: argparse.Namespace) -> float | None:
 
 
 def figures_width(options: argparse.Namespace) -> float:
-    """Return the width of the figures in a folder, mm. Raises ConfigError as :func:`figure_width` does."""
+    """Return the width of the figures in a folder, mm. Raises the errors of :func:`figure_width`."""
     problems = Problems()
     if not options.figures:
         with problems.gathered():

@@ -165,7 +165,6 @@ def _print(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivale
 
 
 Plan = list[tuple[str, Cycles, Scenario]]
-"""Axis, cycles and scenario of each test."""
 
 
 def name_of(axis: str, cycles: Cycles) -> str:
@@ -173,9 +172,6 @@ def name_of(axis: str, cycles: Cycles) -> str:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> Plan:
-    """Return the tests of each axis, sorted by amplitude, then by frequency. Raises ConfigError if a test is
-    invalid.
-    """
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
@@ -194,9 +190,9 @@ def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, lis
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Return the results of recorded tests by axis.
+    """Return the results of recorded cyclic tests, keyed by axis.
 
-    Raises ConfigError if a test is not cyclic or, if ``on`` is given, was recorded on a rig other than ``on``.
+    Raises ConfigError if a recording is incomplete, its test is not cyclic, or its rig is not the rig of ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -271,7 +267,10 @@ def check_section(out: Path, rig: str) -> None:
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the rig file ``rig``. Raises ConfigError if the file would become invalid."""
+    """Return the results as YAML text, to be inserted into the rig file ``rig``.
+
+    Raises ConfigError if the rig file would become invalid.
+    """
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 ADVISED = 0.6
-"""Fraction of a step that ``predictor_corrector`` predicts by default."""
+"""Fraction of an integration step that the ramp ``predictor_corrector`` predicts by default."""
 
 SAMPLES = 1000
 
@@ -109,7 +109,10 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 def needed_depth(p999: float, dt: float) -> int:
-    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time. ``p999`` and ``dt`` are in s."""
+    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time.
+
+    ``p999`` is the 99.9 % quantile of the round trip (s), ``dt`` the sample period (s).
+    """
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
@@ -155,7 +158,10 @@ def _ms(seconds: float) -> str:
 
 
 class Margins(RecordingSink):
-    """Stores the last sample, the data volume and the smallest remaining stroke after braking (m, by axis)."""
+    """Measures a simulated test instead of recording it.
+
+    ``smallest`` is the smallest stroke that remains after braking, for each axis (m).
+    """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.volume, limits = Volume(), scenario.limits
@@ -279,7 +285,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """Wrapper that prevents a check from opening a port, which may belong to a real rig."""
+    """Wraps the port of a check and refuses to open, because the port may belong to a real rig."""
 
     armed = True
 
@@ -420,8 +426,9 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are control error norms
-    by axis, %.
+    """Result of a simulated test.
+
+    ``reason`` is empty unless the test tripped. ``errors`` holds the control error norm of each axis, %.
     """
 
     margins: Margins
@@ -439,7 +446,8 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function that simulates the test with a ``hops.depth``, or returns None if a simulation is not possible."""
+"""Function that simulates the test with the given ``hops.depth``. The result is None if no simulation is
+possible."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:

@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 0 if no measurement failed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.drive import warning_of
     from rths_nodes.recording import commissioning
@@ -174,9 +173,10 @@ def _show(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """Guides the operator at a terminal.
+    """Guides the operator through commissioning at a terminal.
 
-    ``rest`` is the pause between ticks, s. The text ``warned`` is printed after each CLEAR.
+    ``rest`` is the pause between two calls of ``tick`` while a question is open, s. The text ``warned`` is printed
+    after each CLEAR.
     """
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:

@@ -48,10 +48,10 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants. Raises ConfigError if a variant is invalid or none is defined.
+    """Return the checked variants of ``scenario``: one for each text in ``settings`` and name in ``cases``.
 
-    Each text in ``settings`` contains the assignments of one variant, separated by spaces or commas. Without
-    ``settings`` and ``cases``, all cases are variants.
+    A text contains assignments, separated by spaces or commas. Without ``settings`` and ``cases``, all cases are
+    variants. Raises ConfigError if a variant is invalid or none is defined.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -164,7 +164,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 3 if a variant did not finish."""
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name for names in options.cases for name in names]

@@ -52,8 +52,8 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Test for each family: the scenario, the section that receives the component, and further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Relative distance of a tried value from an exclusive bound; if the bound is 0, relative to the value in effect.
-"""
+"""Distance of a tried value from an exclusive bound, relative to the bound. If the bound is 0, the distance is
+relative to the value in effect."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Drive:
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return family and name of the component that ``text`` names, or None.
+    """Return family and name of the component ``text``, or None if ``text`` is not a component.
 
     ``text`` is ``FAMILY.NAME``, or the name of a component from another package.
     """

@@ -98,7 +98,10 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """Return ``QUANTITIES`` at every sample, ``(3, n, n_axes)``. The values are NaN during a soft start."""
+    """Return displacement (m), force (N) and energy (J) at every sample, ``(3, n, n_axes)``.
+
+    The values are NaN during a soft start.
+    """
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

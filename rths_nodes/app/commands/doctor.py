@@ -30,11 +30,11 @@ ADVICE = (
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile), s, by host. The measured test had one axis, a recorder and a monitor.
-"""
+"""Computing time per sample (99 % quantile) by host, s. The measured test had one axis, a recorder and a
+monitor."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s, on the computer on which WORK_S
-was measured."""
+"""Time of one step of an oscillator in plain Python (``benchmarks/latency.py``), s. The computer is the same as
+for WORK_S."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010
@@ -143,7 +143,6 @@ def oscillate(count: int) -> float:
 
 
 def forecast(lateness: Array, python_step_s: float) -> list[Data]:
-    """Return the expected fraction of late ticks and a verdict for each host and servo rate."""
     longest = float(lateness.max())
     forecasts = []
     for host, work in WORK_S.items():

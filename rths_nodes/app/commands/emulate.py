@@ -61,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 3 if the last session was not closed by the test, else 0."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -131,7 +130,8 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Substitute for a missing specimen, because a stiffness is required. Its force is too small for a load cell."""
+"""Model of an axis without a specimen. A stiffness is required; its force is too small for a load cell to
+measure."""
 
 
 def free(scenario: Scenario) -> Scenario:

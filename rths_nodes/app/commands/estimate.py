@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: estimate a loading system or a specimen from a recording, or predict the test with other
-settings.
-"""
+"""``rths estimate``: estimate a loading system or a specimen from a recording, or predict a changed test."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths export``: write recordings as CSV, MATLAB or HDF5 files, or as a DesignSafe archive.
 
-Each file contains the units (SI) of its histories. The group ``samples`` contains the histories of the axes,
-``steps`` the histories of the degrees of freedom, and ``updating`` the quantities of updated models.
+Each file contains the units (SI) of its histories. The groups of histories are ``samples`` (axes), ``steps``
+(degrees of freedom) and ``updating`` (quantities of updated models).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
     """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file.
 
-    ``report`` writes the page of one test. Raises OSError if a file cannot be written.
+    ``report(run, path)`` writes the page of one test. Raises OSError if a file cannot be written.
     """
     first = next(iter(runs.values()))
     data = first.scenario.data()

@@ -44,9 +44,9 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return a description of a file or folder and a command that uses it; None for a scenario.
+    """Return a description of the file or folder ``text``, and a command that uses it.
 
-    Raises ConfigError if the file is invalid or its kind is unknown.
+    Return None if ``text`` is a scenario or does not exist. Raises ConfigError if the file is invalid or unknown.
     """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():

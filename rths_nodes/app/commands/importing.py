@@ -43,7 +43,7 @@ FEWEST = 3
 SLOWEST, FASTEST = 10.0, 100e3
 """Range of plausible sample rates, Hz. Any other rate suggests that the unit of the times is wrong."""
 SPIKE = 20.0
-"""Largest displacement step that counts as noise, as a multiple of the 99 % quantile of all steps."""
+"""Largest displacement step that is accepted as noise, as a multiple of the 99 % quantile of all steps."""
 FAR = 10.0
 """Largest accepted value, as a multiple of its limit. The unit of a larger value must be wrong."""
 
@@ -91,7 +91,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Test from another program, in SI units; unknown values are NaN.
+    """Holds a test from another program, in SI units. Unknown values are NaN.
 
     The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
     other histories have the shape ``(n, n_axes)``.
@@ -201,8 +201,9 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario``. By default, ``dof_names`` are the degrees of freedom of the map or, if
-        the map has none, the axes.
+        """Return the histories as a test of ``scenario``.
+
+        ``dof_names`` defaults to the degrees of freedom of the map or, if the map has none, to the axes.
         """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
@@ -228,7 +229,6 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps that exceed the limits of an axis."""
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:
             continue

@@ -2,8 +2,8 @@
 """``rths iterate``: repeat a test, with a correction after each run, until the series converges.
 
 A series is stored in a folder. Run 1 is ``run_1`` or, in the folder of a test (``rths test``), the last rung g.
-The corrected runs (``run_2``, ...) play the histories ``history_2.npz``, ... The next history depends only on the
-files in the folder.
+The corrected runs (``run_2`` and later) play the histories in ``history_2.npz`` and later files. The next history
+depends only on the files in the folder.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ SAME = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Runs in a ``folder``, and their ``scenario``. ``predicted`` is true if run 1 played a predicted history."""
+    """Series of runs of ``scenario``, stored in ``folder``.
+
+    ``predicted`` is true if run 1 played a predicted history.
+    """
 
     folder: Path
     scenario: Scenario
@@ -112,8 +115,9 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and the scenario of the next run, unless the series has converged.
 
-    Raises ConfigError if a run is unsuitable, a specimen has softened, the error does not decrease, or the next
-    run would exceed ``WITHIN`` or an elastic limit.
+    The returned ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is unsuitable or a
+    specimen has softened. Raises ConfigError also if the error does not decrease, or if the next run would exceed
+    ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -220,7 +224,7 @@ def _sum(path: Path) -> str:
 
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit code by verdict. After ENDED, the exit code of the last run is returned; after any other verdict, 3."""
+"""Exit code by verdict. ENDED has the exit code of the last run; any other verdict has 3."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,10 +247,10 @@ def iterate(
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
-    """Run ``scenario`` until the rule of ``settings`` ends the series; write histories and recordings to
-    ``folder``.
+    """Repeat ``scenario`` until the rule of ``settings`` ends the series, and return the results.
 
-    ``engine(scenario, samples)`` chooses the engine. ``tell(row)`` is called after each run.
+    Histories and recordings are written to ``folder``. ``engine(scenario, samples)`` returns the engine.
+    ``tell(row)`` is called after each run.
     """
     check(scenario)
     work = Corrections(scenario, settings)
@@ -332,7 +336,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 0 if the series converged, 3 if it did not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:

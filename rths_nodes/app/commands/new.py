@@ -40,7 +40,6 @@ CHANNELS = {"displacement": "mm", "force": "kN"}
 CHANNEL: Data = {"range": "", "scale": 1.0, "sign": 1}
 IN_UNIT = ("range", "scale")
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
-"""Test for each family that has a template, as in ``component_check.TESTS``."""
 TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
 """Forbidden names of a new package, in addition to the modules of the standard library."""

@@ -53,10 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 0 if all messages equal the recorded messages, else 3.
-
-    Raises ConfigError if the recording is unsuitable.
-    """
     stream = STREAMS[options.node]
     recorded = streams_of(options.recording, ("measurement", "target", "command"))
     if missing := [name for name, columns in recorded.items() if not columns]:

@@ -92,9 +92,6 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` is ``section`` or the last name of ``section``. ``path`` may omit a final
-    placeholder.
-    """
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
     return same or f"{path}.{ANY}" == section or path == pattern[-1]

@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code FAILED if the recording cannot be read as a test."""
     if procedure.exists(options.recording):
         return _of_test(options)
     recovered = bag.recover(options.recording, options.out)

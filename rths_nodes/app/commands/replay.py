@@ -69,7 +69,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
 
 
 class RecordedTest:
-    """Data source of the page for the ``run`` recorded at ``path``; replaces the listener to a running test."""
+    """Provides the page with the ``run`` recorded at ``path``, instead of a running test."""
 
     def __init__(self, run: Run, path: Path) -> None:
         axes = {name: run.scenario.limits[name] for name in run.axes}

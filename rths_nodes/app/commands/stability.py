@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 0 even if the loop is unstable."""
     from rths_nodes.app import api
 
     loaded = arguments.scenario(options)

@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 3 if a run did not finish."""
     from rths_nodes.app.studies import design, study
 
     width = arguments.figures_width(options)

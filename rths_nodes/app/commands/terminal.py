@@ -31,10 +31,9 @@ TOLD_S = 30.0
 """Interval (s) between lines of progress if standard error is not a terminal."""
 LEAST_WIDTH = 20
 SENTENCE = 24
-"""Columns are not wrapped if each cell has at most this number of characters."""
+"""Largest number of characters of a cell in a column that is not wrapped."""
 WIDE = 10_000
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""No-break space between a number and its unit, or between a name and its value."""
 
 
 def check_writable(path: Path) -> None:
@@ -68,7 +67,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` after the block has written the file. Raises OSError with the path."""
+    """Print ``word`` and ``path`` after the block. An OSError raised in the block then names ``path``."""
     try:
         yield
     except OSError as error:
@@ -156,7 +155,7 @@ def print_now(text: str) -> None:
 
 
 def finite(entry: object) -> object:
-    """Replace NaN and infinity by None, because JSON has no such numbers."""
+    """Return ``entry`` with None in place of NaN and infinity, because JSON has no such numbers."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
     if isinstance(entry, list):
@@ -183,10 +182,10 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``head`` followed by ``text``. On a terminal, wrap lines between words, never between a number and
-    its unit.
+    """Return ``head`` followed by ``text``, wrapped to the width of a terminal.
 
-    All lines after the first are indented by the length of ``head`` plus ``hang`` columns.
+    Lines are not wrapped between a number and its unit. Further lines are indented by the length of ``head`` plus
+    ``hang`` columns.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()
@@ -210,9 +209,6 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table with text columns ``heads``, right-aligned columns ``numbers``, and text columns
-    ``last``.
-    """
     from rich import box
     from rich.table import Table
 

@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 3 if no stable candidate finishes."""
     from rths_nodes.app import api
     from rths_nodes.app.studies import tuning
 

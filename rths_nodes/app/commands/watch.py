@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-The loop compares sensors and messages, and sends pulses while they agree. If the process hangs, the pulses end.
+If the process hangs, the pulses end.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Hearing:
         self._rig, self._watch = rig, watch
         self._places: list[int] = []
         self._shown: list[int | None] = []
-        """Indices of the load-cell channels in a message; None if the force of the message is used."""
+        """Index of each axis' load-cell channel in a message; None if the force of the message is used."""
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
         self._state = -1
 
@@ -153,9 +153,9 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Compares ``sensors`` with the ``messages`` of a test and sends pulses; ``tell(event, text)`` reports events.
+    """Compares ``sensors`` with the ``messages`` of a test, and sends pulses while they agree.
 
-    Raises ConfigError if the host that receives the pulses is unknown.
+    ``tell(event, text)`` reports events. Raises ConfigError if the host that receives the pulses is unknown.
     """
 
     def __init__(
@@ -184,7 +184,10 @@ class WatchLoop:
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Send pulses; return the reason why they must end, or an empty string once ``ended()`` is true."""
+        """Send pulses until sensors and messages disagree, or until ``ended()`` is true.
+
+        Return the reason, or an empty string after ``ended()``.
+        """
         try:
             while not ended():
                 self._wait()
@@ -227,7 +230,7 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """Appends events to a file and prints them, in a thread that does not delay the pulse.
+    """Appends events to a file and prints them, in a separate thread that does not delay the pulses.
 
     Raises ConfigError if the file cannot be written.
     """

@@ -59,13 +59,12 @@ from rths_nodes.mechanics.axial_load import lengths_of
 
 LOOK_S = 0.05
 QUIET_S = 0.5
-"""Time without datagrams after which a session ends if the rig is at rest, s. In lockstep, ``longest_wait``
-applies until the test computer closes the session."""
+"""Time without datagrams after which a session ends if the rig is at rest, s. In lockstep, ``port.longest_wait``
+applies instead until the test computer closes the session."""
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
-"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test computer
-stops the rig earlier."""
+"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2
@@ -82,7 +81,10 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units. The limit of the tracking error is the travel in ``away`` s."""
+    """Return the limits of an axis in port units.
+
+    The limit of the tracking error is the travel at the velocity limit in ``away`` s, but at most the stroke.
+    """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
     return ReceiverLimits(
@@ -98,7 +100,10 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes`` in the order and units of the port."""
+    """Return a force loop for each axis, in the order and units of the port.
+
+    The loop of an axis without force control is empty.
+    """
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -126,7 +131,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of all ``axes`` with a valve; other axes follow their commands.
+    """Moves the pistons of all ``axes``: by a controller if the axis has a valve, otherwise to the command.
 
     Raises ConfigError if the law of a controller is not ``servo_valve``.
     """
@@ -159,7 +164,8 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m or N. If ``stands`` is true, the rig is at rest and the valves are shut.
+        ``command`` is in m, or N in force control. If ``stands`` is true, the rig is at rest and the valves are
+        shut.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -177,7 +183,7 @@ class Controllers:
 
 
 class Switches:
-    """Positions of the switches at the rig: interlock, pressure and cable. Thread-safe.
+    """Holds the positions of the switches at the rig: interlock, pressure and cable. Thread-safe.
 
     :attr:`position` contains only switches that were turned.
     """
@@ -189,10 +195,10 @@ class Switches:
         self._lock = threading.Lock()
 
     def turn(self, text: str) -> None:
-        """Turn a switch: ``interlock open`` acts now, ``interlock open @300`` at sample 300, ``@+300`` after 300
-        samples.
+        """Turn a switch now or at a later sample.
 
-        Raises ConfigError if the switch or the position is unknown.
+        ``interlock open`` acts now, ``interlock open @300`` at sample 300, and ``interlock open @+300`` after 300
+        samples. Raises ConfigError if the switch or the position is unknown.
         """
         match = _WORDS.fullmatch(text.strip())
         if not match:
@@ -239,7 +245,7 @@ ELSEWHERE = "set an address of this computer with --address"
 
 
 class Emulator:
-    """Rig of ``scenario`` with the port ``udp``; serves one session after another.
+    """Emulates the rig of ``scenario`` for the port ``udp``, and serves one session after another.
 
     ``port`` 0 selects a free UDP port. With ``own_clock`` the rig does not wait for commands. Raises ConfigError
     if the rig cannot be emulated or the UDP port is not available.
@@ -265,18 +271,15 @@ class Emulator:
                 scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
-        """Planted faults, and the switches that a person at the rig can turn."""
         self.true: Measurement
         """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Function called with each true state, for the sensors of a watcher."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
         head = scenario.rig_file
         self._flags |= datagrams.WARNING if head is not None and head.warning is not None else 0
         self.warned: Callable[[bool], None] = lambda on: None
-        """Function called with each change of the warning output."""
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))

@@ -39,8 +39,6 @@ _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """Fault of a ``kind`` in KINDS that begins at ``sample``; ``count`` is N."""
-
     kind: str
     sample: int
     count: int
@@ -112,7 +110,10 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``. Exit if the process must die at this tick."""
+        """Return the number of ticks to freeze at tick ``sample``: 0 for no freeze, infinity for ever.
+
+        Exit if the process must die at this tick.
+        """
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)

@@ -37,7 +37,10 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes of a rig with one axis."""
+    """Applies planted faults to an emulated receiver or rig.
+
+    Raises ConfigError if a fault is unknown, or if axes are swapped on a rig with one axis.
+    """
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:
@@ -57,7 +60,10 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the true number of bridged samples, and the number of samples after which the session ends."""
+        """Return the number of samples that are bridged, and the number after which the session ends.
+
+        Planted faults change both numbers.
+        """
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1

@@ -16,7 +16,7 @@ LARGEST_BODY = 4096
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
-    """Return an application for the server at ``address``, without routes and with one response per connection.
+    """Return an application without routes for the server at ``address``. A connection has one response.
 
     Requests for another host or from another origin are refused before any limit counts them.
     """
@@ -104,7 +104,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
+    """Return the reason why ``remote`` must not stop the rig of the server at ``host``; empty if it may."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
@@ -120,8 +120,9 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether the Host ``header`` contains this server's address. Accepting other names would permit DNS
-    rebinding.
+    """Return true if the Host ``header`` contains the address of this server.
+
+    Accepting other names would permit DNS rebinding.
     """
     host = host_of(header)
     if host == "localhost" or host == served:

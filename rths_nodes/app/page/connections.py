@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of a page: a front process handles stop requests and passes all other connections to the page's
-process.
+"""Connections of a page: a front process answers stop requests and passes on all other connections.
 
 The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
-because another user could otherwise fill the kernel's queue. A socket pair carries connections (as open files) and
-reports on stops (as JSON). The front handles any number of these requests:
+because another user could otherwise fill the kernel's queue. The front answers these requests:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig
@@ -56,10 +54,10 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Handles stop requests to ``address``. ``stop`` stops the rig; ``reaches()`` returns whether a stop reaches a
-    rig.
+    """Answers stop requests to ``address``.
 
-    If ``open_to_others``, any computer may stop the rig.
+    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. If ``open_to_others`` is true, any
+    computer may stop the rig.
     """
 
     stop: Stop
@@ -158,8 +156,6 @@ class Behind:
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Return a function that calls ``stop`` and reports the outcome to the page."""
-
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
                 result = await stop(kind, reason)
@@ -234,7 +230,7 @@ LONGEST = LARGEST_HEAD + LARGEST_BODY
 
 
 class Front:
-    """Handles stops with ``stops``, and passes every other connection, unread, to ``hand_on``."""
+    """Accepts connections, answers stop requests with ``stops``, and passes all others unread to ``hand_on``."""
 
     def __init__(
         self, listening: socket.socket, stops: StopServer, hand_on: Callable[[socket.socket], None]

@@ -136,8 +136,9 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Perform an act for the situation ``seen`` by the browser, and wait until the act ends. Raises
-        ConfigError if the act is refused.
+        """Perform an act for the situation ``seen`` by the browser. Return the answer when the act ends.
+
+        Raises ConfigError if the act is refused.
         """
         if not self.alive(token):
             raise ConfigError(

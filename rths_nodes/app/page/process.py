@@ -17,7 +17,7 @@ from pathlib import Path
 from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
-"""Backlog of connections. Clients retry a dropped connection after 1 s."""
+"""Largest number of connections that wait to be accepted. Clients retry a dropped connection after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 

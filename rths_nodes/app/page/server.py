@@ -40,8 +40,9 @@ LARGEST_REPORT = 64 << 20
 
 
 class Shelf:
-    """Lists the recordings in ``folder``. The folder is read at each request. Links in the folder are not
-    followed.
+    """Lists the recordings in ``folder``, which is read at each request.
+
+    Links in the folder are not followed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -119,9 +120,9 @@ FILES = {
     "/uPlot.min.css": ("uPlot.min.css", "text/css"),
 }
 HEAD = struct.Struct("<II")
-"""Head of a message with columns: first sample, and number of samples per column."""
+"""Header of a message with curves: number of the first sample, and number of samples per column."""
 TOKEN = "X-Rths-Operator"
-"""Header with the token of the leading page."""
+"""HTTP header with the token of the leading page."""
 
 
 class Watched(Protocol):
@@ -133,8 +134,8 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` performs the leader's
-    acts.
+    If ``stop_from_anywhere`` is true, clients on other machines may stop the rig. ``operating`` performs the
+    leader's acts.
     """
 
     def __init__(
@@ -151,7 +152,6 @@ class PageServer:
         self._watchers = 0
         self._rate, self._user = access.Rate(), user_name(os.getuid())
         self._text: tuple[object, float, str] = "", 0.0, ""
-        """Run, time and text of the last packed situation."""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
             for path, (name, kind) in FILES.items()

@@ -47,7 +47,7 @@ class Motion:
 
 @params
 class Answers:
-    """Operator's answers before and during a test. An answer that is None or empty is missing in the file."""
+    """Holds the operator's answers before and during a test. None or an empty value is a missing answer."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("name of the test and of its folder; default: scenario and time", None)
@@ -107,9 +107,6 @@ class Answers:
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuse a test id that cannot name a folder, rungs out of order, and invalid values of
-        ``largest_difference``.
-        """
         problems = Problems()
         if self.test_id is not None:
             with problems.gathered():
@@ -146,7 +143,7 @@ def check_id(name: str) -> None:
 
 
 def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """Return the names of rungs. Raises ConfigError unless each occurs once, in the order of the ladder."""
+    """Return ``names`` as a tuple. Raises ConfigError unless they are rungs in the order of the ladder."""
     rungs = tuple(names)
     for name in rungs:
         if name not in RUNGS:
@@ -208,7 +205,10 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return a message for each missing answer of the planned rungs; ``only`` restricts the keys."""
+    """Return a message for each missing answer of the planned rungs.
+
+    If ``only`` is given, other keys may be missing.
+    """
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):

@@ -54,11 +54,10 @@ LOOK_S = 0.05
 """Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
 SAME_KEY_S = 0.2
-"""Time within which several signals (a key pressed twice) count as one request, s."""
+"""Time within which several signals (a key pressed twice) are treated as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Mapping from words that the operator types during a motion to acts. Any other input is a note."""
+"""Acts by the word that the operator types during a motion. Any other input is a note."""
 ENDING = ("unload", "finish")
-"""Acts at the end of a test that do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
@@ -70,7 +69,6 @@ class Interrupted(Exception):
 
 
 def typed(question: str) -> str:
-    """Print ``question`` to stderr and return the line that the operator types."""
     print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
         _wait_for_a_line()
@@ -101,7 +99,7 @@ def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
 
 
 class Console:
-    """Operator whose answers come first from ``answers``, then from ``ask(question)``.
+    """Conducts a test with ``answers``, and asks the operator with ``ask(question)`` for missing answers.
 
     Without ``ask``, the answers must be complete.
     """
@@ -113,7 +111,7 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
-        """``asking`` is true while a question is open; ``_typed`` is true once the operator has typed something
+        """``asking`` is true while a question is open. ``_typed`` is true once the operator has typed something
         for the act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
@@ -141,8 +139,9 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key`` from the file or, if the file lacks the answer, from the operator. An empty
-        line accepts the ``proposed`` answer.
+        """Return the answer ``key`` from the file or, if the file lacks the answer, from the operator.
+
+        An empty line accepts ``proposed``.
         """
         answer = getattr(self.answers, key)
         if answer is not None and answer != ():
@@ -171,11 +170,10 @@ class Console:
             self._print("y or n")
 
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
-        """Return CLEAR if the answers file allows the ``motion`` of ``act``, and an empty string if it forbids the
-        motion.
+        """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        If the file has no answer, print the motion and return the typed line. Raises ActRefused if ``ended``
-        returns a reason before a line is typed.
+        The answers file decides. If the file has no answer, print the motion and return the typed line. Raises
+        ActRefused if ``ended`` returns a reason before a line is typed.
         """
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
@@ -292,7 +290,7 @@ class Console:
         return True
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
-        """Perform an act. A lasting act runs in a thread, so that the operator can intervene."""
+        """Perform an act and return its result. The operator can intervene if the act is lasting."""
         session = self.runner.session
         motion = self.runner.clearing.motion(act, arguments)
         if motion and not session.why_not(act):  # an impossible act is refused without a question
@@ -379,8 +377,9 @@ class Console:
         self.say(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
-        """Hold, resume or stop the current act. A stop ends the test if ``ends``, or if the operator does not
-        lead.
+        """Hold, resume or stop the current act.
+
+        A stop also ends the test if ``ends`` is true or if the operator does not lead.
         """
         if act == "stop" and (ends or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
@@ -442,7 +441,10 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Ask whether an invalid rung counts. If the rung does not count, a test with an answers file ends."""
+    """Return true if the operator accepts an invalid rung.
+
+    A test with an answers file ends if the rung is not accepted.
+    """
     if console.attended and console.yes(f"rung {rung.name}: {rung.ending}. Does this rung count nevertheless?"):
         console.runner.record.count(rung)
         console.runner.write()
@@ -511,9 +513,7 @@ def _sign_for(console: Console, rest: str) -> bool:
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``. In an answers file, any name in ``called`` selects the
-    statement.
-    """
+    """Return true if the operator signs for ``statement``, or if the answers file lists a name in ``called``."""
     if set(called) & set(console.answers.sign_for):
         return True
     return console.attended and console.yes(f"{statement}. Do you sign for this item?")
@@ -554,10 +554,10 @@ def _arm(console: Console, rest: str) -> bool:
 
 
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
-    """Return whether to arm the rung: the file lists the rung, or the operator types the letter of the rung and
-    the beginning of the hash.
+    """Return true if the answers file or the operator arms the rung.
 
-    The letter is needed because rungs of one level have the same scenario.
+    The operator types the letter of the rung and the beginning of the hash. The letter is needed because rungs of
+    one level have the same scenario.
     """
     if rung in console.answers.arm or not console.attended:
         return rung in console.answers.arm
@@ -586,5 +586,5 @@ QUESTIONS: dict[str, Callable[[Console, str], bool]] = {
     "acknowledge": lambda console, rest: console.leads and console.plain("acknowledge", rest),
     "unload": _unload,
 }
-"""Functions, by act, that ask the questions of the act; ``rest`` is the remainder of the typed line. If a function
+"""Functions, by act, that ask the questions of the act. ``rest`` is the remainder of the typed line. If a function
 returns False, the sequence of an answers file ends."""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
 
-Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
-compared at the longer of their steps, because a replayed history has a step in each sample. Histories are divided
-by the level, because the response of a linear test is proportional to the level. A :func:`difference` extends from
-the end of a soft start to the last common step.
+Rungs are compared at the integration steps, which do not depend on the time ratio. A replayed history has a step
+in each sample, so rungs of equal ratio are compared at the longer of their steps. Histories are divided by the
+level, because the response of a linear test is proportional to the level.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ class Step:
 
     @property
     def engine(self) -> str:
-        """Engine of the loop; for the executive, followed by its program."""
         return f"{EXECUTIVE}, program {self.program}" if self.program else STAGES
 
     @cached_property
@@ -76,7 +74,10 @@ class Step:
 
 
 class Ladder:
-    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None until a rung needs them."""
+    """Provides the ``planned`` rungs of ``scenario``, with their rehearsals.
+
+    ``level`` and the time ``ratio`` may be None until a rung needs them.
+    """
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Ladder:
         """Code that computes the test, as it was when the ladder was built."""
 
     def kept(self, folder: Path) -> Ladder:
-        """Return a ladder that reads copies of the files in ``folder``.
+        """Copy the scenario's files to ``folder``, and return a ladder that reads the copies.
 
         Raises ConfigError if a file has changed.
         """
@@ -145,8 +146,9 @@ class Ladder:
                 self.step(name)
 
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
-        """Return the run of the rung on a simulator; each rung is simulated once. Raises ConfigError if the run
-        does not finish.
+        """Return the run of the rung on a simulator. Each rung is simulated once.
+
+        Raises ConfigError if the run does not finish.
         """
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
@@ -158,8 +160,9 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises the errors of
-        :meth:`rehearsed`.
+        """Return the peaks of the rehearsal by axis; empty without a simulator.
+
+        Raises the errors of :meth:`rehearsed`.
         """
         return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
@@ -201,7 +204,10 @@ class Ladder:
             raise ConfigError(*beyond)
 
     def proposed_level(self) -> float | None:
-        """Return a level at which a linear test stays below every elastic limit; None without a prediction."""
+        """Return a level, at most ``MOST``, at which a linear test stays below every elastic limit.
+
+        Return None if no elastic limit is set or the test has no simulator.
+        """
         limits = rehearsal.elastic_limits(self.scenario)
         expected = self.expected("g") if limits else {}
         if not expected:
@@ -229,7 +235,7 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return the differences of two runs by name: ``displacement of AXIS`` and ``force of AXIS``.
+    """Return the relative differences of two runs, keyed ``displacement of AXIS`` and ``force of AXIS``.
 
     A difference is NaN if the axis moved only in ``run``.
     """
@@ -245,7 +251,10 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 
 
 def difference(now: Array, then: Array) -> float:
-    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``; NaN if only ``then`` is zero."""
+    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``.
+
+    Return 0 if both are zero. Return NaN if only ``then`` is zero, or if no value is finite in both.
+    """
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan
@@ -256,7 +265,7 @@ def difference(now: Array, then: Array) -> float:
 
 
 def peaks_of(run: Run) -> dict[str, dict[str, float]]:
-    """Return the peaks of displacement (m), force (N) and rate of displacement (m/s) by axis."""
+    """Return the largest displacement (m), force (N) and velocity (m/s) of each axis, as magnitudes."""
     rate = run.rates(run.displacement)
     rows = {"displacement": run.displacement, "force": run.force, "velocity": rate}
     return {
@@ -292,10 +301,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete a rung's row in the specimen's history; return whether the rung loads the specimen.
-
-    Simulated rungs do not load the specimen.
-    """
+    """Begin or complete a rung's row in the specimen's history; return true if the rung loads the specimen."""
     if record.simulation or not moves(entry.name):
         return False
     largest = {

@@ -29,7 +29,7 @@ RETRY_S = 0.1
 WAITING = 16
 CONNECTIONS = 64
 """Maximum number of connections. A further connection closes an idle connection of the process with the most
-connections."""
+connections, so that another process can send a stop."""
 LOOK_S = 0.05
 UNSEEN = -1
 """Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
@@ -37,7 +37,7 @@ UNSEEN = -1
 
 @dataclass(frozen=True)
 class Request:
-    """Request for an act, with the ``names`` and text ``values`` of its arguments; an empty ``act`` only queries.
+    """Request for an act, with the ``names`` and text ``values`` of its arguments. An empty act only queries.
 
     ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
     the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.
@@ -56,11 +56,12 @@ class Request:
 class Answer:
     """Result of a request, and the situation after the request.
 
-    ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``scenario_hash``
-    and ``engine`` belong to ``next_rung``, ``offsets_hash`` to the last offsets. ``sign_for`` accepts the names
-    ``to_sign``. ``motions`` has a text for each act; the text is empty if nothing moves. ``checklist`` has the
-    items to answer. ``warning`` is the text of an active warning output, with the seconds until the motion.
-    ``next_act`` is the proposed act. ``verdicts`` of the ``planned`` rungs are empty until the rungs have run.
+    ``stops`` is the number of stops so far. ``why_not`` has a reason for each of the ``acts``; the reason is empty
+    if the act is possible. ``motions`` has a text for each act; the text is empty if nothing moves.
+    ``scenario_hash`` and ``engine`` belong to ``next_rung``. The act ``sign_for`` accepts the names in
+    ``to_sign``. ``checklist`` has the items to answer. ``warning`` is the text of an active warning output, with
+    the seconds until the motion. ``verdicts`` has a verdict for each ``planned`` rung; the verdict is empty until
+    the rung has run.
     """
 
     done: bool = False
@@ -158,7 +159,6 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close an idle connection if there are too many connections, so that another process can send a stop."""
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:

@@ -109,7 +109,7 @@ class Clearing:
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed items or, if there are none, items whose confirmation can still be withdrawn."""
+        """Unconfirmed checklist items or, if there are none, items whose confirmation can still be withdrawn."""
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
@@ -121,7 +121,6 @@ class Clearing:
         return f"the checklist of the rig file has unconfirmed items: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record an answer to ``item``. Raises ConfigError for an unknown item or an answer other than y or n."""
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):
@@ -214,10 +213,6 @@ Look = Callable[[int, int], None]
 
 @dataclass
 class Watch:
-    """Observers of a test: ``progress(sample, samples)``, ``starting(text)`` while a rung starts, ``changed(state,
-    reason)``.
-    """
-
     progress: Look = lambda sample, samples: None
     starting: Callable[[str], None] = lambda words: None
     changed: Callable[[State, str], None] = lambda state, reason: None
@@ -231,7 +226,7 @@ class ProcedureRunner:
     """Conducts one test on one rig, and writes the ``record`` to the ``folder`` of the test.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
-    if a file has changed since the ladder was built or cannot be copied.
+    if a file cannot be copied or has changed since the ladder was built.
     """
 
     def __init__(
@@ -266,7 +261,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason why the record could not be written."""
+        """Reason why the record could not be written, or an empty string."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -317,7 +312,10 @@ class ProcedureRunner:
         return self.clearing.check(act, way, arguments)
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record; if ``last``, use the reserved disk space. Raises RecordingError unless ``quietly``."""
+        """Write the record. If ``last`` is true, use the reserved disk space.
+
+        Raises RecordingError if the record cannot be written, unless ``quietly`` is true.
+        """
         try:
             self._file.write(self.record, last)
         except RecordingError as error:
@@ -326,7 +324,7 @@ class ProcedureRunner:
                 raise
 
     def outcome(self, refused: str = "", failed: str = "", stopped: str = "") -> tuple[ExitCode, str]:
-        """Return the outcome and its reason; the reason is an empty string if the test finished."""
+        """Return the exit code of the test and its reason. The reason is empty if the test finished."""
         record = self.record
         last = record.rungs[-1] if record.rungs else None
         doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
@@ -536,7 +534,7 @@ class ProcedureRunner:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act in sequence; an empty string at the end.
+    """Return the next act in sequence, or an empty string at the end of the test.
 
     ``unloads()`` decides whether the specimen is unloaded after the last rung.
     """
@@ -561,5 +559,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the checks. No signature can clear these findings."""
+    """Return the findings of all checks. No signature can clear a finding."""
     return [finding for row in record.checks.values() for finding in row.findings]

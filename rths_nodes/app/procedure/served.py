@@ -103,8 +103,9 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig on behalf of ``by``. To keep the record small, stops are recorded only during an act or
-        while a rung is armed.
+        """Stop the rig on behalf of ``by``.
+
+        The stop is recorded only during an act or while a rung is armed, so that the record stays small.
         """
         session = self._runner.session
         if session.at_work:

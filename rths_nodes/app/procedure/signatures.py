@@ -29,9 +29,9 @@ HEAD = (
 
 @dataclass
 class Signature:
-    """Text of a caution, the person who signed for it, and the date (ISO 8601).
+    """Signature for a caution. The ``date`` is in ISO 8601.
 
-    In files of versions up to 0.9.0, ``responsible`` is the person who consented.
+    ``responsible`` is the person who consented; only in files of versions up to 0.9.0.
     """
 
     caution: str
@@ -51,8 +51,9 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures, by caution, for the rig file ``rig`` with ``rig_hash``. Raises ConfigError if the
-    signatures cannot be read.
+    """Return the signatures for the rig file ``rig``, keyed by caution; empty if ``rig_hash`` has changed.
+
+    Raises ConfigError if the signatures cannot be read.
     """
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
@@ -62,8 +63,9 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Store the texts of signed ``cautions`` in addition to earlier signatures. Raises ConfigError if the file
-    cannot be read or written.
+    """Store the signed ``cautions`` in addition to earlier signatures.
+
+    Raises ConfigError if the file cannot be read or written.
     """
     signatures = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
@@ -78,8 +80,9 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Apply the stored signatures for the rig file ``rig``; store new signatures after the block. Raises
-    ConfigError if the signatures cannot be read.
+    """Apply the stored signatures for the rig file ``rig``, and store new signatures after the block.
+
+    Raises ConfigError if the signatures cannot be read.
     """
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:

@@ -66,7 +66,10 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator: name, settings (with the type) as plain data, and a ``reason`` if it cannot take part."""
+    """Compensator with its settings (including the type) as plain data.
+
+    ``reason`` is empty unless the compensator cannot take part.
+    """
 
     name: str
     settings: Data
@@ -134,7 +137,7 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
 def chosen(
     scenario: Scenario, identified: Identified, names: Sequence[str], settings: Mapping[str, Mapping[str, object]]
 ) -> list[Candidate]:
-    """Return the compensators ``names``, checked with the scenario.
+    """Return a candidate for each compensator in ``names``, checked with the scenario.
 
     Settings come from ``settings``, from the identification, or from the scenario's own compensator, in this order
     of precedence.

@@ -30,7 +30,7 @@ AT_LEAST = 16
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Do the same as ``engine.as_completed`` on the cluster of ``scheduler``.
+    """Yield results as ``engine.as_completed`` does, on the cluster of ``scheduler``.
 
     Raises ConfigError if the cluster is unusable, and OSError if the connection is lost.
     """

@@ -30,13 +30,7 @@ PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.ya
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Conditions of a competition.
-
-    ``laws`` are the compensators, by default all. ``settings`` are a mapping by law, or the path of a file.
-    ``plants`` is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario
-    has scatter. ``tune`` is the number of candidates per law. The candidates run on ``training_plants`` plants and
-    the nominal plant, in the scenario with the changes ``training``. ``entry`` is the path of the entry to write.
-    """
+    """Conditions of a competition. The fields are arguments of :func:`rths_nodes.scoreboard`."""
 
     laws: Sequence[object] = ()
     settings: str | os.PathLike[str] | Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -65,7 +59,7 @@ class Conditions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome(page.Scoreboard):
-    """Scoreboard with facts, settings and searches by law, and the identification of the rig."""
+    """Scoreboard with the identification of the rig, and with the settings and searches of each law."""
 
     identified: Identified
     settings: Mapping[str, Mapping[str, object]]

@@ -62,7 +62,7 @@ class StudyFile:
 
 @dataclass(frozen=True)
 class Level:
-    """Level of a factor: label and changes; ``case`` is set if the level is a case of the scenario."""
+    """Level of a factor: label and changes. ``case`` is empty unless the level is a case of the scenario."""
 
     label: float | str
     changes: tuple[tuple[str, object], ...] = ()
@@ -87,10 +87,10 @@ class Row:
 
 
 class Design:
-    """Checked study of ``scenario``. If ``scenario`` is None, the study file names the scenario; a path is
-    relative to ``folder``.
+    """Checked study with its factors, plants and runs.
 
-    Raises ConfigError with all problems of the study.
+    ``scenario`` replaces the scenario that the study file names. A path in the study file is relative to
+    ``folder``. Raises ConfigError with all problems of the study.
     """
 
     def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent pieces of work in parallel: on this machine with joblib, on several machines with dask.distributed.
+"""Independent pieces of work in parallel: on this machine with joblib, or on several with dask.distributed.
 
 Results do not depend on the machine or the order.
 """
@@ -28,16 +28,16 @@ TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in Python.
-"""
+"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in
+Python."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Place of the work: the dask cluster of ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
-    machine.
+    """Place of the work: a dask cluster, or processes on this machine.
 
-    If ``processes`` is 1, the work runs in the current process.
+    ``scheduler`` is the address of the cluster (``tcp://host:8786``). Without it, the work runs in ``processes``
+    on this machine; a single process is the current process.
     """
 
     processes: int = 1
@@ -49,8 +49,9 @@ class Where:
         return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """Return the engine for runs like ``scenario`` with ``samples`` in total; ``auto`` compiles if this saves
-        time.
+        """Return the engine for runs like ``scenario``.
+
+        The engine ``auto`` compiles if this saves time for ``samples`` in total.
         """
         if self.engine != AUTO:
             return self.engine
@@ -71,7 +72,10 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the duration of ``samples`` of a test, s; None if short or unknown. No external part is started."""
+    """Return the expected duration of ``samples`` of a test, s; None if it is short or unknown.
+
+    No external part is started.
+    """
     if samples < WORTH:
         return None
     try:
@@ -89,12 +93,12 @@ def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> flo
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield the number of each job (below ``count``) and the result of ``work(*arguments, report)``, as completed.
+    """Yield the number (below ``count``) and the result of each job, in order of completion.
 
+    The result is returned by ``work(*arguments, report)``, or is ``Lost`` if the processes of the job died.
     ``work`` is a module-level function and may ``report`` its completed fraction. Jobs and results must be
-    picklable. The result is ``Lost`` if the processes of a job died. Raises errors of ``work``, and ConfigError if
-    the scheduler is unusable. All work ends after an error, or if the caller stops iterating. A stop request
-    raises KeyboardInterrupt.
+    picklable. Raises errors of ``work``, and ConfigError if the scheduler is unusable. All work ends after an
+    error, or if the caller stops iterating. A stop request raises KeyboardInterrupt.
     """
     with raised_at_once() as check:
         for result in _finished(work, jobs, count, where, progress):
@@ -103,8 +107,9 @@ def as_completed(
 
 
 def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start the processes on this machine early and call ``prepare`` in each. Errors of ``prepare`` appear in the
-    runs.
+    """Start the processes on this machine early, and call ``prepare`` in each.
+
+    Errors of ``prepare`` appear in the runs.
     """
     if where.parallel_here:
         from rths_nodes.app.studies import local
@@ -113,7 +118,7 @@ def start(where: Where, prepare: Callable[..., None], *arguments: object) -> Non
 
 
 def release(where: Where) -> None:
-    """Free the memory of the processes on this machine."""
+    """End the processes on this machine, to free their memory."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 

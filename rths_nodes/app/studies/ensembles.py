@@ -20,17 +20,15 @@ NOMINAL = 0
 
 @dataclass(frozen=True)
 class Plant:
-    """A plant with drawn ``values`` by key of the scenario."""
-
     number: int
     seed: int
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with the values of this plant, without scatter. The scenario's name contains the
-        number of a drawn plant.
+        """Return ``scenario`` with the values of this plant, without scatter.
 
-        Raises ConfigError if drawn values are invalid.
+        If the plant is drawn, the scenario's name contains its number. Raises ConfigError if drawn values are
+        invalid.
         """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
@@ -44,8 +42,9 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Return plant ``number``, drawn with ``seed`` from the scenario's scatter. Raises ConfigError if the scatter
-    is invalid.
+    """Return plant ``number``, drawn with ``seed`` from the scenario's scatter.
+
+    Raises ConfigError if the scatter is invalid.
     """
     return _drawn(scenario, [number], seed)[0]
 

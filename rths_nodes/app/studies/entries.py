@@ -2,7 +2,7 @@
 """Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
 The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding
-depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files (FMUs) are in base64.
+depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return the files that a verification would execute, each as the text ``key = path``. Raises ConfigError if
-    the entry is invalid.
+    """Return a text ``key = path`` for each file that a verification would execute.
+
+    Raises ConfigError if the entry is invalid.
     """
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
@@ -166,9 +167,10 @@ class Verdict:
 
 
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
-    """Repeat an entry in ``folder``; return a verdict for each row, and the differences in the code.
+    """Repeat an entry in ``folder``.
 
-    Raises ConfigError if the entry cannot be repeated.
+    Return a verdict for each row, and the differences between this code and the code of the entry. Raises
+    ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
@@ -219,9 +221,10 @@ def _equal(stated: float, computed: float) -> bool:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Merge entries with equal conditions. Return the rows, ranked by the first index, and the indices.
+    """Return the rows of all entries, best first, with the names of the entries, and the names of the indices.
 
-    Raises ConfigError if the conditions differ.
+    Rows are sorted by fraction of failed runs, then by the first index. Raises ConfigError if the conditions of
+    the entries differ.
     """
     (first_name, first), *further = contents.items()
     for name, content in further:

@@ -65,8 +65,9 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` for each axis, recorded in ``record``/<axis>. Raises Stopped if a test does not
-    finish.
+    """Run a test with ``noise`` on each axis, and return one experiment per axis.
+
+    The tests are recorded in ``record``/<axis>. Raises Stopped if a test does not finish.
     """
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
@@ -86,9 +87,9 @@ def histories(
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
-    """Run ``test``, shown as ``name``. Raises Stopped if the test does not finish.
+    """Run ``test``, shown as ``name``, and return its histories.
 
-    After a trip, the message advises ``smaller``.
+    Raises Stopped if the test does not finish. After a trip, the message advises ``smaller``.
     """
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
@@ -99,7 +100,10 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError for an unsuitable recording."""
+    """Return the experiments in ``recordings``, sorted by axis.
+
+    Raises ConfigError if a recording is unsuitable.
+    """
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 
@@ -137,12 +141,12 @@ def fit(
     how: str | None,
     source: str,
 ) -> tuple[Identified, LoadingModel]:
-    """Fit the loading system of ``scenario`` to one experiment per axis.
+    """Fit the loading system of ``scenario`` to one experiment per axis; return the fit and the model.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
-    the inverse are chosen automatically. If ``how`` is None, the declared delay is used; if the responses
-    contradict this delay, the measured delay is used. ``source`` describes the experiments in the file. Raises
-    ConfigError if no model fits.
+    the inverse are chosen automatically. If ``how`` is None, the declared delay is used, or the measured delay if
+    the responses contradict the declared delay. ``source`` describes the experiments. Raises ConfigError if no
+    model fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
@@ -172,7 +176,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return whether the rig interpolates linearly between commands. Other rigs hold each command for a sample."""
+    """Return true if the rig interpolates linearly between commands. Other rigs hold each command for a sample."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
@@ -222,10 +226,10 @@ def description(noise: Noise) -> str:
 
 
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
-    """Return periodic noise with the ``wanted`` parameters. The duration includes an additional time to fade out.
+    """Return periodic noise with the ``wanted`` parameters.
 
-    The default amplitude follows from the expected motion of the test. Raises ConfigError if a parameter is
-    invalid.
+    The duration includes a time to fade out. The default amplitude follows from the expected motion of the test.
+    Raises ConfigError if a parameter is invalid.
     """
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
@@ -242,10 +246,10 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
-    """Fit the inverse, including the transport delay, to the spectral lines of ``band`` up to ``up_to`` (Hz).
+    """Fit the inverse to the spectral lines of ``band`` up to ``up_to`` (Hz); return the fit and the model.
 
-    If the scenario's compensator is an ``identified_inverse``, its order is used. ``source`` describes the
-    experiments. Raises ConfigError if no inverse fits.
+    The inverse includes the transport delay. If the scenario's compensator is an ``identified_inverse``, its order
+    is used. ``source`` describes the experiments. Raises ConfigError if no inverse fits.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

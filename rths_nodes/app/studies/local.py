@@ -32,7 +32,7 @@ MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.m
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
-    """Processes that call ``_begin`` first; joblib 1.4 and later versions support this."""
+    """Starts processes that call ``_begin`` first; joblib 1.4 and later versions support this."""
 
     def configure(self, *places: object, **names: object) -> int:
         begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
@@ -47,7 +47,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Do the same as ``engine.as_completed``. A piece of work whose process dies is retried once, alone."""
+    """Yield results as ``engine.as_completed`` does. A job whose process dies is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 

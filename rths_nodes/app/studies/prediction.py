@@ -46,7 +46,7 @@ class Reproduction:
     """Agreement between recorded and recomputed Commands.
 
     The first ``compared`` of ``samples`` Commands are compared. ``first_difference`` is the number of the first
-    Command that differs in any bit, or None; ``largest`` is the largest difference (m).
+    Command that differs in any bit, or None. ``largest`` is the largest difference (m).
     """
 
     compared: int
@@ -56,10 +56,10 @@ class Reproduction:
 
 
 def reproduced(run: Run) -> Reproduction:
-    """Recompute the Commands of ``run`` from its Measurements. Raises ConfigError if the loop cannot be built
-    here.
+    """Compare the Commands of ``run`` with Commands that are recomputed from its Measurements.
 
-    Controllers of auxiliary inputs are omitted, because no Command of an axis depends on them.
+    Controllers of auxiliary inputs are omitted, because no Command of an axis depends on them. Raises ConfigError
+    if the loop cannot be built here.
     """
     assembly = Assembly(run.scenario)
     numerical = NumericalStage(assembly, controlled=False)

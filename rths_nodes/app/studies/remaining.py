@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remaining work of many pieces, with costs learned from pieces of the same or the most similar kind."""
+"""Remaining work of many pieces, with costs measured on pieces of the same or the most similar kind."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Remaining:
         self._told = 0.0, float(self._sizes.sum())
 
     def __call__(self, shares: Sequence[float]) -> tuple[float, float]:
-        """Return completed and total work (s) for completed fractions ``shares``; (0, sum of sizes) until a cost
-        is known.
+        """Return completed and total work (s) for the completed fractions ``shares`` of the pieces.
+
+        Return 0 and the sum of the sizes until a cost is known.
         """
         now, new = self._clock(), np.asarray(shares, dtype=float)
         if now - self._looked < EVERY_S and not np.all(new >= 1.0):
@@ -70,7 +71,7 @@ class Remaining:
 
 
 def _common(one: Kind, other: Kind) -> float:
-    """Return the similarity of two kinds: an equal key counts more than all later keys together."""
+    """Return the similarity of two kinds. An equal key has more weight than all later keys together."""
     return sum(0.5**position for position, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
 
 

@@ -67,10 +67,8 @@ class Study(StudyTable):
         ----------
         index : str
             Name in ``indices``, or another index column.
-        ax : matplotlib.axes.Axes, optional
-            Axes to draw on; default: axes of a new pyplot figure.
-        style, width : optional
-            See :meth:`rths_nodes.Run.plot`.
+        ax, style, width : optional
+            As in :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -143,10 +141,8 @@ class Scoreboard(competition.Outcome):
         ----------
         index : str
             Index; default: the ranking index.
-        ax : matplotlib.axes.Axes, optional
-            Axes to draw on; default: axes of a new pyplot figure.
-        style, width : optional
-            See :meth:`rths_nodes.Run.plot`.
+        ax, style, width : optional
+            As in :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------

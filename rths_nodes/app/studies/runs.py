@@ -40,8 +40,8 @@ AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in d
 """Indices of an axis: key in the metrics, and factor that converts to the unit of the index."""
 TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
-"""Keys of the response errors by prefix of an index: ``response_x`` and ``acceleration_x`` are rms errors (%) of
-degree of freedom x."""
+"""Keys of the response errors, by prefix of an index. The rms errors (%) of degree of freedom x are ``response_x``
+and ``acceleration_x``."""
 FAILED = "failed"
 
 
@@ -106,7 +106,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names in the scenario's set of indices, in the order of the benchmark's code."""
+    """Return the indices in the scenario's set, in the order of the benchmark's code; empty without a set."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -133,9 +133,10 @@ def findings(
     interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError if the scenario cannot run.
+    """Run ``scenario`` embedded on the engine ``preferred``, and return its Findings.
 
-    ``keep`` stores the histories; ``response`` adds the errors of the structure's response.
+    ``keep`` stores the histories; ``response`` adds the errors of the structure's response. Raises ConfigError if
+    the scenario cannot run.
     """
     report = hosts.run(
         scenario,
@@ -175,7 +176,10 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Start the processes and choose the engine for all ``samples``. ``say`` reports why runs are not compiled."""
+    """Start the processes, and return ``where`` with the engine for all ``samples``.
+
+    ``say`` reports the reasons why runs are not compiled.
+    """
     if samples:
         engine.start(where, prepare, to_json(scenarios[0].data()))
     where = where.decided(scenarios[0], samples)
@@ -192,7 +196,10 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run a scenario. Another process receives the scenario as text and looks up the component classes."""
+    """Run a scenario and return its Findings as plain data.
+
+    Another process receives the scenario as text and looks up the component classes.
+    """
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard: every compensator on the same cases, plants and noise, ranked (``doc/studies.md``).
 
-Block A has no ``force_lead``; compensators with the parameter ``lead`` get the same time as ``lead``. Block B has
-the scenario's ``force_lead``. A scenario without ``force_lead`` has a single block.
+Block B has the scenario's ``force_lead``, which compensates the delay of the measured forces. In block A,
+compensators with the parameter ``lead`` get this time as ``lead``. A scenario without ``force_lead`` has a single
+block.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
 """Difference between the seeds of training and of scoring, for plants and noise."""
 WITHOUT, WITH = "A", "B"
-"""Blocks without and with ``force_lead``."""
 
 
 def cases(scenario: Scenario) -> list[str]:
@@ -129,8 +129,9 @@ class Scored:
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """Return the study of all laws that can take part. Raises ConfigError if no law can take part, or if a name is
-    unknown.
+    """Return the study of all laws that can take part.
+
+    Raises ConfigError if no law can take part, or if a name is unknown.
     """
     able = [law for law in chosen if not law.reason]
     if not able:
@@ -168,10 +169,10 @@ def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> S
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
-    """Return the rows of the scoreboard, best first: by fraction of failed runs, then by the high percentile of
-    ``index``.
+    """Return the rows of the scoreboard, best first.
 
-    Rows with equal fractions tie if their ranges over the noise seeds overlap.
+    Rows are sorted by fraction of failed runs, then by the high percentile of ``index``. Rows with equal fractions
+    tie if their ranges over the noise seeds overlap.
     """
     labels = table.columns[LAW]
     result: list[tuple[Score, tuple[float, float]]] = []
@@ -193,7 +194,10 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return the range of the high percentile of ``size`` over the seeds; NaN for one seed or failed runs."""
+    """Return the smallest and the largest high percentile of ``size`` over the seeds.
+
+    Both are NaN for a single seed or failed runs.
+    """
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
     return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)

@@ -31,7 +31,7 @@ _SUM = b',"crc32":"'
 
 
 class Journal:
-    """Stores the result of each finished run, by key, as a line in ``folder``. The line is written immediately.
+    """Stores the result of each finished run, by key, as a line of a file in ``folder``.
 
     Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
     lines of earlier versions may have no checksum. Raises ConfigError if a line is damaged or another process
@@ -144,7 +144,10 @@ def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Execute the remaining runs and write each result immediately; return lost runs, to be repeated later."""
+    """Execute the remaining runs and write each result immediately.
+
+    Return the results of lost runs by key. The next call repeats these runs.
+    """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
     chosen = where.engine_of(design.base, len(rows) * design.base.samples)

@@ -41,8 +41,9 @@ ROUNDED = 1e-4
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to tune: key, range, initial value. If ``logarithmic`` is true, the search uses a logarithmic
-    scale.
+    """Parameter to tune: key, range and initial value.
+
+    If ``logarithmic`` is true, the search uses a logarithmic scale.
     """
 
     key: str
@@ -81,8 +82,8 @@ class Parameter:
 class Tuned:
     """Result of tuning: the best ``values`` by key.
 
-    ``worst`` and ``before`` are the objective in the worst case after and before tuning. ``usable`` is true if a
-    candidate was stable and finished. ``unjudged`` is the reason why stability was not judged.
+    ``before`` and ``worst`` are the objectives in the worst case, before and after tuning. ``unjudged`` is the
+    reason why stability was not judged, or empty.
     """
 
     values: Mapping[str, float | int]
@@ -109,8 +110,9 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return the parameters with ranges by key or in texts ``KEY[=LOW:HIGH]``. By default, return all tunable
-    numbers.
+    """Return the parameters to tune, by default all tunable numbers.
+
+    ``stated`` has ranges by key, or texts ``KEY[=LOW:HIGH]``.
     """
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
@@ -171,8 +173,9 @@ def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None)
 
 
 class Search:
-    """Search that minimises ``index`` over ``scenarios``. Raises ConfigError for an unknown index or invalid
-    range.
+    """Searches for values of ``chosen`` that minimise ``index`` in the worst of ``scenarios``.
+
+    Raises ConfigError if the index is unknown or a range is invalid.
     """
 
     def __init__(
@@ -245,8 +248,9 @@ class Search:
         return before[0]
 
     def _polish(self, budget: int) -> None:
-        """Search around the best candidate with a method that only compares values and tolerates jumps of the
-        objective.
+        """Search around the best candidate.
+
+        The method only compares values, and tolerates jumps of the objective.
         """
         from scipy.optimize import minimize
 
@@ -321,7 +325,7 @@ class Search:
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
-    """Return the magnitude of ``index`` of a run. The earlier a run aborts, the larger the result."""
+    """Run a scenario and return the magnitude of ``index``. The earlier the run aborts, the larger the result."""
     scenario = runs.from_json(text, "candidate")
     findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if findings.outcome != "finished":
@@ -331,8 +335,9 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first scenario judged unstable (or None), and the first reason why a scenario was
-    not judged.
+    """Return the number of the first unstable scenario, or None.
+
+    The second result is the first reason why a scenario was not judged, or an empty string.
     """
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
