@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base package: samples, protocols, parameters, registry, kernels, serialization.
+"""Base package: samples, protocols, parameters, registry, kernels and serialization.
 
-Authors of components import from here::
+Authors of components import from this package::
 
     from rths_nodes.core import Array, Motion, number, params
 

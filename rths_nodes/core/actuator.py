@@ -18,7 +18,7 @@ from rths_nodes.core.specimen import Specimen
 
 
 class Actuator:
-    """Simulator of one axis.
+    """Simulates one axis, including its specimen.
 
     A class with a kernel implements :meth:`kernel_of`. Any other class implements ``step``, ``reset``,
     ``displacement``, ``velocity`` and ``force``.
@@ -50,7 +50,7 @@ class Actuator:
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return the kernel, or a kernel that calls the class's own ``step``, and its constants."""
+        """Return a kernel and its constants. If the class has its own ``step``, the kernel calls this method."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self
@@ -67,4 +67,3 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""Kernel for classes that implement ``step``; its constants are the actuator object."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
-The functions of this module return the same bits in plain Python and in compiled kernels, on every Python and with
-every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or NaN; ``sum()`` of
-floats is compensated from Python 3.12 on; BLAS products depend on the processor. ``exp``, ``tanh``, ``sin``,
-``cos`` and ``power`` use the C library. With glibc 2.28 or later the last bit of their results is the same on
-every x86-64 and aarch64 machine.
+The functions of this module return the same bits in plain Python and in compiled kernels, on every version of
+Python and with every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or
+NaN; ``sum()`` of floats is compensated from Python 3.12 on; and BLAS products depend on the processor. ``exp``,
+``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later the last bit of their results
+is the same on every x86-64 and aarch64 machine.
 """
 
 from __future__ import annotations
@@ -143,12 +143,12 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Return the :func:`matvec` product as one list for each row of ``like``. Compiled code returns tuples."""
+    """Return the :func:`matvec` product, split into ``len(like)`` equal lists. Compiled code returns tuples."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
-    """``rows`` of floats times a tuple ``vector``, summed left to right; fast for up to about a dozen numbers."""
+    """Product of ``rows`` and ``vector`` as a tuple, summed left to right; fast for up to a dozen numbers."""
     if len(vector) == 3:
         a, b, c = vector
         if len(rows) == 1:
@@ -201,7 +201,7 @@ def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tu
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:
-    """``state`` plus ``h`` times its ``rates``."""
+    """``state`` plus ``h`` times ``rates``."""
     count = len(state)
     if count == 1:
         return (state[0] + h * rates[0],)
@@ -226,7 +226,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """``state`` plus ``h`` times the Runge-Kutta mean of its rates, (a + 2 b + 2 c + d) / 6."""
+    """``state`` plus ``h`` times the Runge-Kutta mean of four rates, (a + 2 b + 2 c + d) / 6."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:
@@ -250,7 +250,7 @@ def along_mean(
 
 
 def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
-    """Replace the first numbers of each row in ``rows`` by the corresponding row of ``values``."""
+    """Return ``rows`` with the first numbers of each row replaced by the corresponding row of ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
@@ -280,7 +280,7 @@ def all_nan(state: Numbers) -> Numbers:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether all numbers in ``value`` are finite; objects that are not numbers count as finite."""
+    """Return false if ``value`` is NaN or inf, or contains NaN or inf in nested tuples, lists and arrays."""
     if isinstance(value, (tuple, list)):
         return all(map(is_finite, value))
     if isinstance(value, np.ndarray):

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Braking distances of axes that stop together, with their declared decelerations.
 
-d is the difference of two successive commands. The deceleration a lets d change by a dt^2 per sample:
+d is the difference of two successive commands of an axis. The deceleration a lets d change by a dt^2 per sample
+period dt. For the axes j of a group, which stop together:
 
-    N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
-    d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
+    N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of the group
+    d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: successive steps differ by |d| / N <= a dt^2
     w = |d| (N - 1) / 2                      braking distance, the sum of the steps
 
 Therefore w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with |v|
-<= sqrt(2 a l) stops within the remaining distance l. An axis whose step is at most a dt^2 may stop at the limit of
-its stroke.
+<= sqrt(2 a l) stops within the remaining distance l. An axis with |d| <= a dt^2 may stop at the limit of its
+stroke.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def braking_way(step: float, samples: float) -> float:
 
 
 def samples_within(step: float, way: float) -> float:
-    """Return the largest number of samples in which ``step`` (m per sample) stops within ``way`` (m)."""
+    """Return the duration (samples) of the longest stop from ``step`` (m per sample) within ``way`` (m)."""
     longest = 2.0 * max(way, 0.0) / abs(step) if step != 0.0 else INF
     return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 
@@ -58,9 +59,10 @@ def way_left(position: float, step: float, stroke: float) -> float:
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return lists of axes that have the same number in ``groups`` and therefore stop together.
+    """Return a list of axis indices for each group of axes that stop together.
 
-    Each force axis stops alone. Without ``groups``, every axis stops alone.
+    Axes with the same number in ``groups`` form a group. Each force axis stops alone. Without ``groups``, every
+    axis stops alone.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

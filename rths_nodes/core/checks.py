@@ -22,7 +22,7 @@ def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class TestContext:
-    """Data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
+    """Holds the data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
 
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
@@ -49,12 +49,11 @@ class TestContext:
     has_soft_start: bool
     has_ground_motion: bool = False
     has_gravity: bool = False
-    """True if the structure has gravity loads. Their P-Delta effect is computed, except for loads that the rig
-    applies."""
+    """True if the structure has gravity loads."""
     gravity_of_rig: tuple[float, ...] | None = None
     """Gravity loads that the rig applies, as declared by the structure, N; None if not declared."""
     observed: tuple[str, ...] = ()
-    """Names of the degrees of freedom that are listed after the interface in a Target."""
+    """Names of the degrees of freedom that follow the interface degrees of freedom in a Target."""
     transport: float = 0.0
     """Time until a command takes effect, as declared by the port, s."""
     behind: bool = False
@@ -92,10 +91,10 @@ class TestContext:
 
 
 class ChecksScenario:
-    """Optional methods of a ``Params`` class, with default implementations."""
+    """Provides default implementations of the optional methods of a ``Params`` class."""
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for contradictory fields; ``path`` locates the component."""
+        """Raise ConfigError for contradictory fields; ``path`` is the path of the component in the scenario."""
 
     def spans(self) -> Mapping[str, float]:
         """Return, by parameter, the length of history (s) that the component needs. A shorter test is refused."""
@@ -133,7 +132,7 @@ class ChecksScenario:
 
 
 def complete(cls: type, declared: type = ChecksScenario) -> None:
-    """Add to a class the members that it lacks, from ``declared`` and the bases of ``declared``."""
+    """Add to ``cls`` the public members of ``declared``, and of its bases, that ``cls`` lacks."""
     for base in declared.__mro__[:-1]:
         for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):

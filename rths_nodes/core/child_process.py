@@ -23,7 +23,6 @@ LEAVING_S = 2.0
 ENDING_S = 6.0
 
 LAST_WORDS = 2000
-"""Number of bytes at the end of the output that are searched for an error message."""
 
 LINES_BEFORE = 3
 
@@ -32,12 +31,12 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class ChildProcess:
-    """Runs the Python file ``program`` with its ``task`` as JSON.
+    """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
 
     A guard (``child_program.py``) ends all processes of the model when the calling process ends. In messages,
-    ``name`` is the model and ``who`` the program that computes it. Lines in ``farewells``, which the model always
-    prints when it ends, are ignored in the output. If the last line contains ``points_back``, the line before it
-    states the reason.
+    ``who`` is the program that computes the model. Messages omit the lines in ``farewells``, which the model
+    prints at every end. If the last line of the output contains ``points_back``, the line before it states the
+    reason.
     """
 
     farewells: tuple[str, ...] = ()
@@ -70,7 +69,7 @@ class ChildProcess:
             os.close(theirs)
 
     def share_scheduling(self) -> None:
-        """Give the model process the scheduling policy of this process, with the next lower priority.
+        """Give the model process the real-time policy of this process, with the next lower priority.
 
         Otherwise the model would wait for other work on the machine. The model may use any processor, because the
         nodes of the loop have a higher priority. Only the first call has an effect. System errors are ignored.
@@ -85,12 +84,12 @@ class ChildProcess:
 
     @property
     def failed(self) -> bool:
-        """True if the process has ended unexpectedly."""
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s until the process ends. Return a message about an unexpected end, or an empty
-        string.
+        """Wait at most ``within`` s until the process ends.
+
+        Return a message about an unexpected end, or an empty string.
         """
         if self._process is None:
             return ""

@@ -3,7 +3,7 @@
 
 The guard forks, and the child runs the Python file ``PROGRAM``. Processes of the model become children of the
 guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them when
-the model ends, on SIGTERM, and when its own parent ends. Then the guard exits with the status of the model. This
+the model ends, when its own parent ends, or on SIGTERM. Then the guard exits with the status of the model. This
 file imports nothing from the package.
 """
 
@@ -78,8 +78,9 @@ def kill_descendants() -> None:
 
 
 def guard(model: int) -> int:
-    """Wait until the ``model`` ends or SIGTERM arrives, kill the model's processes, and return the model's wait
-    status.
+    """Wait until the process ``model`` ends or SIGTERM arrives, then kill all processes of the model.
+
+    Return the wait status of ``model``; after SIGTERM, return the status of a killed process.
     """
     status: int | None = None
     while status is None and signal.sigwait(HEARD) == signal.SIGCHLD:

@@ -51,7 +51,7 @@ PROTOCOLS: dict[str, type] = {
     "force_controller": protocols.ForceController,
     "quantity": protocols.Quantity,
 }
-"""Family -> class that declares its members. Members of ports are in ``laboratory/ports/wrappers.py``."""
+"""Family -> class that declares the members of the family; for ports see ``laboratory/ports/wrappers.py``."""
 NEEDED = {
     protocols.Specimen: ("force", "initial_state", "rate"),
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
@@ -77,7 +77,6 @@ def _unchanged(result: Any) -> object:
 
 
 BEFORE = ("ground_motion", "structure")
-"""Families that compute only before the test."""
 Output = Callable[[Any], object]
 AFTER_STATE: Output = itemgetter(1)
 RESULTS = {
@@ -96,8 +95,7 @@ OF_KERNEL: dict[str, dict[str, Output]] = {
     "restoring_force": {"step": AFTER_STATE},
     "setup": {},
 }
-"""Functions of guarded kernels, by family, and the part of each result that must be finite for finite arguments.
-"""
+"""Family -> functions of a guarded kernel -> part of the result that must be finite for finite arguments."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
@@ -202,9 +200,10 @@ def guarded(family: str, cls: type, name: str) -> Any:
 
 
 class Guard(NamedTuple):
-    """Adds a component's ``label`` to the errors of its functions; ``module`` is the module of its class.
+    """Reports errors in the functions of a component as ``failure``, with the ``label`` of the component.
 
-    ``source`` is the ``step`` of the component's kernel; None if there is no kernel.
+    ``module`` is the module of the component's class. ``source`` is the ``step`` of the component's kernel; None
+    if there is no kernel.
     """
 
     label: str
@@ -250,7 +249,10 @@ class Guard(NamedTuple):
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prefix ``text``, which begins with file and line, with the label of the component defined in that file."""
+    """Prefix ``text``, which begins with file and line, with the label of the component defined in this file.
+
+    Return ``text`` unchanged if no guard of ``functions`` belongs to the file.
+    """
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
     labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]

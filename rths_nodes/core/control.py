@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of the families of components that turn Targets into Commands.
+"""Base classes of the families of components that convert Targets to Commands.
 
-Subclasses inherit the defaults; ``core/component_guard.py`` adds the defaults to other classes. Setups and
-semi-active controllers have a second base class for implementations by pure functions.
+Subclasses inherit defaults of optional members; ``core/component_guard.py`` adds these defaults to other classes.
+Setups and semi-active controllers have a second base class for implementations by pure functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return names of channels for ``count`` accelerations of the specimen relative to the laboratory floor."""
+    """Return names of ``count`` channels with accelerations of the specimen relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -45,7 +45,7 @@ def rows_of(motion: Motion | Target) -> Rows:
 class Component(ABC):
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Arithmetic as pure functions (``core/kernels.py``), if these functions are the same for all parameters."""
+    """Kernel (``core/kernels.py``) if it is the same for all parameters; otherwise None."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
@@ -100,10 +100,10 @@ class Setup(Component):
 
     @abstractmethod
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
+        """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
-        Without ``takes_loads`` only displacement axes have forces. The pose belongs to the Target of the same
-        step; another setup object may have moved the axes to this pose.
+        Without ``takes_loads``, ``axis_forces`` omits the force axes. The displacement belongs to the Target of
+        the same step; another setup object may have moved the axes there.
         """
 
     @abstractmethod
@@ -111,11 +111,9 @@ class Setup(Component):
         """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """Variant of :meth:`axes` that takes and returns floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """Variant of :meth:`forces` that takes and returns floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -125,22 +123,22 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """Variant of :meth:`degrees_of_freedom` for many displacements, ``(steps, n_axes)`` m."""
+        """Return degrees of freedom ``(steps, n_dof)`` m for axis displacements ``(steps, n_axes)`` m."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
 class SetupKernel(NamedTuple):
-    """Stateless arithmetic of a setup, on tuples of floats or elementwise on arrays."""
+    """Holds the stateless functions of a setup, which take tuples of floats, or arrays elementwise."""
 
     constants: Function
     axes: Function
-    """``axes(constants, x, v, a) -> x, v, a`` from degrees of freedom to axes."""
+    """Function ``axes(constants, x, v, a) -> x, v, a`` for displacement, velocity and acceleration."""
     forces: Function
-    """``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
+    """Function ``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
 
 
 class SetupOfKernel(Setup):
-    """Setup that computes with a :class:`SetupKernel`."""
+    """Converts motions and forces with a :class:`SetupKernel`."""
 
     _on_arrays = False
 
@@ -172,7 +170,6 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return ``axes`` and ``forces`` of any setup as kernel functions that ignore their constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
@@ -201,7 +198,7 @@ class SemiActive(Component):
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Controls the voltage of a damper by its ``KERNEL``.
+    """Controls the voltage of a damper with the kernel ``KERNEL``::
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
@@ -228,7 +225,7 @@ class SemiActiveOfKernel(SemiActive):
 
 
 class ForceController(Component):
-    """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
+    """Converts the force target of one axis to the displacement command of its actuator, in plain floats.
 
     Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if the command is
     invalid.
@@ -244,22 +241,25 @@ class ForceController(Component):
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis at the command ``place`` (m), with the force target ``target`` (N) for the same
-        sample.
+        """Take over an axis at the displacement command ``place`` (m).
 
-        ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
+        ``target`` (N) is the force target for the same sample. ``drift`` and ``drift_before`` (m) are the present
+        and the previous target of the coupled axis.
         """
 
     @abstractmethod
     def step(self, target: float, measured: float, drift: float) -> float:
-        """Return the next command (m) for ``target`` (N); ``measured`` (N) is the force at the last sample."""
+        """Return the next command (m) for the force ``target`` (N).
+
+        ``measured`` (N) is the force at the last sample, ``drift`` (m) the target of the coupled axis.
+        """
 
     @abstractmethod
     def reset(self) -> None: ...
 
 
 class Compensator(Component):
-    """Turns the target of the next sample into a command that makes the actuator reach the target in time.
+    """Computes a command for the target of the next sample, so that the actuator reaches the target in time.
 
     Built with ``(params, dt, n_axes)``, dt in s.
     """
@@ -267,8 +267,7 @@ class Compensator(Component):
     external: ClassVar[bool] = False
     """True if another process computes the commands."""
     transport_in_lead: ClassVar[bool] = False
-    """True if the scenario adds the port's transport delay to ``lead``, because the compensator's model omits it.
-    """
+    """True if the scenario adds the port's transport delay, which the model omits, to the parameter ``lead``."""
     state_names: tuple[str, ...]
     """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
@@ -283,19 +282,19 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Compute trial commands before the test and return the computing times (s). An empty array means that
-        this process computes the commands.
+        """Compute trial commands before the test and return the computing times, s.
+
+        Return an empty array if this process computes the commands.
         """
         return EMPTY
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:
-        """Return the command ``(n_axes,)`` m for target k, with the displacement ``measured`` at sample k-1."""
+        """Return the command ``(n_axes,)`` m for target k; ``measured`` is the displacement (m) at sample k-1."""
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Variant of :meth:`step` that takes and returns floats; commands in m, by axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands
@@ -305,7 +304,7 @@ class Compensator(Component):
         """Return internal quantities for recording, in the order of ``state_names``."""
 
     def bound(self) -> Any:
-        """Return a ``Bound`` (``control/compensators/per_axis.py``) for a loop over kernels, or None."""
+        """Return the ``Bound`` (``control/compensators/per_axis.py``) of a compensator with kernels, or None."""
         return None
 
     @abstractmethod

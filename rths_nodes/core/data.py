@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain data as in YAML and JSON: files, messages, results of a test."""
+"""Plain data as in YAML and JSON, for files, messages and results of a test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
-"""Numbers, texts, flags, lists and nested Data by name. Each reader states the keys that it expects."""
+"""Numbers, texts, flags, lists and nested Data by name."""
 
 
 def plain(value: Any) -> Any:
-    """Convert numpy numbers to Python numbers, tuples to lists, paths to text, and tables to mappings."""
+    """Convert numpy values, tuples, paths and DataFrames to numbers, lists, text and mappings of columns."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -39,9 +39,9 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``.
+    """Return the nested data of ``section`` from the ``numbers`` of :func:`flatten`.
 
-    Numbered keys form lists. If keys conflict, the first key is used.
+    Numeric keys form lists. If keys conflict, the first key is used.
     """
     tree: Data = {}
     for path, value in numbers.items():

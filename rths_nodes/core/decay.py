@@ -27,7 +27,7 @@ ROUNDED_OFF = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Decay:
-    """A bound on the decay rates of all inner states: ``at_rest + per_velocity * abs(v)`` (1/s), v in m/s."""
+    """Bounds the decay rates of all inner states by ``at_rest + per_velocity * abs(v)`` (1/s), v in m/s."""
 
     at_rest: float = 0.0
     per_velocity: float = 0.0
@@ -65,7 +65,7 @@ class Decay:
 
 
 def decay_of(specimen: Any) -> Decay:
-    """Return the ``decay`` of ``specimen``. Raises ConfigError if it has inner states but no ``decay``."""
+    """Return ``decay`` of ``specimen``. Raises ConfigError for a specimen with inner states but no ``decay``."""
     decay = specimen.decay
     if isinstance(decay, Decay):
         return decay

@@ -24,10 +24,10 @@ class OfComponent:
 
 
 class OfPort(Protocol):
-    """Optional members of a port, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
+    """Declares optional members; ``laboratory/ports/wrappers.py`` adds them to ports of other packages."""
 
     follows_rig: bool = False
-    """True if the rig sets the ticks. The port then sends Commands at once and calls ``pacer`` at each tick."""
+    """True if the rig sets the ticks: the port sends Commands without delay and calls ``pacer`` at each tick."""
     in_lockstep: bool = False
     """True if the rig is an emulator that waits for every Command."""
     wait: Callable[[float], None] | None = None
@@ -36,7 +36,7 @@ class OfPort(Protocol):
     label: str = "port"
     """Name of the port in messages."""
     trigger: object = None
-    """Digital output of the rig, on during a test (``laboratory/ports/common.py``)."""
+    """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
     can_warn: bool = False
     """True if :meth:`warn` can switch a horn or a lamp; valid once the port is open."""
     armed: bool = False
@@ -79,7 +79,7 @@ class OfPort(Protocol):
 
 
 class OfParams(checks.ChecksScenario):
-    """Attributes of any ``Params``; a parameter of the same name takes precedence."""
+    """Declares attributes of every ``Params``. A parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""
@@ -87,15 +87,12 @@ class OfParams(checks.ChecksScenario):
 
 
 class OfPortParams(OfParams):
-    """Attributes of a port's ``Params``."""
-
     transport_samples: int
     """Number of samples until a Command takes effect."""
     longest_wait: float
     """Time without a Command after which the port fails, s."""
     builds_axes: bool = False
-    """True if models replace the rig. The test then needs a ``rig``, or an actuator and a specimen for every axis.
-    """
+    """True if models replace the rig. The test then needs a ``rig``, or an actuator and a specimen per axis."""
     carries_force: bool = False
     """True if the port accepts Commands in newtons, for force loops closed by the controller."""
     can_be_switched: bool = False
@@ -116,7 +113,7 @@ class OfPortParams(OfParams):
 class OfIntegratorParams(OfParams):
     observes: bool = False
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
-    axis, as ``observed``."""
+    axis; the scenario lists them as ``observed``."""
     who: str = ""
     """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
     experimental_stiffness: Any = None
@@ -148,7 +145,7 @@ class OfGroundMotionParams(OfParams):
 
 class OfCompensatorParams(OfParams):
     lead: float
-    """Time by which the target is read ahead, s; used only if the compensator has this parameter."""
+    """Time by which the target is extrapolated, s; used only if the compensator has this parameter."""
     known: Any = None
     """Constants of the rig that replace a model file."""
     inverse: Any = None
@@ -208,13 +205,12 @@ def of_recorded(family: str) -> type[OfParams]:
 
 
 def complete(family: str, component: Any) -> None:
-    """Add missing attributes to a ``component`` class of ``family``, and to its ``Params``."""
     checks.complete(component, OfComponent)
     checks.complete(component.Params, of_params(family))
 
 
 def name(family: str, type_name: str, component: Any) -> None:
-    """Complete a ``component`` class and name its ``Params``; inherited ``Params`` are copied."""
+    """Complete a ``component`` class and set ``type_name`` of its ``Params``. Inherited ``Params`` are copied."""
     if "Params" not in vars(component):
         component.Params = params(type("Params", (component.Params,), {}))
     component.Params.type_name = type_name

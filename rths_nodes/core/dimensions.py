@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units as products, e.g. N/m, kN*mm, m/s^2, W, and their dimensions.
+"""Units as products of named units, e.g. N/m and kN*mm, and their dimensions.
 
 A unit has a factor to SI and powers of metre, kilogram, second and volt. Expressions of a laboratory use units
 (``expressions.py``); parameters of scenarios have fixed units.
@@ -33,14 +33,13 @@ _FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
 
 
 class Unit(NamedTuple):
-    """Unit: factor to SI, and powers of the :data:`BASES`."""
-
     factor: float
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return the product of this unit and ``other`` raised to ``power``. Raises ValueError for powers >
-        LARGEST_POWER.
+        """Return the product of this unit and ``other`` raised to ``power``.
+
+        Raises ValueError if a power of the result exceeds LARGEST_POWER.
         """
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
@@ -86,8 +85,9 @@ UNITS = {
 
 
 def unit_of(text: str) -> Unit:
-    """Parse a unit: names with optional powers, separated by ``*`` or ``/``. Raises ValueError if the text is not
-    a valid unit.
+    """Parse a unit: names with optional powers, separated by ``*`` or ``/``.
+
+    Raises ValueError if ``text`` is not a valid unit.
     """
     unit, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):

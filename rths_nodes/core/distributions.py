@@ -26,9 +26,9 @@ class Distribution:
     numbers: tuple[Any, ...]
 
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
-        """Draw a value. A relative distribution multiplies ``nominal``: a number, a list or rows of numbers.
+        """Return a random value. A relative distribution multiplies ``nominal``: a number, a list or rows.
 
-        Raises ConfigError for any other ``nominal`` of a relative distribution.
+        Raises ConfigError if a relative distribution cannot multiply ``nominal``.
         """
         kind = KINDS[self.kind]
         if not kind.relative:
@@ -41,8 +41,10 @@ class Distribution:
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """Return ``nominal`` times a power of ``drawn / standing``, the drawn and the nominal value of the
-        leader.
+        """Return ``nominal`` times a power of ``drawn / standing``.
+
+        ``drawn`` and ``standing`` are the drawn and the nominal value of the leader. Raises ConfigError unless
+        both are numbers of the same sign.
         """
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
@@ -68,12 +70,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: names and check of its ``numbers``, and drawing function."""
+    """Describes a kind of distribution: names and check of its ``numbers``, and the drawing function."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Function that returns a message about invalid numbers, or an empty string."""
     relative: bool = False
     any_values: bool = False
     follows: bool = False
@@ -153,7 +154,7 @@ KINDS: dict[str, Kind] = {
 
 
 def distribution(data: object, path: str) -> Distribution:
-    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy if it is invalid."""
+    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy for invalid data."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_kinds()}")
     ((name, values),) = data.items()

@@ -71,7 +71,7 @@ def median_count(counts: Counter[int]) -> int:
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
-    """Return the numbers of durations between ``edges`` (s), by default 10 bins per decade from 1 us to 1 s.
+    """Return the edges (s) and counts of bins, by default 10 bins per decade from 1 us to 1 s.
 
     Outliers are counted in the outermost bins. ``counts`` has the same meaning as in :func:`statistics`.
     """
@@ -82,7 +82,6 @@ def histogram(seconds: Array, edges: Array | None = None, counts: Array | None =
 
 
 def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Remove empty bins at both ends and round counts, for JSON."""
     used = np.flatnonzero(bins["counts"])
     if not len(used):
         return {"edges_s": [], "counts": []}

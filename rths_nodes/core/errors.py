@@ -48,8 +48,6 @@ class ClientLeft(IntegratorError):
 
 
 class Problems(list[str]):
-    """Collected problems, to be reported together."""
-
     @contextmanager
     def gathered(self) -> Iterator[None]:
         """Collect a ConfigError raised in the ``with`` block, so that further checks run."""
@@ -71,7 +69,7 @@ def join(path: str, key: object) -> str:
 
 
 def show(value: object, unit: str = "") -> str:
-    """Return a value as text for messages: short, with its unit."""
+    """Return ``value`` as text for messages, shortened to 60 characters, with its ``unit``."""
     unit = "" if unit == "1" else unit  # dimensionless
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
@@ -90,8 +88,8 @@ def counted(count: float, noun: str) -> str:
 def printable(text: str, kept: str = "") -> str:
     r"""Return ``text`` with escapes for all characters that are neither printable nor ``kept``.
 
-    Names, reasons and notes from other programs are converted before they are displayed or recorded. Terminal
-    codes, line ends and marks of writing direction could otherwise change the displayed text.
+    Terminal codes, line ends and marks of writing direction from other programs could otherwise change the
+    displayed or recorded text.
 
     >>> printable("Ada\x1b[2J")
     'Ada\\x1b[2J'
@@ -118,9 +116,7 @@ def raised_at(error: Exception, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return ``name``, by default the name of ``source``, with file and line if ``source`` is from another
-    package.
-    """
+    """Return ``name``, by default the name of ``source``. Add file and line for ``source`` of another package."""
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

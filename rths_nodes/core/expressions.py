@@ -42,15 +42,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
     "min": (_least, 2, 8),
     "max": (_largest, 2, 8),
 }
-"""Name -> function, and smallest and largest number of arguments."""
 CONSTANT = "si"
 Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
-"""Noun -> owner -> index of the quantity's value, and unit of the quantity."""
+"""Noun (``force``) -> owner (``north``) -> index of the quantity's value, and unit of the quantity."""
 
 
 class Expression:
-    """Compiled expression ``text`` over the quantities ``names``; ``unit`` is its unit. Raises ValueError if
-    ``text`` is invalid.
+    """Evaluates the expression ``text`` over the quantities ``names``; ``unit`` is the unit of the result.
+
+    Raises ValueError if ``text`` is invalid.
     """
 
     def __init__(self, text: str, names: Names) -> None:
@@ -101,7 +101,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Replace the owners of ``nouns`` in ``text`` by their ``names``. Leave an invalid expression unchanged."""
+    """Return ``text`` with the owners of ``nouns`` renamed by ``names``; an invalid expression is unchanged."""
     changes: list[tuple[int, int, str]] = []
     try:
         source = text.strip().encode()

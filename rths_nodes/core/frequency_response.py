@@ -20,14 +20,15 @@ Frequencies = NDArray[Any]
 
 
 def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
-    """Return the response of a sum of past inputs with ``weights`` and ``ages`` (s), ``(m,)`` each."""
+    """Return the response ``(n,)`` of a sum of past inputs with ``weights`` and ``ages`` (s), ``(m,)`` each."""
     return np.asarray(np.exp(-1j * np.multiply.outer(omega, np.asarray(ages, float))) @ np.asarray(weights, float))
 
 
 def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> Complex:
-    """Return y / c of the system x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k, y_k = ``output`` [x_k, c_{k-1}, c_k].
+    """Return the response ``(n,)`` of a sampled system with input c, state x ``(m,)`` and output y.
 
-    ``rows`` are [Phi, g_0, g_1] ``(m, m + 2)``; ``output`` is ``(m + 2,)``. The sample period is ``dt`` (s).
+    The system is x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k and y_k = ``output`` [x_k, c_{k-1}, c_k]. ``rows`` are
+    [Phi, g_0, g_1] ``(m, m + 2)``; ``output`` is ``(m + 2,)``. The sample period is ``dt`` (s).
     """
     step, out = np.asarray(rows, float), np.asarray(output, float)
     m, z = len(step), np.exp(1j * np.asarray(omega) * dt)

@@ -28,19 +28,17 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Largest size of a module, bytes."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file, bytes."""
 FOLDER = "inputs"
 
 
 @dataclass(frozen=True)
 class Named:
-    """File named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
+    """Refers to a file named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
 
-    ``runs`` is true for a program of any kind, ``columns`` for a file with columns of numbers.
+    ``runs`` is true for a program of any kind. ``columns`` is true for a file with columns of numbers.
     """
 
     place: str
@@ -96,7 +94,7 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the copy in the first of ``folders`` that contains the copy, or else ``path``."""
+        """Return the path of the file's copy in the first of ``folders`` with such a copy, or else ``path``."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -106,7 +104,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a file and of the files that belong to it, by path relative to their common folder.
+    """Holds the contents of a file and its further files, by path relative to their common folder.
 
     ``main`` is the path of the file itself.
     """
@@ -192,7 +190,7 @@ def make_absolute(cls: type, data: object, folder: Path) -> None:
 
 
 def contained(data: object) -> object:
-    """Replace absolute file paths in ``data`` by the hashes of the files' contents."""
+    """Return ``data`` with absolute file paths replaced by hashes of the files' contents."""
     if isinstance(data, dict):
         return {key: contained(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
@@ -203,8 +201,9 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and of imported modules below its folder. Raises the errors of
-    ``read_bytes``.
+    """Return the contents of ``program`` and of imported modules below its folder, by path.
+
+    Raises the errors of ``read_bytes``.
     """
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON Schema (draft 7) of the files that a Params class declares, for text editors.
 
-The schema contains kinds, units, bounds, choices, defaults and descriptions of all parameters, and the types of
-every family, including types of other packages. Only the loader checks relations between keys.
+The schema includes the types of other packages. Only the loader checks relations between keys.
 """
 
 from __future__ import annotations

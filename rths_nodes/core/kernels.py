@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: the arithmetic of a component as a pure function, the same for nodes, tests and compiled studies.
+"""Kernels: the arithmetic of a component as a pure function.
 
     step(constants, state, inputs) -> state, outputs
 
@@ -37,11 +37,10 @@ from rths_nodes.core import arithmetic
 
 Function = Callable[..., Any]
 ToNumber = Callable[..., tuple[object, float]]
-"""A step that returns its state and a number."""
 
 
 class Kernel(NamedTuple):
-    """Arithmetic of a component: ``constants`` from parameters and dt (s), state at ``rest``, and ``step``.
+    """Holds functions of a component: ``constants`` from parameters and dt (s), state at ``rest``, and ``step``.
 
     >>> from rths_nodes.core import Kernel, no_state
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -83,11 +82,12 @@ def copied(state: object) -> object:
 def advance_of(
     rate: Function, along: Function = arithmetic.along, along_mean: Function = arithmetic.along_mean
 ) -> Function:
-    """Return the Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` in s.
+    """Return a fourth-order Runge-Kutta step ``advance(k, s, h, x0, v0, x1, v1, x2, v2) -> s``.
 
-    ``rate`` returns the rates of a state from constants, state and two inputs. For a specimen these are
-    displacement (m) and velocity (m/s); for an actuator both are the command (m). ``advance`` takes both inputs at
-    start, middle and end. ``along`` and ``along_mean`` replace the defaults, which advance tuples of floats.
+    k are the constants, s is the state, and h the increment (s). The inputs x and v are given at start (0), middle
+    (1) and end (2). For a specimen they are displacement (m) and velocity (m/s); for an actuator both are the
+    command (m). ``rate(k, s, x, v)`` returns the rates of the state. The defaults of ``along`` and ``along_mean``
+    advance tuples of floats.
     """
 
     def advance(
@@ -151,7 +151,6 @@ def _foreign(name: str, value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value consists only of numbers, arrays and None, in tuples and lists."""
     if isinstance(value, (tuple, list)):
         return all(map(is_plain, value))
     if isinstance(value, np.ndarray):

@@ -63,7 +63,7 @@ class Level:
 
 @params
 class Disagreement(Level):
-    """Levels for the difference between a quantity measured by an axis and by an auxiliary channel."""
+    """Levels for the difference between the values of an axis and of an auxiliary channel."""
 
     channel: str = text("name, without the unit, of an auxiliary channel with the same quantity")
 
@@ -84,7 +84,7 @@ class OfExpression(Level):
 
 
 class Reading(NamedTuple):
-    """State of an axis at a sample: measured displacement (m), measured force (N), command (m) and target (m).
+    """Holds the measured displacement (m), measured force (N), command (m) and target (m) of an axis at a sample.
 
     ``tracked`` (m) is the displacement from the zero of the test, for comparison with the target.
     """
@@ -97,11 +97,12 @@ class Reading(NamedTuple):
 
 
 class AxisQuantity(NamedTuple):
-    """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
+    """Describes a quantity of an axis. ``value`` is a function of two readings and the sampling rate (Hz).
 
-    ``level`` is the class of the quantity's levels, or None if only expressions use the quantity. ``limit`` names
-    the limit of this quantity, ``noise`` the sensor that causes its noise. If ``level`` is :class:`Disagreement`,
-    the value of the auxiliary channel is subtracted.
+    The readings are the present and the previous reading. ``level`` is the class of the quantity's levels, or None
+    if only expressions use the quantity. ``limit`` is the name of the limit of this quantity. ``noise`` is the
+    sensor whose noise the quantity contains. If ``level`` is :class:`Disagreement`, the value of the auxiliary
+    channel is subtracted.
     """
 
     unit: str
@@ -187,10 +188,10 @@ class Levels:
 
 
 class RigQuantity(NamedTuple):
-    """Quantity of the whole rig: number of consecutive ``counted`` samples, or their fraction in the last second.
+    """Describes a quantity of the whole rig: ``counted`` samples in a row, or their fraction in the last second.
 
-    ``counted`` decides from the flags of Command and Measurement whether a sample counts; None leaves the quantity
-    unchanged. In messages ``reason`` follows the value.
+    ``counted`` returns, for the flags of Command and Measurement, whether the sample is counted. None leaves the
+    quantity unchanged. In messages ``reason`` follows the value.
     """
 
     unit: str
@@ -223,11 +224,8 @@ WHOLE = {
     ),
 }
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default fractions of bridged samples in a second: a test on a real rig reports values above the first, and is
-held above the second."""
 SHARE_S = 1.0
 AT_BOUND_S = 0.5
-"""Default time after which a test on a real rig is held because an adaptive parameter is at its bound, s."""
 
 
 @params
@@ -318,8 +316,9 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level above the limit of the same quantity, because this level would have no
-        effect.
+        """Raise ConfigError for a level above the limit of the same quantity.
+
+        Such a level would have no effect.
         """
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit

@@ -22,14 +22,13 @@ NETCDF3 = b"CDF"
 MATLAB_HEADER = 512
 """Number of bytes before the HDF5 signature in a file of MATLAB 7.3."""
 LONGEST_HEAD = 16 << 20
-"""Largest size of the names and shapes of all variables, bytes."""
 
 
 class _Ended(Exception): ...
 
 
 class Contents(NamedTuple):
-    """Real numbers and units by name, and reasons why other values are not read."""
+    """Holds real numbers and units by name, and the reasons why other values are not read."""
 
     columns: dict[str, Array]
     units: dict[str, str] = {}  # noqa: RUF012 (never changed)
@@ -37,7 +36,7 @@ class Contents(NamedTuple):
 
 
 def read(path: Path, most: int = LARGEST) -> Contents:
-    """Read numbers by name. Elements of structs are named ``s.x`` or ``s(2).x``, elements of cell arrays ``c{2}``.
+    """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
     files. Raises OSError if the file cannot be read, and ConfigError for HDF5 without h5py.
@@ -83,7 +82,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
 
 
 def hdf5(purpose: str, otherwise: str = "") -> Any:
-    """Return the module h5py. Raises ConfigError if it is missing; ``otherwise`` is advice for the user."""
+    """Return the module h5py. Raises ConfigError, with the advice ``otherwise``, if h5py is not installed."""
     try:
         import h5py
     except ImportError:

@@ -12,7 +12,6 @@ from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 
 ANY = "NAME"
-"""Placeholder for any name in the path of a section."""
 
 
 @attrs.frozen

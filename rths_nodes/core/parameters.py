@@ -182,8 +182,9 @@ def components(family: str, doc: str) -> Field:
 
 
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
-    """Declare a section without a ``type``, built into ``cls``. If ``cls`` has no required parameters, an omitted
-    section has the defaults of ``cls``.
+    """Declare a section without a ``type``; its value is an instance of ``cls``.
+
+    If ``cls`` has no required parameters, an omitted section has the defaults of ``cls``.
     """
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
@@ -191,8 +192,9 @@ def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """Declare a mapping of names to sections, each an instance of ``cls``. Without ``optional``, at least one is
-    required.
+    """Declare a mapping of names to sections, each an instance of ``cls``.
+
+    Without ``optional``, at least one section is required.
     """
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
@@ -219,7 +221,6 @@ def _declared(cls: type) -> Mapping[str, Spec]:
 
 
 declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
-"""Declarations of the parameters of a Params class, by name."""
 
 
 def required_names(cls: type) -> list[str]:
@@ -240,8 +241,8 @@ def completed(built: T, name: str, value: object) -> T:
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
     """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
-    Their class inherits default attributes from ``declared``. ``registry.class_of`` refuses them with the
-    ``reason``.
+    Their class inherits default attributes from ``declared``. ``registry.class_of`` refuses these parameters with
+    the ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})

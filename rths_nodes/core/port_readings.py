@@ -10,16 +10,15 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
-"""Reason for a stop due to an open interlock if the port reports no reason."""
 WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 
 @dataclass(frozen=True)
 class FarEnd:
-    """Limits reported by the far end of a port. Arrays have one value per axis.
+    """Holds the limits reported by the far end of a port. Arrays have one value per axis.
 
-    Stroke is in m, velocity in m/s, deceleration in m/s^2, force in N. ``error`` (m) limits the difference between
-    command and measured displacement; inf means no limit. Without commands, the far end extrapolates for
+    Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
+    between command and measured displacement; inf means no limit. Without commands, the far end extrapolates for
     ``bridged`` samples and then brakes. After ``watchdog`` samples without commands the session ends.
     """
 
@@ -34,7 +33,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """State of the far end: Measurement, number of the newest received command, and reason for a stop."""
+    """Holds a Measurement of the far end, the number of the newest received command, and the reason for a stop."""
 
     measured: Measurement
     newest: int
@@ -49,7 +48,7 @@ class Listener(Protocol):
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received so far; if there are none, wait up to ``seconds`` for the next states."""
+        """Return the states received since the last call; if there are none, wait up to ``seconds``."""
         ...
 
     def stop(self) -> None:
@@ -59,12 +58,11 @@ class Listener(Protocol):
 
 
 class Readback(Protocol):
-    """Readings available after :meth:`Port.open`, with defaults for ports that lack them."""
+    """Declares readings of an open port, with defaults for ports that lack them."""
 
     @property
     def active_command(self) -> Array | None:
-        """Commands that the controllers follow, ``(n_axes,)`` m, in the controllers' coordinates; None if not
-        readable.
+        """Commands ``(n_axes,)`` m that the controllers follow, in controller coordinates; None if not readable.
 
         The first Command must start at these displacements.
         """
@@ -102,12 +100,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return why the interlock of ``port`` stops the rig, or an empty string."""
+    """Return the reason why the interlock of ``port`` stops the rig; empty if it does not."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return why the rig of ``port`` cannot continue or move, or an empty string."""
+    """Return the reason why the rig of ``port`` cannot continue or move; empty if it can."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

@@ -29,10 +29,11 @@ from rths_nodes.core.specimen import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):
-    """One step of an integrator for small motions: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
+    """Holds the matrices of one step of an integrator: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
 
     y ``(m,)`` is the state of the integrator, f ``(n_dof,)`` N the measured force. x, v, a ``(3 n_dof,)`` are
-    displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1. The fields contain A, B, C and D.
+    displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1 for small motions. The fields contain
+    A, B, C and D.
     """
 
     onward: Array
@@ -42,7 +43,7 @@ class StepMatrices(NamedTuple):
 
 
 class GroundMotion(Protocol):
-    """Excitation as a function of time.
+    """Provides the excitation as a function of time.
 
     The class attribute ``proportional_to`` of ``Params`` names the parameter to which all values are proportional.
     Without this attribute a test cannot be run at a reduced level.
@@ -64,7 +65,7 @@ class StructuralForce(Protocol):
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """Restoring force as a component; each degree of freedom has its own force."""
+    """Provides a restoring force as a component; each degree of freedom has its own force."""
 
     Params: ClassVar[type]
     initial_stiffness: float
@@ -86,7 +87,7 @@ class Damping(Protocol):
 
 
 class Structure(Protocol):
-    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m and N/m, and influence ``(n_dof,)``.
+    """Holds a numerical substructure: matrices ``(n_dof, n_dof)`` kg, N s/m and N/m, and influence ``(n_dof,)``.
 
     Large structures have sparse matrices (``mechanics/sparse.py``). The ``experimental_`` matrices are known
     values of the physical part, or zero if unknown. The whole structure is the sum of both parts.
@@ -102,21 +103,21 @@ class Structure(Protocol):
     experimental_stiffness: Array
     influence: Array
     ground_load: Array
-    """Load of the numerical substructure divided by the negative ground acceleration (m/s^2), ``(n_dof,)`` N."""
+    """Load on the numerical substructure at a ground acceleration of -1 m/s^2, ``(n_dof,)`` N."""
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
     restoring_force: StructuralForce
 
 
 class Reduction(Protocol):
-    """Shapes T that replace the degrees of freedom of a linear structure, x = T q, by fewer coordinates q."""
+    """Replaces the degrees of freedom x of a linear structure by fewer coordinates q: x = T q with shapes T."""
 
     Params: ClassVar[type]
 
     def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Return shapes as columns ``(n_dof, m)``, and names of coordinates.
+        """Return the shapes T as columns ``(n_dof, m)``, and the names of the m coordinates.
 
         ``places`` are the indices of the interface degrees of freedom.
         """
@@ -159,13 +160,14 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return why step 0 has not been reached since ``open``, or an empty string. Raises ConfigError if step 0
-        cannot be reached.
+        """Return the reason why step 0 has not been reached since ``open``, or an empty string.
+
+        Raises ConfigError if step 0 cannot be reached.
         """
         return ""
 
     def begin(self, experimental_force: Array) -> None:
-        """Send this force to an external part, which begins the next ``step``."""
+        """Send the force to an external part, which begins the next ``step``."""
 
     def ready(self) -> bool:
         """Return whether ``step`` returns without blocking."""
@@ -200,8 +202,7 @@ class Integrator(Protocol):
         """Release the resources of ``open``; may be called again, or without ``open``."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps for a linear structure without external force; an empty sequence
-        if unknown.
+        """Return the matrices of ``period`` steps without external force; an empty sequence if unknown.
 
         ``rths stability`` refuses a test without these matrices.
         """
@@ -209,14 +210,14 @@ class Integrator(Protocol):
 
 
 class Port(OfPort, Readback, Protocol):
-    """Connection to a rig; defines the ticks of the test.
+    """Connects to a rig and defines the ticks of the test.
 
     The constructor has no effect outside the process. ``simulated`` is true if no real actuator can move.
     ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
     :class:`rths_nodes.core.declarations.OfPortParams`.
 
-    A port of another package may omit readings (:class:`Readback`) and members of
-    :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
+    A port of another package may omit members of :class:`Readback` and
+    :class:`rths_nodes.core.declarations.OfPort`.
     """
 
     external: bool
@@ -232,7 +233,7 @@ class Port(OfPort, Readback, Protocol):
         """Connect to the rig, which is at sample 0.
 
         ``pacer`` waits for the next tick of the computer's clock and returns the number of missed ticks. A
-        simulator without ``pacer`` runs at full speed. A real rig has its own clock.
+        simulator without ``pacer`` runs at full speed.
         """
 
     def begin(self) -> None:
@@ -283,14 +284,15 @@ class Port(OfPort, Readback, Protocol):
 
 
 class Quantity(Protocol):
-    """Quantity with one value per sample. The field ``of`` of ``Params`` contains the quantity's expressions as
-    text.
+    """Computes one value per sample from the values of expressions.
+
+    The field ``of`` of ``Params`` contains these expressions as text.
     """
 
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return the quantity's unit for the units of its expressions. Raises ValueError if they do not fit."""
+        """Return the quantity's unit for the units of its expressions. Raises ValueError for unsuitable units."""
 
     def step(self, values: Sequence[float]) -> float:
         """Return the quantity at the next sample for the values of its expressions, in SI units."""

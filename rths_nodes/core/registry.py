@@ -92,8 +92,7 @@ def name_of(component: Kernel | Function) -> str:
 
 
 def add(family: str, component: Any, path: str = "") -> str:
-    """Add a component of the running program: a class, a kernel or its step. Return the name of the class or
-    function.
+    """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
     The component replaces an earlier component with the same name; scenarios with the replaced component are
     refused. Raises ConfigError if the component is invalid or a shipped component has this name.
@@ -128,8 +127,9 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and of the added components in ``parts``; an empty string if there are
-    none.
+    """Return an identifier of this process and of the added components in ``parts``.
+
+    Return an empty string if ``parts`` contain no added component.
     """
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
@@ -151,10 +151,9 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. If ``name`` is a class or a kernel, add this component
-    first.
+    """Return the component class ``name`` of ``family``. Raises ConfigError for an unknown name.
 
-    Raises ConfigError, with the known names, for an unknown name.
+    The message contains the known names. If ``name`` is a class or a kernel, add this component first.
     """
     if is_component(name):
         name = add(family, name, path)
@@ -166,8 +165,9 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return ``ABOUT`` of a component's class; if there is none, the docstring's first paragraph of its module, or
-    of the class if components share the module.
+    """Return the text that describes a component: ``ABOUT`` of its class, or else the summary of a docstring.
+
+    This is the docstring of the module, or of the class if components share the module.
     """
     component = load(family, name)
     if about := vars(component).get("ABOUT", ""):
@@ -184,8 +184,9 @@ def summary(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of the parameters ``built``. Raises ConfigError if the class is missing or was
-    redefined.
+    """Return the component class of the parameters ``built``.
+
+    Raises ConfigError if the class is missing or was redefined.
     """
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulator of all axes at once, for actuators coupled through one specimen.
+"""Simulator of all axes together, for actuators coupled through one specimen.
 
 The kernel of a rig (``core/kernels.py``) is
 
@@ -21,7 +21,6 @@ from rths_nodes.core.kernels import Function, inherits
 from rths_nodes.core.samples import EMPTY, Array
 
 Shown = tuple[Array, Array, Array, Array]
-"""Results of a rig: displacements (m), velocities (m/s), forces (N) and auxiliary channels."""
 
 
 def still(n_axes: int) -> Shown:
@@ -29,7 +28,7 @@ def still(n_axes: int) -> Shown:
 
 
 class RigKernel(NamedTuple):
-    """Arithmetic of a rig: a ``Kernel`` with a function ``shown(constants, state)`` for the results at rest."""
+    """Holds the functions of a ``Kernel``, and ``shown(constants, state)`` for the results at rest."""
 
     constants: Function
     rest: Function
@@ -38,7 +37,7 @@ class RigKernel(NamedTuple):
 
 
 class Rig:
-    """Simulator of all axes at once, with optional members and their defaults.
+    """Simulates all axes together, and provides defaults of optional members.
 
     A class with a kernel implements :meth:`kernel_of`. Any other class implements ``step``, ``reset``,
     ``displacement``, ``velocity`` and ``force``. A rig whose specimen is in another process is ``external``, and

@@ -28,8 +28,7 @@ FLAG_SOFT_START = 16
 FLAG_RESTING = 32
 """Compensators do not adapt, because the motion is not informative during the fade-out of the soft start."""
 FLAG_SLOWED = 64
-"""The rig returned from a pause more slowly than planned. The sample is not valid for a rate-dependent specimen.
-"""
+"""The rig returned from a pause more slowly than planned. The sample is invalid for a rate-dependent specimen."""
 FLAG_AT_BOUND = 128
 """An adaptive parameter of the compensator is at a bound; only in a Command."""
 FLAG_FROZEN = 256
@@ -52,7 +51,7 @@ def equal(one: Array, other: Array) -> bool:
 
 
 class Recent:
-    """Cache of the last ``count`` results of a computation, keyed by the input arrays. Results are read-only."""
+    """Caches the last ``count`` results of a computation by input arrays. Results are read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()
@@ -97,7 +96,7 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
+    """Command k: target (after ramp and setup) and command (after compensation), ``(n_axes,)`` m.
 
     ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if it is empty, all axes are in
     displacement mode. In force mode target and command are in N.
@@ -115,7 +114,7 @@ class Command:
 class Measurement:
     """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
-    The port reads ``control_mode`` (``MODE_...``, one byte per axis; empty if unknown), hydraulics and interlock.
+    ``control_mode`` has one byte ``MODE_...`` per axis, and is empty if unknown.
     """
 
     sample: int

@@ -20,7 +20,7 @@ from rths_nodes.core.kernels import Function, inherits, no_state
 
 
 class SpecimenKernel(NamedTuple):
-    """Arithmetic of a specimen: ``constants`` from parameters, states at ``rest``, ``force`` (N) and ``rate``."""
+    """Holds ``constants`` from parameters, states at ``rest``, and functions ``force`` (N) and ``rate``."""
 
     constants: Function
     rest: Callable[..., tuple[float, ...]]
@@ -36,7 +36,7 @@ def no_rates(constants: object, state: object, displacement: float, velocity: fl
 
 
 class Specimen:
-    """Experimental substructure of one axis. Computes a force and the rates of its inner states, in plain floats.
+    """Computes the force of a specimen of one axis and the rates of its inner states, in plain floats.
 
     A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
     ``initial_state`` and, if it has states, ``decay``.
@@ -46,14 +46,13 @@ class Specimen:
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """Decay of the inner states, which determines the increments per sample; ``Decay()`` if there are no states.
-    """
+    """Decay of the inner states, which determines the increments per sample; ``Decay()`` without states."""
     mass: float = 0.0
     """Mass, kg. The actuator computes the inertial force of this mass."""
     felt: bool = True
     """False if the force is only computed and does not load the actuator."""
     linear: tuple[float, float] | None = None
-    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, whose force actuators compute
+    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot; actuators compute their force
     exactly."""
     voltage: float | None = None
     """Voltage that a controller sets at the damper's current driver, V; None if the specimen has no voltage."""
@@ -80,7 +79,8 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return the kernel, or a kernel that calls the class's own ``force`` and ``rate``, and its constants."""
+        """Return a kernel and its constants. The kernel calls ``force`` and ``rate`` of a class that defines them.
+        """
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
@@ -100,7 +100,6 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""Kernel for classes that implement ``force`` and ``rate``; its constants are the specimen object."""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:

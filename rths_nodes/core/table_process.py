@@ -28,15 +28,12 @@ ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "unit
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
 CPU_S, CPU_RATE = 6, 8 << 20
-"""Limit of processor time: CPU_S seconds, plus the bytes of file and numbers divided by CPU_RATE (bytes/s)."""
 
 
 class Refused(Exception): ...
 
 
 class Item(NamedTuple):
-    """Numbers of a variable, and their unit according to the file."""
-
     values: NDArray[np.float64]
     unit: str = ""
 
@@ -182,7 +179,7 @@ def dataset(item: Dataset, field: str | None) -> Item:
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
-    """Return the numbers, scaled as netCDF prescribes, with NaN for missing values."""
+    """Return the numbers and their unit. Numbers are scaled as netCDF prescribes; missing values are NaN."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:

@@ -39,7 +39,10 @@ _UNIT_IN_TITLE = re.compile(r"[(\[]\s*([^\s()\[\]]+)\s*[)\]]\s*")
 
 
 class Table:
-    """Columns of a file by name. Raises ConfigError if the file is unreadable or larger than ``most`` bytes."""
+    """Provides the columns of a file by name.
+
+    Raises ConfigError if the file is unreadable or larger than ``most`` bytes.
+    """
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -67,10 +70,10 @@ class Table:
         return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
-        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError, with the key ``path``, if
-        the column is missing or invalid.
+        """Return column ``index`` (from 1) of ``name``, ``(n,)``.
 
-        In a struct array or a cell array, ``index`` selects the element.
+        In a struct array or a cell array, ``index`` selects the element. Raises ConfigError, with the key
+        ``path``, if the column is missing or invalid.
         """
         called, index = self._located(name, index, path)
         values = self._contents.columns[called]
@@ -120,8 +123,9 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError if it is missing or invalid, or if the file
-        states another unit.
+        """Return the column in SI units, ``(n,)``.
+
+        Raises ConfigError if the column is missing or invalid, or if the file states another unit.
         """
         ...
 

@@ -39,8 +39,9 @@ def size_of(count: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a file. Raises ValueError if the file is not regular or exceeds ``most`` bytes, OSError if it is
-    unreadable.
+    """Return the contents of a file.
+
+    Raises ValueError if the file is not regular or exceeds ``most`` bytes, OSError if it is unreadable.
     """
     return read_head(path, most, most)
 
@@ -68,8 +69,9 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file. Raises ValueError if the file is damaged or unpacks to over ``most``
-    bytes.
+    """Return the arrays of an npz file by name.
+
+    Raises ValueError if the file is damaged or unpacks to over ``most`` bytes.
     """
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
@@ -98,8 +100,9 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits; missing numbers become empty cells. Raises OSError if writing
-    fails.
+    """Write named columns as CSV with all digits; missing numbers become empty cells.
+
+    Raises OSError if writing fails.
     """
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")

@@ -27,8 +27,7 @@ LONGEST_NAME = 64
 """Largest number of characters in a section's name. Topics and namespaces (at most 255 characters) contain the
 name."""
 SMALLEST, LARGEST = 1e-50, 1e50
-"""Bounds of the magnitude of a non-zero number in SI units. Squares and quotients of such numbers cannot overflow.
-"""
+"""Bounds of a non-zero magnitude in SI units. Squares and quotients of such numbers cannot overflow."""
 
 
 def checked_number(spec: Spec, value: object, path: str) -> float:

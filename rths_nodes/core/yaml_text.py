@@ -20,9 +20,7 @@ from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 MOST_NODES = 200_000
 """Largest number of values, lists and sections, enough for three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
-"""Largest number of nested levels of lists and sections."""
 LONGEST_NUMBER = 300
-"""Largest number of digits of an integer."""
 
 _TAG = "tag:yaml.org,2002:"
 # tag -> pattern and possible first characters; the first match is used
@@ -204,8 +202,9 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if YAML reads it as one, else unchanged. Raises ConfigError for an ambiguous
-    number.
+    """Return ``word`` as a number if YAML reads a number, else unchanged.
+
+    Raises ConfigError for an ambiguous number.
     """
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word

@@ -65,7 +65,6 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
-"""Longest period whose messages can be lost if the recorder is killed, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -80,8 +79,9 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Return the definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError if a
-    type is invalid or not installed.
+    """Return the definition of a message type and its nested types (MCAP ``ros2msg``).
+
+    Raises ConfigError if a type is invalid or not installed.
     """
     texts: dict[str, str] = {}
     waiting = [kind]
@@ -149,7 +149,7 @@ def offered_qos(reliability: str = "reliable", durability: str = "volatile", dep
 
 @attrs.frozen
 class Topic:
-    """A recorded topic: full name, type (``rths_nodes/msg/Measurement``) and offered QoS."""
+    """Describes a recorded topic: full name, type (``rths_nodes/msg/Measurement``) and offered QoS."""
 
     name: str
     type: str
@@ -226,7 +226,7 @@ def _in_place(path: Path, file: FileIO) -> bool:
 class Writer:
     """Writes a recording into ``directory``. Creates the directory. Not thread-safe.
 
-    ``information`` about the test (scenario, run id, versions) is written at once. Raises ConfigError if the
+    The constructor writes ``information`` about the test (scenario, run id, versions). Raises ConfigError if the
     directory contains a recording or cannot be written, or if a message type is not installed.
     """
 
@@ -289,10 +289,10 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, reason, number of samples) and index the file. Further calls do
-        nothing.
+        """Add the last ``information`` (outcome, reason, number of samples) and index the file.
 
-        Raises RecordingError on failure; :func:`recover` can then recover the written data.
+        Further calls do nothing. Raises RecordingError on failure; :func:`recover` can then recover the written
+        data.
         """
         if self._file.closed:
             return
@@ -306,7 +306,7 @@ class Writer:
 
 @attrs.frozen
 class Bag:
-    """A recording to read: its file and the information about the test.
+    """Provides the messages of a recording, and the information about the test.
 
     ``notes`` describe missing data in an unfinished journal. ``size`` is the length of the valid part, bytes.
     """
@@ -341,8 +341,9 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``. Raises ConfigError if the recording is unreadable or has no index, or if an
-    indexed recording is damaged.
+    """Open the recording at ``path``.
+
+    Raises ConfigError if the recording is unreadable or has no index, or if an indexed recording is damaged.
     """
     file = recording(path)
     inventory = Inventory()

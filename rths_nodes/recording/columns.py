@@ -37,7 +37,7 @@ LONGEST_FIELD = 31
 
 
 class History(NamedTuple):
-    """History of a quantity: ``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and column names."""
+    """Holds the ``values`` of a quantity, ``(n,)`` or ``(n, len(columns))`` in ``unit``, and column names."""
 
     name: str
     values: Array
@@ -93,7 +93,6 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write the columns of all ``histories``; fill shorter columns with empty cells."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

@@ -36,8 +36,9 @@ def write(result: Commissioning, path: Path | str) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing ``paths`` to names with their modification time; return the copies. Raises ConfigError if a
-    copy fails.
+    """Copy existing ``paths`` to names with their modification time, and return the copies.
+
+    Raises ConfigError if a copy fails.
     """
     copies = []
     for path in filter(Path.exists, paths):

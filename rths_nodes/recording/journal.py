@@ -42,7 +42,7 @@ from rths_nodes.recording.records import (
 
 
 class Inventory:
-    """Contents of a file, collected from its records by :meth:`add`.
+    """Collects the contents of a file from its records.
 
     ``counts`` are the numbers of messages by channel number; ``stated`` are these numbers according to the index.
     """
@@ -57,7 +57,7 @@ class Inventory:
         self.information: dict[str, str] = {}
         self.distribution = ""
         self.bag_metadata = ""
-        """Text of ``metadata.yaml`` without its head, as stored in an indexed file."""
+        """Text of ``metadata.yaml`` without its top-level key, as stored in an indexed file."""
 
     def add(self, opcode: int, content: bytes) -> None:
         """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""

@@ -41,15 +41,15 @@ _LENGTHS, _TRIED = 4, 8
 """Largest numbers of message lengths, and of messages of each length, that are tried to derive a layout."""
 
 BATCH = 4096
-"""Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
 """A history has at most SPARSE rows per received message, plus SILENT rows. Messages with larger numbers are
 skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """Read the recording at ``path``, finished or not. ``notes`` of the Run report skipped messages. Raises
-    ConfigError if the recording is unreadable or contains no test.
+    """Read the recording at ``path``, finished or not. ``notes`` of the Run report skipped messages.
+
+    Raises ConfigError if the recording is unreadable or contains no test.
     """
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
@@ -77,7 +77,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
-    """Return the message fields of the streams ``names``, in the order of the message numbers.
+    """Return the fields of the streams ``names`` by stream and field, in the order of the message numbers.
 
     Raises ConfigError if a stream is damaged or incomplete.
     """
@@ -174,7 +174,6 @@ class _Contents:
         waiting.clear()
 
     def rows(self, n_axes: int, modes: bool) -> dict[str, dict[str, Array]]:
-        """Return the fields of each stream for a Run, one row per sample or step; missing values are NaN."""
         for topic in self._waiting:
             self._unpack(topic)
         counts = {stream: self._count(stream) for stream in STREAMS if stream != TOPIC}
@@ -281,11 +280,11 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """Return the checked scenario of a recording. Raises ConfigError, beginning with ``origin``, if the scenario
-    is invalid.
+    """Return the checked scenario of a recording.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
-    kept as recorded; building them raises an error with the reason.
+    kept as recorded; building them raises an error with the reason. Raises ConfigError, beginning with ``origin``,
+    if the scenario is invalid.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):
@@ -328,7 +327,7 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 
 
 class StreamLayout:
-    """Layout of a recorded stream, from the definition ``text`` and the lengths in ``message``.
+    """Unpacks messages in the layout that the definition ``text`` and the lengths in ``message`` define.
 
     Raises ValueError if the message contradicts the definition, or if a field is neither a number nor an array of
     numbers.

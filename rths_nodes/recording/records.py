@@ -30,9 +30,8 @@ INFORMATION = "rths_nodes"
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
-"""Head of a message: channel, sequence number, log time and publish time."""
+"""Header of a message: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
-"""Largest permitted size of an unpacked chunk, bytes."""
 _CHECKSUM = 4
 """Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
@@ -48,8 +47,9 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the path of a recording's MCAP file. ``path`` is this file or its directory. Raises ConfigError if
-    there is no such file, or if the directory contains several.
+    """Return the path of a recording's MCAP file. ``path`` is this file or its directory.
+
+    Raises ConfigError if there is no such file, or if the directory contains several.
     """
     path = Path(path)
     try:
@@ -178,12 +178,12 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 
 
 class Contents:
-    """Records of the data section of an MCAP file, including chunks, up to the end of the file's complete part.
+    """Iterates once over the records of the data section of an MCAP file, including chunks.
 
-    The iteration yields opcode and content, once. Damage raises RecordingError; if ``lenient`` is true, a damaged
-    chunk is skipped. ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage``
-    describes the damage, ``end`` is the end (byte) of the complete part, and ``lost_bytes`` counts bytes that were
-    skipped or follow the end.
+    The iteration yields opcode and content, up to the end of the file's complete part. Damage raises
+    RecordingError; if ``lenient`` is true, a damaged chunk is skipped. ``size`` is the length of the valid part of
+    the file, bytes. After the iteration, ``damage`` describes the damage, ``end`` is the end (byte) of the
+    complete part, and ``lost_bytes`` is the number of bytes that were skipped or follow the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:

@@ -33,7 +33,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target with the energies of a model. They are set if only some degrees of freedom are published."""
+"""Fields of a Target with the energies of a model."""
 ELSEWHERE = "elsewhere"
 """Host of an imported test, and type of its unknown components."""
 _ROWS = 1 << 16
@@ -41,7 +41,7 @@ _ROWS = 1 << 16
 
 @dataclass(eq=False)
 class Loads:
-    """Data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
+    """Holds data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
 
     ``target`` and ``command`` (N) are NaN while the axis was held. ``held`` is the displacement command (m) of the
     held axis, and NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and
@@ -200,7 +200,7 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rates of change of ``values`` ``(n, ...)``, 1/s; NaN across a hold or a pause."""
+        """Return the rates of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``; NaN across a hold or pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates
@@ -245,7 +245,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     """Build a Run from recorded messages: ``rows`` by stream and field, one row for each sample or step.
 
     Missing samples are NaN. The Run uses these arrays without a copy. ``fields`` are the other fields of the Run:
-    names, information, metrics, timing.
+    names, information, metrics and timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
@@ -306,7 +306,7 @@ def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[s
 
 
 class Collector:
-    """Sink that collects a Run of an embedded test in memory."""
+    """Collects a Run of an embedded test in memory, as a sink of the loop."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         """Raise ConfigError if the histories of the test do not fit into memory."""
@@ -330,7 +330,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the histories of the first samples at once, by stream and field; the energies are one array."""
+        """Store the histories of the first samples, by stream and field; the energies are one array."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}

@@ -36,7 +36,7 @@ class Volume:
 
 
 class RecordingSink:
-    """Sink of the embedded loop. It writes the messages that nodes would publish, stamped in test time."""
+    """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop."""
 
     def __init__(
         self, writer: Appender, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]

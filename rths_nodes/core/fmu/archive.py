@@ -32,10 +32,8 @@ HIGHEST_RATIO = 100
 """Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
 LARGEST_SHARE = 0.5
-"""Largest fraction of the free space in the temporary folder that an unpacked archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
-"""Exceptions of zipfile, including RuntimeError for encryption and NotImplementedError for unknown compression."""
 
 END, LOCATOR, END_64 = 22, 20, 56
 """Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""
@@ -56,8 +54,9 @@ def directory_size(tail: bytes) -> int:
 
 
 class Archive:
-    """Members of an FMU, read from the directory of the archive. Raises ConfigError for an FMU that must not be
-    unpacked.
+    """Reads the members of an FMU from the directory of the archive.
+
+    Raises ConfigError for an FMU that must not be unpacked.
     """
 
     def __init__(self, path: str) -> None:
@@ -116,8 +115,9 @@ class Archive:
             return opened.read(member)
 
     def unpack(self, folder: Path, binaries: str) -> None:
-        """Write description, resources and the files below ``binaries`` to ``folder``. Raises ConfigError if the
-        archive is damaged or too large for the disk.
+        """Write description, resources and the files below ``binaries`` to ``folder``.
+
+        Raises ConfigError if the archive is damaged or too large for the disk.
         """
         free = shutil.disk_usage(folder).free
         if self._whole > LARGEST_SHARE * free:

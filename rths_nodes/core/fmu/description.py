@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of an FMU: variables with units, capabilities, platforms.
+"""Description of an FMU: variables with units, capabilities and platforms.
 
 fmpy reads the description and checks it against the schema of the standard. Document types and entities are
 refused, because they could fill the memory or read other files.
@@ -40,7 +40,6 @@ ROUNDED = 1e-5
 LARGEST = sys.float_info.max
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
-"""Pattern for names of binaries: C identifiers, not paths."""
 
 
 INSTALL = "pip install fmpy"
@@ -58,7 +57,7 @@ def fmpy() -> Any:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit declared by an FMU: factor to base units, and exponents of base units."""
+    """Describes a unit declared by an FMU: factor to base units, and exponents in the order of ``DIMENSIONS``."""
 
     name: str
     factor: float | None = None
@@ -68,7 +67,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Variable:
-    """Variable of an FMU. ``reference`` is its value reference, ``start`` its start value as text."""
+    """Describes a variable of an FMU.
+
+    ``reference`` is the value reference. ``start`` is the start value as text.
+    """
 
     name: str
     reference: int
@@ -123,8 +125,9 @@ class Description:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> Variable:
-        """Return the float variable ``name`` for parameter ``path``. Raises ConfigError if the FMU has no float
-        variable of this name and ``causality``.
+        """Return the float variable ``name`` for parameter ``path``.
+
+        Raises ConfigError if the FMU has no float variable of this name and ``causality``.
         """
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:
@@ -167,7 +170,8 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI from the unit that the FMU declares, else from the ``stated`` unit.
+    """Return the factor to SI of ``variable``, from the unit that the FMU declares, or else the ``stated`` unit.
+
     Raises ConfigError if the unit does not fit.
     """
     table, exponents = QUANTITIES[quantity]

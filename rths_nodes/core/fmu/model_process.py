@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 GOOD, DISCARD = 1, 2
-"""Highest status with which the model continues (a warning), and the status for a refused step."""
 
 
 def main(task: Data) -> None:
@@ -70,7 +69,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 
 
 class Unit:
-    """Instance of the model. ``request`` (step number, inputs) and ``outputs`` are reused arrays of doubles."""
+    """Runs an instance of the model. ``request`` (step number and inputs) and ``outputs`` are reused arrays."""
 
     prefix = ""
 

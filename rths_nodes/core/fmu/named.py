@@ -20,7 +20,7 @@ SHARE_OF_STEP = 1e-9
 
 
 class Row(NamedTuple):
-    """Input or output of the FMU, named by the parameter ``place``. An empty ``quantity`` accepts any unit."""
+    """Describes an input or output named by the parameter ``place``. An empty ``quantity`` accepts any unit."""
 
     place: str
     name: str
@@ -114,8 +114,9 @@ class FmuParams:
         return _feed(self, description, "input"), _feed(self, description, "output")
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Return kind, value reference and value of each parameter in ``parameters``. Raises ConfigError if a
-        parameter cannot be set to its value.
+        """Return kind, value reference and value of each parameter in ``parameters``.
+
+        Raises ConfigError if a parameter cannot be set to its value.
         """
         description = described(self.file)
         variables = {

@@ -57,7 +57,7 @@ class Feed(NamedTuple):
 
 
 class FmuProcess:
-    """Process of the model in ``file``, which starts at 0 s and advances in steps of ``dt`` (s).
+    """Runs the model in ``file`` in a process. The model starts at 0 s and advances in steps of ``dt`` (s).
 
     ``parameters`` are tuples of kind, value reference and initial value.
     """
@@ -121,8 +121,9 @@ class FmuProcess:
             failed.pop_all()
 
     def start(self, path: str, within: float) -> Array:
-        """Open the process and return the initial outputs in SI units. Raises ConfigError with the FMU's section
-        ``path``.
+        """Open the process and return the initial outputs in SI units.
+
+        Raises ConfigError, with the ``path`` of the FMU's section, if the model does not start.
         """
         self.open(within)
         try:
@@ -133,6 +134,7 @@ class FmuProcess:
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
         """Send step number ``step`` (from 0) with ``inputs`` in SI units. The answer is due in ``within`` s.
+
         Raises RuntimeError if sending fails.
         """
         request = self._request
@@ -161,8 +163,9 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs, or None if they are missing after ``wait`` s. Raises RuntimeError if the step fails
-        or is overdue.
+        """Return the outputs in SI units, or None if they are missing after ``wait`` s.
+
+        Raises RuntimeError if the step fails or is overdue.
         """
         assert self._channel is not None
         if wait:

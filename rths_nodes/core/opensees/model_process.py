@@ -88,8 +88,9 @@ class Model:
             )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Printed output counts as an error, because OpenSees prints a message and
-        continues with a default value.
+        """Run a command of the analysis. Raises SystemExit if the command prints anything.
+
+        OpenSees prints a message about an error and continues with a default value.
         """
         before = os.fstat(PRINTED).st_size
         try:

@@ -31,10 +31,11 @@ OF_TARGET = attrgetter(*DOF, "auxiliary")
 class Codec:
     """Converts samples of one rig to bytes and back. Stamps are nanoseconds since the epoch.
 
-    ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` the auxiliary channels of a command,
-    ``n_state`` the compensator's internal quantities, ``n_updating`` the quantities of model updating. The last
-    ``n_force`` axes may be controlled by force. Messages of runs other than ``run`` are refused.
-    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return sample and stamp of a message.
+    ``n_auxiliary`` is the number of measured auxiliary channels, and ``n_inputs`` the number of auxiliary channels
+    of a command. ``n_state`` is the number of the compensator's internal quantities, and ``n_updating`` the number
+    of quantities of model updating. The last ``n_force`` axes may be controlled by force. Messages of runs other
+    than ``run`` are refused. ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return sample and
+    stamp of a message.
     """
 
     def __init__(

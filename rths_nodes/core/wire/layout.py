@@ -37,7 +37,7 @@ def mark_of(run_id: str, salt: str = "") -> str:
 
 
 class RunMark:
-    """Mark of the run; ``mark`` is empty until the node knows the run.
+    """Holds the mark of the run; ``mark`` is empty until the node knows the run.
 
     ``field`` contains the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, no message
     contains these bytes.
@@ -74,7 +74,6 @@ TIME = "builtin_interfaces/Time"
 TRAILING = 8
 """Largest number of bytes that the middleware appends, e.g. to align an empty array."""
 SEPARATOR = "=" * 80
-"""Separator before each contained type in recorded definitions."""
 Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
@@ -100,10 +99,10 @@ def bound_of(message: str, field: str) -> int:
 
 
 class Layout:
-    """Constant layout of a message of ``run``: header, mark, scalars, and bounded arrays with ``lengths`` by name.
+    """Packs and unpacks messages of ``run`` in a constant layout: header, mark, scalars and bounded arrays.
 
-    An array without a length is empty. float64 scalars form an additional first array. Raises ConfigError for a
-    length that exceeds the bound of its array.
+    An array without an entry in ``lengths`` is empty. float64 scalars form an additional first array. Raises
+    ConfigError for a length that exceeds the bound of its array.
     """
 
     def __init__(self, message: str, lengths: Mapping[str, int], run: RunMark) -> None:

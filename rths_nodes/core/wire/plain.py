@@ -42,9 +42,10 @@ def encode(message: str, values: Data) -> bytes:
 
 
 def decode(message: str, data: bytes, text: str | None = None) -> Data:
-    """Invert :func:`encode`. Raises ValueError if ``data`` is not a message of this type.
+    """Return the plain values of a message, as for :func:`encode`.
 
-    ``text`` is the recorded definition of the message, if it differs from ``msg/``.
+    ``text`` is the recorded definition of the message, if it differs from ``msg/``. Raises ValueError if ``data``
+    is not a message of this type.
     """
     at = 4
 
