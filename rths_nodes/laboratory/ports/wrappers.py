@@ -58,8 +58,6 @@ class _HandedOn:
 
 
 class _Tried(_HandedOn):
-    """Member of a port from another package. Errors are labelled; a missing member has a default."""
-
     def __set_name__(self, owner: type, name: str) -> None:
         super().__set_name__(owner, name)
         default = vars(OfPort).get(name, vars(Readback).get(name))
@@ -221,8 +219,9 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick. If the port has applied the command unchanged, this command is
-        reported without rounding.
+        """Return the Measurement of the tick in SI units.
+
+        If the port has applied the command unchanged, the command is reported without rounding.
         """
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
