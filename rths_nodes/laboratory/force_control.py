@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force loop of an axis: converts Commands in N to actuator positions.
 
-The mode in its Command determines whether an axis is held at a displacement or controlled by force. A change of
-mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis keeps its
-last position and then follows only changes of its Commands.
+The mode in the Command of an axis determines whether the axis is held at a displacement or controlled by force. A
+change of mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis
+keeps its last position and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke or faster than its velocity limit, or if the correction
 by feedback exceeds ``largest_correction``. The axis is then held, and ``breach`` contains the reason, which trips

@@ -27,7 +27,7 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Number of samples whose noise is drawn at once, in the same sequence as with single draws."""
+"""Number of samples whose noise is drawn together, in the same sequence as with single draws."""
 
 
 class Channel(NamedTuple):

@@ -32,7 +32,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Relative part of a static shape outside the modes, beyond which the shape is added."""
+"""Smallest relative part of a static shape outside the modes for which the shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10

@@ -51,7 +51,8 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), specimen state and command (m)."""
+"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), inner states of the specimen, and
+last command (m)."""
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states);

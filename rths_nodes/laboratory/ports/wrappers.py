@@ -87,7 +87,7 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 class NamedPort(Port):
     """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
 
-    Raises ConfigError if the port is incomplete or cannot be opened, because nothing has moved. Later errors are
+    Raises ConfigError, before any motion, if the port is incomplete or cannot be opened. Later errors are
     PortError.
     """
 
@@ -174,7 +174,7 @@ def _has(port: object, name: str) -> bool:
 
 
 class PortBefore(Port):
-    """Delegates every declared member that is not overridden to ``port``."""
+    """Delegates to ``port`` every declared member that a subclass does not override."""
 
     external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5)
     open, begin, arm_watchdog, disarm_watchdog, interlock, partial_stop, wait_tick, write = _handed_on(8)

@@ -249,7 +249,7 @@ class NoMotion:
 
 
 class Delayed:
-    """The ``motion``, delayed by ``delay`` seconds and multiplied by ``scale``; zero before its start."""
+    """An excitation ``motion`` that starts after ``delay`` seconds of rest and is multiplied by ``scale``."""
 
     @params
     class Params:

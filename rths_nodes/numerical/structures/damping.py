@@ -89,7 +89,7 @@ def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
 
 
 class Rayleigh:
-    """Rayleigh damping from ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
+    """Rayleigh damping C = a M + b K from ratios in two modes or at two frequencies: zeta = (a / w + b w) / 2."""
 
     @params
     class Params:
@@ -141,7 +141,10 @@ class Rayleigh:
 
 
 class Modal:
-    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i^T) M."""
+    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i^T) M.
+
+    w_i is the circular frequency and phi_i the shape of mode i, with a modal mass of 1 kg.
+    """
 
     @params
     class Params:

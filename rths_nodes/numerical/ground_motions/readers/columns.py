@@ -66,7 +66,7 @@ Row = tuple[int, list[str]]
 
 
 class Rows:
-    """Rows of numbers, split on demand, because lists of words take thirty times the memory of the text."""
+    """Splits rows of numbers on demand, because lists of words take thirty times the memory of the text."""
 
     def __init__(self, lines: Sequence[str], numbers: array[int]) -> None:
         self._lines, self.numbers = lines, numbers

@@ -37,7 +37,7 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class Lines(Sequence[str]):
-    """Lines of a text, extracted on demand, because a list takes five times the memory of the text."""
+    """Extracts lines of a text on demand, because a list takes five times the memory of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n").replace("\r", "\n")
