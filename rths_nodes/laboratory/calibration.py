@@ -6,8 +6,8 @@ which the port reports 1. ``sign`` is the direction of the sensor:
 
     value in SI = sign * scale * (unit in SI) * number
 
-Values are not tared; limits apply to these values. The file can also declare bounds for motions outside of a test;
-motions without bounds are refused.
+Values are not tared, and limits apply to untared values. The file can also declare bounds for motions outside of a
+test; motions without bounds are refused.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CERTAINTY = 3.0
 LEAST_KNOWN = 0.02
 """Smallest relative uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
 VERIFYING = 0.03
-"""Largest relative uncertainty of a stiffness that verifies a scale. A larger uncertainty would hide a scale error
-of 10 %."""
+"""Largest relative uncertainty of a known stiffness that can verify sensor scales. A larger uncertainty would hide
+a scale error of 10 %."""
 STEPS = 20
 """Smallest displacement in a small move, in multiples of the sensor's resolution."""
 
@@ -297,9 +297,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError if ``limits`` exceed a channel's range, or if a bound of the rig file exceeds
-        ``limits``.
-        """
+        """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds them."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -367,9 +365,7 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter does not fit ``rate``
-    (Hz).
-    """
+    """Raise ConfigError if a correction of ``axis`` lacks its channel, or a filter does not fit ``rate`` (Hz)."""
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
         axis.corrections.check_channels(units, f"{path}.corrections")
@@ -407,7 +403,8 @@ _ROUNDING = 1.0 + 1e-9
 class Calibration:
     """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
 
-    ``seats`` holds the port index of each axis of the test, ``home`` the test index of each axis of the port.
+    ``seats`` holds the port index of each axis of the test. ``home`` holds the test index of each axis of the
+    port.
     """
 
     displacement: Array
@@ -416,7 +413,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build from axes with a ``rig_axis`` and from auxiliary channels. A channel in SI units is None."""
+        """Build the conversion for ``axes`` with a ``rig_axis``. An ``auxiliary`` channel in SI units is None."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -430,9 +427,10 @@ class Calibration:
         """Ranges of displacement, force and channels, in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
-        """Convert a Measurement of the port to the test. Flag it if a channel is at the end of its range.
+        """Return a Measurement of the port as a Measurement of the test.
 
-        ``applied`` ``(n_axes,)`` m is the exact applied command, if known.
+        The result is flagged if a channel is at the end of its range. ``applied`` ``(n_axes,)`` m is the exact
+        applied command, if known.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)
         displacement = measurement.displacement[seats] * self.displacement
@@ -496,9 +494,10 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return the entry of ``channels``, or None, for each of a port's ``names``, such as ``pressure [bar]``.
+    """Return the entry of ``channels`` for each of a port's ``names``; None for a name without an entry.
 
-    Raises ConfigError if the port lacks a channel or has another unit.
+    A name can contain a unit, such as ``pressure [bar]``. Raises ConfigError if the port lacks a channel or has
+    another unit.
     """
     pairs = [_split(name) for name in names]
     for name, channel in channels.items():

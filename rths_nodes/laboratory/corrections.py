@@ -5,9 +5,10 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-m is the mass of a fixture between load cell and specimen, a its acceleration (a separate channel), F_c the
-friction, and v the difference quotient of the measured displacement. A Butterworth low-pass filter follows; the
-rig file declares its delay. The uncorrected force becomes an auxiliary channel, and limits apply to this force.
+m is the mass of a fixture between load cell and specimen, and a its acceleration (a separate channel). F_c is the
+friction, v_s the smoothing velocity, and v the difference quotient of the measured displacement. A Butterworth
+low-pass filter follows; the rig file declares its delay. The uncorrected force becomes an auxiliary channel, and
+limits apply to this force.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
 
 
 def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float) -> float:
-    """Force (N) without fixture inertia and friction. The constants are m (kg), F_c (N) and 1 / v_s (s/m)."""
+    """Return the force (N) without fixture inertia and friction."""
     mass, friction, per_velocity = k
     if mass:
         shown -= mass * acceleration
@@ -138,8 +139,7 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return a step that corrects and filters a force. State: whether the filter has started, and the filter's
-    state.
+    """Return a kernel step that corrects and filters a force.
 
     The filter restarts after a non-finite value, which would otherwise remain in the filter's state.
     """
@@ -189,10 +189,10 @@ class _Axis:
 
 
 class ForceCorrections:
-    """Corrects the forces of axes with a ``rig_axis`` every ``dt`` s; ``names`` are the added channels.
+    """Corrects the measured forces of axes with a ``rig_axis`` every ``dt`` s.
 
-    If ``simulated``, forces are only filtered. Raises ConfigError if ``channels`` (names with units) lack a
-    required acceleration.
+    ``names`` are the added channels. If ``simulated``, forces are only filtered. Raises ConfigError if
+    ``channels`` (names with units) lack a required acceleration.
     """
 
     def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
@@ -251,8 +251,10 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of indices: an axis with a corrected force, in ``axes``, and the channel of its uncorrected
-    force, in ``names``.
+    """Return pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
+
+    The index in ``names`` belongs to the channel of the uncorrected force. The list is empty if no force is
+    corrected.
     """
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
@@ -262,7 +264,10 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, originals: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """Return the uncorrected ``forces`` (N) of all axes; ``originals`` are the pairs from :func:`shown_forces`."""
+    """Return the load-cell forces (N) of all axes for the corrected ``forces``.
+
+    ``originals`` are the pairs from :func:`shown_forces`.
+    """
     corrected = forces.copy()
     for axis, channel in originals:
         if channel < len(auxiliary):  # a simulator may lack the channels of the rig

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force loop of an axis: converts Commands in N to actuator positions.
 
-The mode in its Command determines whether an axis is held at a displacement or controlled by force. A change of
-mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis keeps its
-last position and then follows only changes of its Commands.
+The mode in the Command of an axis determines whether the axis is held at a displacement or controlled by force. A
+change of mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis
+keeps its last position and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke or faster than its velocity limit, or if the correction
 by feedback exceeds ``largest_correction``. The axis is then held, and ``breach`` contains the reason, which trips
@@ -54,7 +54,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """Force loop of one axis, in floats; the axis is initially held at a displacement."""
+    """Controls the force of one axis. The axis is initially held at a displacement."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -117,7 +117,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force loops of a rig. ``modes`` are the control modes in effect, one byte per axis."""
+    """Controls the force-controlled axes of a rig. ``modes`` holds one byte per axis, its control mode."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -162,7 +162,7 @@ class ForceLoops:
 
 
 class TransportedLoops(ForceLoops):
-    """Force loops of a simulated controller, which receives Commands with a delay of ``transport`` samples."""
+    """Simulates force loops of a controller that receives Commands with a delay of ``transport`` samples."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float, transport: int) -> None:
         self._transport = transport

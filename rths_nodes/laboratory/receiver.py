@@ -34,7 +34,7 @@ class ReceiverLimits(NamedTuple):
 
     stroke: float
     velocity: float
-    """Largest velocity of the command (step per sample), m/s."""
+    """Largest velocity of the command (change per sample, divided by the period), m/s."""
     acceleration: float
     """Acceleration of motions that the receiver itself makes, m/s^2."""
     following: float = math.inf
@@ -60,7 +60,7 @@ class ReceiverLoad(NamedTuple):
     unit: float = 1.0
     """Unit of the measured force, expressed in the unit of force commands."""
     frozen: int = 0
-    """Number of consecutive samples with equal force after which the force counts as frozen; 0: no check."""
+    """Number of consecutive samples with equal force that indicate a failed load cell; 0: no check."""
     coupled: int = 0
 
 
@@ -108,7 +108,7 @@ _Loop = _structure(
 
 
 class Sensors(ctypes.Structure):
-    """Measurements of the target at a tick: displacement (m), force (N), auxiliary channels, state of the rig."""
+    """Measurements of the target at a tick: displacement (m), force (N), auxiliary channels and rig state."""
 
     _fields_ = (
         ("displacement", _Axes),
@@ -146,7 +146,6 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the first 64 bits of the SHA-256 of the receiver's two source files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -196,13 +195,13 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """Receiver of one session. ``limits`` are the limits of its axes; ``dt`` is the period, s.
+    """Runs the compiled receiver for one session. ``limits`` has one entry per axis; ``dt`` is the period, s.
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
     samples without a command, or after ``persistence`` consecutive samples that violate a limit of force or error.
-    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary inputs and channels.
+    ``flags`` are flags of ``datagrams``. ``inputs`` and ``channels`` are numbers of auxiliary inputs and channels.
     Axes with the same number in ``groups`` stop together. ``units`` are the units of measured displacements,
-    expressed in units of commands; ``metres`` are command units per metre. ``loads`` are the force loops of the
+    expressed in units of commands. ``metres`` are command units per metre. ``loads`` are the force loops of the
     controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.
     Raises ConfigError if the receiver refuses an argument or fails its self-test.
     """
@@ -264,9 +263,7 @@ class Receiver:
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:
-        """Return a state datagram with the values of ``sensors``, or nothing before the test. First half of a
-        tick.
-        """
+        """Return a state datagram with the values of ``sensors``; empty before the test. First half of a tick."""
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
@@ -302,8 +299,9 @@ class Receiver:
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
-        """Return a value of the receiver: state_number, reason, counter, newest, bridged, limited, transport,
-        trigger, warning, sender.
+        """Return an integer field of the C receiver, such as ``reason``, ``counter`` or ``transport``.
+
+        ``state_number`` is the C field ``state``.
         """
         if name.startswith("_"):
             raise AttributeError(name)

@@ -5,9 +5,9 @@ The kernel of the sensors of one axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
-range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one row
-of the stream is drawn per sample.
+The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of
+its range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one
+row of the stream is drawn per sample.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Number of samples whose noise is drawn at once, in the same sequence as with single draws."""
+"""Number of samples whose noise is drawn together, in the same sequence as with single draws."""
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in its unit; ``drift`` is per sample, and an absent ``limit`` is NaN."""
+    """Errors of one channel, in its unit. ``drift`` is per sample. A missing ``limit`` is NaN."""
 
     scale: float
     offset: float
@@ -46,7 +46,6 @@ Pair = tuple[Channel, Channel]
 
 
 def read(k: Channel, value: float, noise: float, sample: int) -> float:
-    """Reading for ``value``. A drift begins at sample 0."""
     scale, offset, drift, dead, shown_dead, _, _ = k
     return shown_dead if dead else scale * value + (offset + sample * drift) + noise
 
@@ -69,7 +68,7 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
-        """Step of sensors with a delayed force."""
+        """Measure displacement and force, and delay the force."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -106,7 +105,7 @@ def constants(p: object, dt: float) -> Pair:
 
 
 class Noise:
-    """Stream of normally distributed numbers, one row per sample, drawn in blocks."""
+    """Provides normally distributed numbers, one row per sample, drawn in blocks."""
 
     def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
         self._seed, self._rms = list(seed), np.array(rms)
@@ -133,7 +132,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of many samples at once, ``(samples, n)``, before any single draw."""
+        """Return the next rows, ``(samples, n)``, after all rows that have been drawn."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         for column, rms in zip(
             drawn.T, self._rms.tolist(), strict=True
@@ -179,7 +178,7 @@ class SensorPair:
         self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
-        """Return measured displacement and force. ``saturated`` is true if a sensor is at the end of its range."""
+        """Return measured displacement (m) and force (N). ``saturated`` is true if a sensor reaches its range."""
         if self.perfect:
             return displacement, force
         noise = noise_of_force = 0.0
@@ -209,7 +208,7 @@ def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed:
 
 
 class SecondSensors:
-    """Second displacement sensors of some axes, as auxiliary channels in m."""
+    """Simulates second displacement sensors of some axes, as auxiliary channels in m."""
 
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         seconds = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]

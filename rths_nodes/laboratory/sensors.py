@@ -141,7 +141,7 @@ class Sensors(MayBeWrong):
 
 @params
 class Output(MayBeWrong):
-    """Command path of one axis: converter, controller, cable; by default perfect."""
+    """Command path of one axis: converter, controller and cable; by default perfect."""
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)

@@ -22,7 +22,7 @@ from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
 
 
 class Observation:
-    """Observation of the whole model in its own order, without copies."""
+    """Observes the whole model in its own order, without copies."""
 
     complete = True
     """True if a Target has all degrees of freedom of the model."""
@@ -61,7 +61,7 @@ class Observation:
 
 
 class Selection(Observation):
-    """Observation of selected degrees of freedom: indices of the ``interface`` and of all ``observed``."""
+    """Observes selected degrees of freedom, with indices of the ``interface`` and of all ``observed``."""
 
     complete = as_is = False
 
@@ -92,7 +92,7 @@ class Selection(Observation):
 
 
 class WithObserved(Selection):
-    """Observed motion of an external model: ``n_interface`` degrees of freedom of the rig, then all others."""
+    """Observes an external model, whose first ``n_interface`` degrees of freedom belong to the rig."""
 
     complete = True
 
@@ -101,8 +101,9 @@ class WithObserved(Selection):
 
 
 class GroundForce:
-    """Force on a large model, ``(steps + 1, n_dof)`` N. A row is computed on demand as ``scale`` times
-    ``pattern``.
+    """Force on a large model, ``(steps + 1, n_dof)`` N, with rows ``scale`` times ``pattern``.
+
+    Each row is computed on demand.
     """
 
     def __init__(self, scale: Array, pattern: Array) -> None:
@@ -142,7 +143,7 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 
 
 class Energies:
-    """Energies of a large model at each step: input, kinetic, strain and damping, J.
+    """Computes energies of a large model at each step: input, kinetic, strain and damping, J.
 
     The trapezoidal rule integrates each term of M a + C v + r + r_e = F over the displacement, as in
     ``analysis/energy.py``.
@@ -169,7 +170,7 @@ class Energies:
 
 
 def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
-    """Refuse (ConfigError) a tested part whose forces act outside the interface, where no axis measures them."""
+    """Raise ConfigError if forces of the tested part act outside the interface, where no axis measures them."""
     outside = np.ones(len(names), bool)
     outside[list(interface)] = False
     for word in ("mass", "damping", "stiffness"):

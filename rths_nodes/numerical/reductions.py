@@ -32,7 +32,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Relative part of a static shape outside the modes, beyond which the shape is added."""
+"""Smallest relative part of a static shape outside the modes for which the shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -169,7 +169,7 @@ def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Red
 
 
 class Recovery(Observation):
-    """Observed degrees of freedom of the full model, recovered from the integrated reduced model."""
+    """Recovers observed degrees of freedom of the full model from the integrated reduced model."""
 
     complete = as_is = False
 
@@ -208,9 +208,9 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return relative errors of the lowest natural frequencies and of the interface's compliance.
+    """Return three relative errors: lowest natural frequencies, static compliance, and compliance up to ``band``.
 
-    The compliance has two errors: the static error, and the largest error up to ``band`` (Hz) divided by the
+    All compliances refer to the interface. The third error is the largest error up to ``band`` (Hz) divided by the
     largest compliance in this band. Both substructures are combined.
     """
     full = model.full

@@ -40,7 +40,7 @@ def applied(operand: Multiplier, x: Array) -> Array:
 
 
 class Vectors(NamedTuple):
-    """Representation of vectors, with products and conversions."""
+    """Operations on vectors of one representation: products and conversions."""
 
     product: Callable[..., Vector]
     at: Callable[..., Vector]

@@ -27,7 +27,7 @@ Constants = tuple[float, float, float, float, float, float, bool]
 def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
     """Advance by one sample: steady motion under a linear command, plus free vibration.
 
-    State: displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
+    The state holds displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
     """
     omega, zeta, share, saturation, forgetting, dt, ramp = k
     displacement, velocity, before, amplitude = s
@@ -52,9 +52,6 @@ def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]
 
 
 def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
-    """Return w_0 (rad/s), zeta, sqrt(1 - zeta^2), v_s (m/s), the factor by which V decays in ``dt`` (s), ``dt``,
-    and whether the command is a ramp.
-    """
     zeta = params.damping_ratio
     return (
         2.0 * math.pi * params.natural_frequency,
@@ -68,11 +65,15 @@ def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
 
 
 class AmplitudeDependent(Unloaded):
-    """d'' + 2 zeta w d' + w^2 d = w^2 c with w = w_0 / sqrt(1 + (V / v_s)^2).
+    """Second-order actuator whose natural frequency falls with the velocity amplitude.
 
-    V is the velocity amplitude: the largest past abs(d'), which decays with the time constant ``memory``. w is
-    about w_0 in small motions, and proportional to v_s / V for V well above v_s, like the loop gain of a
-    saturating valve. During a sample w is constant and the solution exact.
+    The displacement d follows the command c:
+
+        d'' + 2 zeta w d' + w^2 d = w^2 c,  w = w_0 / sqrt(1 + (V / v_s)^2)
+
+    The velocity amplitude V is the largest past abs(d'), which decays with the time constant ``memory``. w is
+    about w_0 in small motions, and proportional to 1 / V far above v_s, like the loop gain of a saturating valve.
+    During a sample w is constant and the solution is exact.
     """
 
     @params

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear actuators: pure delay, first order, and state-space models that are solved exactly between command
-samples.
-"""
+"""Linear actuators: pure delay, first order, and state-space models with exact steps."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from rths_nodes.mechanics import structure as exact_steps
 
 HOLDS = ("staircase", "ramp")
 LONGEST = 1_000_000
-"""Largest delay in samples. A longer delay indicates a wrong unit."""
+"""Largest permitted delay, samples. A longer delay indicates a wrong unit."""
 HIGHEST_ORDER = 12
 """Highest order of a transfer function. At higher orders the rounding of coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
@@ -35,10 +33,10 @@ def hold_parameter(default: str = "staircase") -> Field:
 
 
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
-    """Return rows [Phi, g_0, g_1], ``(n, n + 2)``, of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
+    """Return [Phi, g_0, g_1], ``(n, n + 2)``, of the exact step x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    x' = ``a`` x + ``b`` c, with shapes ``(n, n)`` and ``(n,)``. During the sample of ``dt`` (s) that ends at k,
-    the command is c_k (staircase), or linear from c_{k-1} to c_k (ramp).
+    The state x follows x' = ``a`` x + ``b`` c for the command c; ``a`` is ``(n, n)`` and ``b`` is ``(n,)``. During
+    the sample of ``dt`` (s) that ends at k, the command is c_k (staircase), or linear from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
     if hold == "staircase":
@@ -47,8 +45,9 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
 
 
 class Plant(NamedTuple):
-    """Linear plant: x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command. For a staircase ``d`` is
-    zero.
+    """Linear plant with the state x: x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command.
+
+    With the hold ``staircase`` ``d`` is zero.
     """
 
     a: Array
@@ -60,12 +59,15 @@ class Plant(NamedTuple):
 
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
-"""Rows that map ``(*x, last command, command)`` to the next x, and rows that map the next x and both commands to
-displacement (m) and velocity (m/s)."""
+"""Two matrices. The first maps ``(*state, last command, command)`` to the next state. The second maps the next
+state and both commands to displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
-    """Advance by a sample: x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k. State: x and the last command (m)."""
+    """Advance the plant exactly by one sample: x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
+
+    The kernel's state holds x and the last command c (m).
+    """
     rows, shown = k
     x, before = s
     x = times(rows, x + (before, command))
@@ -89,7 +91,7 @@ def rest(k: Constants) -> tuple[tuple[float, ...], float]:
 
 
 class HeldPlant(Unloaded):
-    """Actuator with a linear plant; displacement and velocity are exact at each sample."""
+    """Base of actuators with a linear plant. Displacement and velocity are exact at each sample."""
 
     @classmethod
     def plant_of(cls, params: AnyParams) -> Plant:
@@ -109,10 +111,10 @@ class HeldPlant(Unloaded):
 
 
 class SecondOrder(HeldPlant):
-    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly.
+    """Solves d'' + 2 zeta w d' + w^2 d = w^2 c exactly for the displacement d and the command c.
 
-    With a held command the default plant P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the
-    start of the sample in which the command takes effect.
+    If the command is held, the default plant lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz. These delays begin
+    at the start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
@@ -138,7 +140,7 @@ class SecondOrder(HeldPlant):
 
 
 class TransferFunction(HeldPlant):
-    """G(s) = numerator / denominator, stable and proper, solved exactly.
+    """Solves a stable and proper transfer function G(s) = numerator / denominator exactly.
 
     ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
     """
@@ -222,7 +224,7 @@ def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
 
 
 def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:
-    """Eq. (3): d_k = d_{k-1} + (c_k - d_{k-1}) / alpha, v_k = (d_k - d_{k-1}) / dt."""
+    """Advance a first-order actuator: d_k = d_{k-1} + (c_k - d_{k-1}) / alpha, v_k = (d_k - d_{k-1}) / dt."""
     alpha, dt = k
     (before,) = s
     displacement = before + (command - before) / alpha
@@ -230,9 +232,9 @@ def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tupl
 
 
 class FirstOrder(Unloaded):
-    """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha. The velocity is a backward difference.
+    """Follows the command c with the displacement d_k = d_{k-1} + (c_k - d_{k-1}) / alpha.
 
-    The displacement lags a ramp by alpha - 1 samples.
+    The displacement lags a ramp by alpha - 1 samples. The velocity is a backward difference.
     """
 
     ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."
@@ -254,8 +256,8 @@ def pure_delay(
 ) -> tuple[tuple[Array, int], float, float]:
     """Interpolate the command between two past samples.
 
-    State: a ring buffer of the last commands (m), whose length is the delay in whole samples plus two, and the
-    index of the oldest command.
+    The state holds a ring buffer of past commands (m) and the index of the oldest command. The buffer's length is
+    the delay in whole samples plus two.
     """
     integral, fraction, dt = k
     ring, oldest = s
@@ -267,9 +269,6 @@ def pure_delay(
 
 
 def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError if the delay
-    exceeds LONGEST samples.
-    """
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
@@ -278,7 +277,7 @@ def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, fl
 
 
 class PureDelay(Unloaded):
-    """d(t) = c(t - delay). The command is linear between samples, so that any delay is exact."""
+    """Delays the command, which is linear between samples. Any delay is exact."""
 
     ABOUT = "Actuator that follows its command exactly, with a delay."
 

@@ -27,8 +27,8 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes of the fixed-point iteration for the piston velocity v. The force of a specimen with damping c depends on
-v. Each pass multiplies the error by about v c / (2 F_max), which is below 0.15 for the largest damper here."""
+"""Passes of the fixed-point iteration for the piston velocity. Each pass multiplies the error by less than 0.15,
+even for the largest damper of this package."""
 
 
 class Constants(NamedTuple):
@@ -51,8 +51,8 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), specimen states, last command (m).
-"""
+"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), inner states of the specimen, and
+last command (m)."""
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states);
@@ -61,7 +61,7 @@ State = tuple[float, float, float, float, float, Numbers, float]
 
 def moved_with(along: Along) -> Callable[..., Whole]:
     def moved(s: Whole, h: float, rates: Whole) -> Whole:
-        """Advance the state by its rates, s + h s'. Velocity and fastest velocity are copied from the rates."""
+        """Return the state after ``h`` s at ``rates``. Velocity and fastest velocity are copied from ``rates``."""
         f, y, w, x, _, _, inner = s
         df, dy, dw, dx, v, fastest, changes = rates
         return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -71,7 +71,7 @@ def moved_with(along: Along) -> Callable[..., Whole]:
 
 def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
     def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
-        """Advance the state by the Runge-Kutta mean of four rates: s + h (a + 2 b + 2 c + d) / 6."""
+        """Return the state after ``h`` s at the Runge-Kutta mean of four rates."""
         f, y, w, x, _, _, inner = s
         af, ay, aw, ax, _, _, a = one
         bf, by, bw, bx, _, _, b = two
@@ -101,7 +101,7 @@ def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[(
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
-        """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point iteration."""
+        """Return the piston velocity (m/s) that flow limit and load pressure permit, by fixed-point iteration."""
         gain, fastest, most, _, _, _, _, _, _, _, specimen = k
         free = fastest * tanh(gain * spool / fastest)
         share = -1.0 / most if spool < 0.0 else 1.0 / most
@@ -115,7 +115,7 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
 
 def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Whole]:
     def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
-        """Rates of error filter f, valve y, piston x and specimen, with y'' = w_v^2 (f - y) - 2 zeta w_v y'."""
+        """Return the rates of error filter, servovalve, piston and specimen."""
         f, y, w, x, v, fastest, inner = s
         v = velocity(k, y, x, inner, v)
         if abs(v) > fastest:
@@ -172,7 +172,7 @@ def servo_hydraulic(
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance by one sample in substeps, with a linear command."""
+        """Advance by one sample in substeps. The command is constant or linear within the sample."""
         f, y, w, x, v, inner, before = s
         substeps, specimen = k[6], k[10]
         start, slope = command, 0.0
@@ -189,15 +189,16 @@ def servo_hydraulic(
 
 
 class ServoHydraulic(Actuator):
-    """Servo-hydraulic actuator: roll-off and servovalve with output y, and a piston of velocity v.
+    """Servo-hydraulic actuator that integrates controller, servovalve, piston and specimen together.
 
-    The error, command - x, passes through a first-order roll-off and a second-order servovalve. The velocity is
+    The error, command minus piston displacement x, passes a first-order roll-off and a second-order servovalve.
+    The valve's output is y. The piston moves with
 
-        v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
+        x' = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
-    F is the specimen's force, which depends on v, or zero if the actuator is not affected by its specimen. The
-    method is RK4 with ``substeps`` per sample. Substeps are halved while the specimen's inner states decay too
-    fast for them.
+    F_max is the stall force. F is the specimen's force, which depends on x', or zero if the actuator is not
+    affected by its specimen. The method is RK4 with ``substeps`` per sample. Substeps are halved while the
+    specimen's inner states decay too fast for them.
     """
 
     @params

@@ -5,7 +5,8 @@
     actuator   f' + a3 f = q - a2 x'                         natural velocity feedback, a2
     specimen   m x'' + r(x, x', z) = f                       f is also the force of the load cell
 
-With r = k x + c x' the plant is of fifth order from command to displacement. The defaults are the constants in the
+u is the command, q the valve's state, and z the inner state of the specimen with the mass m and the force r. With
+r = k x + c x' the plant is of fifth order from command to displacement. The defaults are the constants in the
 benchmark's code.
 """
 
@@ -53,15 +54,15 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of the exact solution and of the solution in parts.
+    """Constants of the exact solution and of the Runge-Kutta solution.
 
-    ``rows`` multiply ``(*small state, last command, command)``.
+    ``rows`` multiply ``(*scaled states, last command, command)``. ``units`` convert scaled states to SI units.
     """
 
     rows: tuple[Numbers, ...]
     units: Numbers
     parts: float
-    """Smallest number of parts per sample."""
+    """Smallest number of Runge-Kutta steps per sample."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]
@@ -70,7 +71,7 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, float]
-"""Scaled states (valve position, valve rate, force, displacement, velocity), specimen states, last command (m)."""
+"""Scaled valve position, valve rate, force, displacement and velocity; specimen states; and last command (m)."""
 
 
 # within the parts of a sample the state holds the first five numbers in SI units and the specimen's states
@@ -90,9 +91,7 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
-        """Rates of valve, actuator and specimen by the three equations of this module, with limits of valve and
-        force.
-        """
+        """Return the rates by the three equations of this module, with the limits of valve and force."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -118,8 +117,9 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
-        """Advance by one sample in Runge-Kutta steps. Their number grows if the specimen's states decay fast. If
-        the states need too many steps, they become NaN.
+        """Advance by one sample in Runge-Kutta steps, in more steps if the specimen's states decay fast.
+
+        If the states need too many steps, they become NaN.
         """
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
@@ -160,9 +160,7 @@ def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Functio
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance the linear plant exactly, z_k = Phi (z_{k-1}, u_{k-1}, u_k), or in parts if the force exceeds
-        its limit.
-        """
+        """Advance the linear plant exactly, or in Runge-Kutta steps if the force exceeds its limit."""
         small, inner, before = s
         if not k[6]:
             before = command
@@ -179,11 +177,11 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 
 
 class ServoHydraulicLinear(Actuator):
-    """Valve, actuator and specimen: a linear plant of fifth order, solved exactly between command samples.
+    """Solves valve, actuator and linear specimen exactly between command samples.
 
-    The method is Runge-Kutta with at least ``substeps`` steps per sample if the specimen is nonlinear, if the
-    force reaches its limit, or if the valve has a dead band or a limit. Raises ConfigError if the specimen has no
-    mass, or if its force does not act on the actuator.
+    The method is Runge-Kutta if the specimen is nonlinear, if the force reaches its limit, or if the valve has a
+    dead band or a limit. Each sample then has at least ``substeps`` steps. Raises ConfigError if the specimen has
+    no mass, or if its force does not act on the actuator.
     """
 
     SOURCES = ("silva_2020",)

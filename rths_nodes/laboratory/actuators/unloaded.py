@@ -36,7 +36,7 @@ LONGEST_WAY = HARD_LIMIT * LONGEST
 Both = tuple[object, object]
 Going = Callable[..., tuple[object, float, float]]
 Constants = tuple[float, float, tuple[float, float, float], object]
-"""dt (s), velocity (m/s) up to which ``INCREMENTS`` suffice, decay, and constants of the specimen."""
+"""Period (s), velocity (m/s) up to which ``INCREMENTS`` suffice, numbers of ``Decay``, and specimen constants."""
 
 
 def without_states(force: Callable[..., float]) -> ToNumber:
@@ -47,13 +47,12 @@ def without_states(force: Callable[..., float]) -> ToNumber:
 
 
 def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> ToNumber:
-    """Return the step of a specimen with inner states. State: the inner states and the last displacement (m)."""
     advance = advance_of(rate)
 
     def step(
         k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
     ) -> tuple[object, float]:
-        """Force after a sample at constant velocity. Inner states advance by Runge-Kutta increments."""
+        """Advance the inner states by Runge-Kutta increments at constant velocity, then compute the force."""
         dt, fastest, decay, specimen = k
         inner, x = s
         v = (displacement - x) / dt
@@ -73,8 +72,9 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Return number and length (s) of the increments at ``velocity`` (m/s) until the states settle. The number is
-    0 if too many increments are needed.
+    """Return the number of increments in a sample at ``velocity`` (m/s), and their length (s).
+
+    The increments end when the states have settled. The number is 0 if too many increments are needed.
     """
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
@@ -86,12 +86,10 @@ def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tu
 
 
 def with_inertia(move: ToNumber) -> ToNumber:
-    """Return the step of a specimen with mass. State: the last velocity (m/s) and the state of ``move``."""
-
     def step(
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
     ) -> tuple[object, float]:
-        """Force with inertia: f_k + m (v_k - v_{k-1}) / dt."""
+        """Add the inertia force, mass times the change of velocity per ``dt``, to the force of the specimen."""
         mass, dt, specimen = k
         before, inner = s
         inner, force = move(specimen, inner, displacement, velocity)
@@ -101,7 +99,7 @@ def with_inertia(move: ToNumber) -> ToNumber:
 
 
 def path_of(specimen: Specimen) -> Kernel:
-    """Return the kernel that moves ``specimen``. The argument of its ``constants`` is ``dt`` (s)."""
+    """Return the kernel that moves ``specimen``. The kernel's ``constants`` function takes the period (s)."""
     (_, _, force, rate, _), of_specimen = specimen.bound()
     initial: tuple[float, ...] = tuple(specimen.initial_state)
     decay, mass = decay_of(specimen), specimen.mass
@@ -157,7 +155,10 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """Actuator whose motion is the kernel ``MOTION``, or the kernel that :meth:`motion_of` returns."""
+    """Base of actuators whose motion does not depend on the specimen.
+
+    The motion is the kernel ``MOTION``, or the kernel that :meth:`motion_of` returns.
+    """
 
     MOTION: ClassVar[Kernel]
 

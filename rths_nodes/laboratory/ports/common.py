@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared parts of ports: longest wait, trigger for other data acquisition, and warning before each motion.
 
-A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name. An
-auxiliary channel contains the actual state of the output at each sample.
+A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` as the attribute
+``trigger``. An auxiliary channel contains the actual state of the output at each sample.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def trigger_parameter() -> bool:
 
 
 class Trigger:
-    """Digital output. A change takes effect with the next command. ``high`` is true only if the output is
-    ``wired``.
+    """Sets a digital output of the rig. A change takes effect with the next command.
+
+    ``high`` is true only if the output is ``wired``.
     """
 
     def __init__(self, wired: bool) -> None:

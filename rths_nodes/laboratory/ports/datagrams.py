@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout of the datagrams between the test computer and a rig, in both directions.
 
-A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the preceding
-bytes). All numbers are little-endian, and reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has
-the same layout in C; tests compare both.
+A datagram is a header, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the
+preceding bytes). All numbers are little-endian, and reals are IEEE 754 binary64.
+``examples/udp_target/rths_target.h`` has the same layout in C; tests compare both.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ REASONS = {
 """Reasons why a receiver stops the rig or refuses a session."""
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
-"""Rows of an axis. An answer has the active command (m), its velocity (m/s), and the fields of :class:`FarLimits`.
-A command has a value (m), a slope (m/s) and a mode; the units in force mode are N and N/s. A state has
-displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0."""
+"""Layouts of the row of an axis. An answer has the active command (m), its velocity (m/s), and the fields of
+:class:`FarLimits`. A command has a value (m), a slope (m/s) and a mode; the units in force mode are N and N/s. A
+state has displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0."""
 LOAD_ROW = struct.Struct("<3d")
 """Fields of :class:`FarLoad` for an axis, at the end of an answer if commands in N were requested."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""Numbers after the rows of an answer: bridged samples, watchdog and persistence (samples), build."""
+"""Numbers after the rows of an answer: bridged samples, watchdog and persistence (samples), and build number."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
 """Largest transport delay, samples, for which a receiver can store commands."""
@@ -91,14 +91,14 @@ LAYOUT = {
     "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; 0 from the test computer"),
     "interlock": ("B", "0 unknown, 1 closed, 2 open; 0 from the test computer"),
 }
-"""Fields of the head: name -> type (as in ``struct``) and meaning."""
+"""Fields of the header: name -> type (as in ``struct``) and meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 _NUMBERS = attrgetter(*list(LAYOUT)[2:])
 
 
 @dataclass(slots=True)
 class Head:
-    """Head of a datagram, without the constant fields magic and version."""
+    """Header of a datagram, without the constant fields magic and version."""
 
     kind: int
     axes: int
@@ -138,8 +138,9 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the head of a complete datagram. Raises Unreadable if ``data`` is not a datagram, or OtherVersion if
-    its version differs.
+    """Return the header of a complete datagram.
+
+    Raises Unreadable if ``data`` is not a datagram, or OtherVersion if its version differs.
     """
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
@@ -155,8 +156,9 @@ def head_of(data: bytes) -> Head:
 
 @dataclass(slots=True)
 class RigState:
-    """State of a rig at one tick. ``command`` ``(n_axes,)`` is the active command, in N for axes whose
-    ``in_newtons`` is 1, otherwise in m.
+    """State of a rig at one tick.
+
+    ``command`` ``(n_axes,)`` is the active command, in N for axes whose ``in_newtons`` is 1, otherwise in m.
     """
 
     head: Head
@@ -190,7 +192,7 @@ class FarLimits(NamedTuple):
     """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
+        """Return the limits in SI units. A command unit is ``command`` m, and a force unit is ``force`` N."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
@@ -238,7 +240,7 @@ def answer_of(data: bytes, head: Head) -> Answer:
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
     """Return the bytes of the commands (m, or N) and their slopes (per s), followed by the auxiliary inputs.
 
-    ``modes`` has one byte per axis, MODE_FORCE for N; if it is empty, all commands are in m.
+    ``modes`` has one byte per axis, MODE_FORCE for N. If ``modes`` is empty, all commands are in m.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]

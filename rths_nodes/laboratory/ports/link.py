@@ -38,14 +38,15 @@ class Transport(Protocol):
     def open(self) -> None: ...
 
     def settle(self) -> None:
-        """Accept only datagrams from the last sender from now on."""
+        """Accept only datagrams of the last sender after this call."""
 
     def send(self, data: bytes) -> None:
-        """Send one datagram without waiting. A datagram that cannot be sent counts as lost."""
+        """Send one datagram without waiting. A datagram that cannot be sent is lost."""
 
     def received(self) -> Iterator[tuple[bytes, str]]:
-        """Yield at most MOST_AT_ONCE received datagrams, each with the sender's address, or with "" if the sender
-        is the rig.
+        """Yield at most MOST_AT_ONCE received datagrams, each with the address of its sender.
+
+        The address is empty if the sender is the rig.
         """
         ...
 
@@ -57,7 +58,10 @@ class Transport(Protocol):
 
 
 class Link:
-    """Datagrams of one ``session`` over a ``transport``. ``label`` names the port and the address of the rig."""
+    """Sends and receives the datagrams of one session over a ``transport``, and counts faulty datagrams.
+
+    ``label`` names the type of the port and the address of the rig.
+    """
 
     def __init__(self, transport: Transport, kind: str) -> None:
         self.label = f"port {kind!r} at {transport.address}"
@@ -65,8 +69,7 @@ class Link:
         self.other_version = 0
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
-        """Unexpected address that sent datagrams of the session, e.g. if the rig's computer has several addresses.
-        """
+        """Unexpected sender of datagrams of the session, e.g. another address of the rig's computer."""
         self.transport = transport
         self._missing: dict[int, None] = {}
 
@@ -112,8 +115,9 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives states of the session of ``link``, also in another process. ``head`` is the head of the datagrams
-    that :meth:`stop` sends.
+    """Receives states of the session of ``link``, also in another process.
+
+    The datagrams that :meth:`stop` sends have the header ``head``.
     """
 
     def __init__(self, link: Link, head: Head) -> None:

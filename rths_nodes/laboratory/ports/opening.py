@@ -36,7 +36,7 @@ _SAME = 0.01
 
 @dataclass(frozen=True)
 class Terms:
-    """Settings on which a test and its rig must agree. All datagrams have the fields of ``head``."""
+    """Settings on which a test and its rig must agree. ``head`` holds the header fields of all datagrams."""
 
     head: Head
     axes: tuple[str, ...]
@@ -160,8 +160,8 @@ def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
 def opened(link: Link, terms: Terms, lockstep: bool) -> tuple[Head, Answer, bool]:
     """Open the session of ``link`` under ``terms``.
 
-    Return head and answer of the rig, and whether lockstep is used. If ``lockstep`` is true, request lockstep.
-    Raises ConfigError if the ends do not agree.
+    Return header and answer of the rig, and True if lockstep is used. Lockstep is requested if ``lockstep`` is
+    true. Raises ConfigError if the ends do not agree.
     """
     numbers, address = count(1), link.transport.address
     head, data = _asked(link, terms, lockstep, next(numbers))
@@ -218,9 +218,7 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest permitted receiver limits for force commands of ``axis``; None if the axis accepts no
-    such commands.
-    """
+    """Return the largest permitted receiver limits for force commands of ``axis``; None if it accepts none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port of a rig with one node per axis. It sends each axis its Command and collects the Measurements.
+"""Port of a rig with one node per axis. The port sends each axis its Command and collects the Measurements.
 
 Every axis node has the port of its axis, checks the axis limits again, and stops the axis if Commands are missing.
 A rig with a single node gives bit-identical results.
@@ -51,7 +51,7 @@ class Links(Protocol):
 
 
 class PerAxisPort(OfPort, Readback):
-    """Port of a rig with one node per axis.
+    """Sends Commands to the axis nodes of a rig and merges their Measurements.
 
     A lost axis trips the test as an ``interlock``. Its measurements are NaN, and it receives no more Commands. An
     axis that stops by itself is a ``partial_stop``.
@@ -198,7 +198,7 @@ class PerAxisPort(OfPort, Readback):
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """Force loops for a rig with one node per axis. The nodes receive displacements.
+    """Closes the force loops of a rig with one node per axis. The nodes receive displacements.
 
     Applied commands in N are kept until the true states arrive.
     """

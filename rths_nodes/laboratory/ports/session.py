@@ -55,11 +55,11 @@ FURTHEST = 100_000
 
 
 class SentCommands:
-    """Holds the last Command, in numbers of the port. A Command takes effect after ``transport`` samples of ``dt``
-    s.
+    """Holds the last Command, in port numbers.
 
-    A command is interpreted in N only while the state reports force control. During a change of mode a controller
-    reports the command as a position, or as the force at this position.
+    A Command takes effect after ``transport`` samples of ``dt`` s. It is interpreted in N only while the state
+    reports force control. During a change of mode a controller reports the command as a position, or as the force
+    at this position.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -89,9 +89,7 @@ class SentCommands:
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command, in the unit of ``state``. If the receiver has changed the Command, return the
-        reported command.
-        """
+        """Return the last Command in the unit of ``state``, or the reported command if the receiver changed it."""
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -108,9 +106,7 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the active commands of a ``state`` in m. For an axis whose active command is in N, return its
-        displacement.
-        """
+        """Return the active commands of a ``state`` in m; for active commands in N, the displacements."""
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -173,8 +169,9 @@ class SessionParams:
 
 
 class SessionPort(WarningPort):
-    """Port of a rig whose receiver bridges lost Commands, brakes and holds. Subclasses add ``Params`` and
-    transport.
+    """Port of a rig whose receiver bridges lost Commands, brakes and holds.
+
+    Subclasses add ``Params`` and the transport.
     """
 
     Params: ClassVar[type]

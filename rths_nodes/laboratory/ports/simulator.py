@@ -48,21 +48,20 @@ from rths_nodes.laboratory.sensors import Output, converted, seats
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 SETTLING = 1.0 / 36.6
-"""Time constant T of a controller's loop, s, for the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``.
-"""
+"""Time constant T of a controller's loop, s, as in ``servo_hydraulic`` (Chen & Ricles 2010)."""
 WALK, REST = 1.0, 1.0
 """Durations of the motion to the start position and of the rest before sample 0, s."""
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands. ``dt`` is the period, s; ``low_velocity`` is the largest
-    velocity at low pressure, m/s.
+    """Moves the actuators of all axes by active commands.
 
-    Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
-    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
-    a cable is wrong). After a reversal the command passes through the play before the actuator moves. Without
-    pressure or with an open interlock no actuator moves. Raises ConfigError if two commands are cabled to one
-    actuator.
+    ``dt`` is the period (s), and ``low_velocity`` the largest velocity at low pressure (m/s). Controller i moves
+    its actuator to scale c_i + offset for its active command c_i. If its loop is proportional with the static
+    stiffness K_i, z_i is subtracted: z_i' = (F / K_i - z_i) / T. F is the force of the driven actuator (another
+    actuator if a cable is wrong), and T is ``SETTLING``. After a reversal the command passes through the play
+    before the actuator moves. Without pressure or with an open interlock no actuator moves. Raises ConfigError if
+    two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -126,8 +125,10 @@ class Drive:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors, noise of the auxiliary channels, converter of each command as (resolution, range), and
-    transport delay in samples.
+    """Components of a simulator that a compiled loop can run.
+
+    ``auxiliary`` is the noise of the auxiliary channels. ``converters`` are (resolution, range) of each command.
+    ``transport`` is the transport delay in samples.
     """
 
     rig: Rig

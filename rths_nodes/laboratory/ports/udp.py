@@ -17,7 +17,7 @@ from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
 
 
 class UdpTransport(Transport):
-    """Datagrams to and from ``address``:``port``.
+    """Carries datagrams to and from ``address``:``port``.
 
     Before :meth:`settle`, any port at ``address`` may answer; afterwards only the port that answered is accepted.
     """

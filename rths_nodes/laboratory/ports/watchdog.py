@@ -38,7 +38,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """Send a beat. Return a reason not to send the next command, or an empty string."""
+        """Send a beat. Return the reason not to send the next command; empty if it may be sent."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)

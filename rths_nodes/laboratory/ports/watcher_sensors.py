@@ -21,11 +21,10 @@ FOREIGN, GARBAGE = "foreign", "garbage"
 
 
 class OwnSensors:
-    """Receives datagrams from ``address`` at ``port``. The first valid datagram determines the session and the
-    sending port.
+    """Receives state datagrams from ``address`` at the local ``port``.
 
-    ``channels`` are displacement and force of each axis. Raises ConfigError if the host name is unknown or the
-    port cannot be opened.
+    The first valid datagram determines the session and the sending port. ``channels`` are displacement and force
+    of each axis. Raises ConfigError if the host name is unknown or the port cannot be opened.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:

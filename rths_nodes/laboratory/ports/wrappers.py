@@ -58,8 +58,6 @@ class _HandedOn:
 
 
 class _Tried(_HandedOn):
-    """Member of a port from another package. Errors are labelled; a missing member has a default."""
-
     def __set_name__(self, owner: type, name: str) -> None:
         super().__set_name__(owner, name)
         default = vars(OfPort).get(name, vars(Readback).get(name))
@@ -89,7 +87,7 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 class NamedPort(Port):
     """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
 
-    Raises ConfigError if the port is incomplete or cannot be opened, because nothing has moved. Later errors are
+    Raises ConfigError, before any motion, if the port is incomplete or cannot be opened. Later errors are
     PortError.
     """
 
@@ -176,7 +174,7 @@ def _has(port: object, name: str) -> bool:
 
 
 class PortBefore(Port):
-    """Delegates every declared member that is not overridden to ``port``."""
+    """Delegates to ``port`` every declared member that a subclass does not override."""
 
     external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5)
     open, begin, arm_watchdog, disarm_watchdog, interlock, partial_stop, wait_tick, write = _handed_on(8)
@@ -221,8 +219,9 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick. If the port has applied the command unchanged, this command is
-        reported without rounding.
+        """Return the Measurement of the tick in SI units.
+
+        If the port has applied the command unchanged, the command is reported without rounding.
         """
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)

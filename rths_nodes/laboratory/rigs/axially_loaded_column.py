@@ -5,9 +5,9 @@ The first axis moves the head horizontally by u. The second axis pushes the head
 positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``;
 V is the force of the lateral specimen:
 
-    N = K c,  1 / K = 1 / k_column + 1 / k_frame        along the column
-    P = N cos a / cos b                                 of the vertical actuator, by the equilibrium of the head
-    F = V(u, u') - N sin a - P sin b                    of the horizontal actuator
+    N = K c,  1 / K = 1 / k_column + 1 / k_frame        force along the column
+    P = N cos a / cos b                                 force of the vertical actuator, by equilibrium of the head
+    F = V(u, u') - N sin a - P sin b                    force of the horizontal actuator
 
 N sin a, the P-Delta force of the column, belongs to its restoring force; P sin b, the push of the inclined
 actuator, does not (``control/setups/upright_load.py``). The forces do not affect the actuators. The column has no
@@ -60,7 +60,7 @@ State = tuple[object, object, object, bool]
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
-        """Advance both actuators and the column: F = V - N sin a - P sin b, P = N cos a / cos b, N = K c."""
+        """Advance both actuators, then compute the forces by the equations of this module."""
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
         moving, loading, bent, crushed = s
         asked = numbers(command)

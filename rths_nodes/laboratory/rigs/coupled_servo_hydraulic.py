@@ -30,12 +30,12 @@ from rths_nodes.mechanics.models.coupled_rig import RigConstants, force_input, s
 
 
 class CoupledServoHydraulic(Rig):
-    """First-order actuators, coupled through a linear specimen (Eq. 2.9) that may contain a damper of any kind.
+    """First-order actuators, coupled through a linear specimen that may contain a damper of any kind.
 
-    Actuator i pushes on degree of freedom i. The force of axis i is the load-cell force f_i. The linear part is
-    solved exactly between the substeps of the damper. A ``damper`` with a voltage adds the input
-    ``damper_voltage``. The constants of the actuators are not published; the defaults reproduce row (c) of Table
-    3.1.
+    The model is Eq. (2.9) of Phillips & Spencer (2012). Actuator i pushes on degree of freedom i. The force of
+    axis i is the load-cell force. The linear part is solved exactly between the substeps of the damper. A
+    ``damper`` with a voltage adds the input ``damper_voltage``. The constants of the actuators are not published;
+    the defaults reproduce row (c) of Table 3.1.
     """
 
     SOURCES = ("phillips_spencer_2012",)
@@ -103,9 +103,7 @@ def _kernel(damper: Specimen) -> RigKernel:
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
-        """Advance the rig by one sample. The outputs after displacements, velocities and forces are auxiliary
-        channels.
-        """
+        """Advance the rig by one sample. Outputs after the forces are auxiliary channels."""
         after, force = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
         return after, (force[:m], force[m : 2 * m], force[2 * m : n], force[n:])

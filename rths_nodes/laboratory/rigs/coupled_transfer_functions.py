@@ -115,16 +115,14 @@ class Constants(NamedTuple):
 
 
 State = tuple[Array, tuple[float, ...]]
-"""Array of (commands before, states, commands now), and last pose of the coupler."""
+"""Array of (commands before, states, commands now), and the last pose of the coupler."""
 
 
 def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]]:
     _, _, axis_forces, _, motion = coupler
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
-        """Advance the actuators, z_k = Phi (u_{k-1}, z_{k-1}, u_k). Forces are M a + C v + K x at the coupler's
-        pose.
-        """
+        """Advance the actuators, then compute the forces of the specimen at the coupler's pose."""
         n, onward, motions, of_coupler, mass, damping, stiffness = k
         states, near = s
         m = len(states) - 2 * n

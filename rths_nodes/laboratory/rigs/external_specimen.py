@@ -6,8 +6,9 @@ the difference quotient of the velocity. Between these samples a known stiffness
 
     F = F_m + K_0 (x - x_m)
 
-An actuator whose motion depends on its specimen uses the same force within a sample. For a linear static specimen
-the force is exact at any step length. A yielding specimen has the stiffness K_0 until the end of a step.
+F_m and x_m are force and displacement when the specimen last moved. An actuator whose motion depends on its
+specimen uses the same force within a sample. For a linear static specimen the force is exact at any step length. A
+yielding specimen has the stiffness K_0 until the end of a step.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class Followed(Rig):
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Return forces ``(n_axes,)`` N after a step to x, v, a (SI). Raises RuntimeError if no answer arrives."""
+        """Return forces ``(n_axes,)`` N after a step to the given displacement, velocity and acceleration (SI).
+
+        Raises RuntimeError if no answer arrives.
+        """
 
 
 class _Felt(Specimen):

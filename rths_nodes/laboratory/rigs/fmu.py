@@ -37,7 +37,7 @@ class AxisVariables:
 
 
 class Fmu(Followed):
-    """Actuators that move an FMU."""
+    """Simulates actuators that move an FMU."""
 
     SOURCES = ("blochwitz_2012",)
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A linear system that contains one nonlinear specimen. Only the specimen's force is approximated.
 
-z' = A z + B u + e F, where F is the force of a specimen whose displacement and velocity are linear in z. In each
-substep the linear part is exact for linear inputs. A first pass holds the force; in a second pass the force is
-linear. The specimen's states follow by RK4 along the velocity of the first pass, in more increments if they decay
-fast. The error is of second order in the substep. The motion of the specimen at the end of substep j is
+z' = A z + B u + e F for the state z and the inputs u. F is the force of a specimen whose displacement x and
+velocity v are linear in z. In each substep the linear part is exact for linear inputs. A first pass holds the
+force; in a second pass the force is linear. The specimen's states follow by RK4 along the velocity of the first
+pass, in more increments if they decay fast. The error is of second order in the substep. The motion at the end of
+substep j is
 
-    (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* is the force after the first pass
+    (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})
+
+F* is the force after the first pass. P_j, g and c are constants.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Substep h (s), velocity (m/s) up to which one increment suffices, largest number of increments, decay."""
+"""Substep (s), velocity (m/s) up to which one increment suffices, most increments, and numbers of ``Decay``."""
 
 
 class Constants(NamedTuple):
@@ -51,16 +54,13 @@ class Constants(NamedTuple):
     correction: tuple[float, float]
     """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effect of F and F* in earlier substeps on x and v, as lists for fast indexing; the latest substep is last.
-    """
+    """Effects of F and F* in earlier substeps on x and v, as lists for fast indexing; the latest is last."""
     way: Way
     specimen: object
 
 
 class State(NamedTuple):
-    """Arrays of the linear system, modified in place, and the specimen's inner states, displacement, velocity and
-    force.
-    """
+    """Arrays of the linear system, modified in place, and states, motion and force of the specimen."""
 
     system: Array
     """(z, inputs before, inputs now, forces)."""
@@ -165,9 +165,9 @@ def constants(
     substeps: int,
     ramp: bool = True,
 ) -> Constants:
-    """Return the constants for A ``(n, n)``, B ``(n, m)`` and e ``(n,)``.
+    """Return the constants of z' = A z + B u + e F, with (A, B) = ``linear`` and e = ``column``.
 
-    ``rows`` ``(n,)`` map z to displacement and velocity; ``seen`` ``(p, n + 1)`` maps z and F to outputs.
+    The two ``rows`` ``(n,)`` map z to displacement and velocity. ``seen`` ``(p, n + 1)`` maps z and F to outputs.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps

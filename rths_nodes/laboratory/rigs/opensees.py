@@ -65,7 +65,7 @@ class Analysis:
 
 
 class OpenSees(Followed):
-    """Actuators that move an OpenSees model."""
+    """Simulates actuators that move an OpenSees model."""
 
     @params
     class Params:

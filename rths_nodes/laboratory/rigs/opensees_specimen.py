@@ -4,7 +4,7 @@
 ``core/opensees/model_process.py`` runs this file without importing the package. Driven degrees of freedom are
 fixed in the model; before each step their displacement, velocity and acceleration are set. Only the constraint
 handler Plain preserves these values. Only a transient integrator that begins a step with new element forces, such
-as Newmark, uses the values at once.
+as Newmark, uses the values in the same step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLOW = 1e9
 """Duration, s, of a step so slow that inertia and damping forces vanish."""
 
 LEAST_TAG = 2_000_000_000
-"""Smallest tag of an added node; models have smaller tags."""
+"""Lower limit of the tag of an added node. The tag is also larger than all tags of the model."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
@@ -46,7 +46,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
 
 
 class Specimen:
-    """The user's model, held by the actuators. ``rest`` holds the forces (N) at zero displacement."""
+    """Moves the user's model as the actuators move. ``rest`` holds the forces (N) at zero displacement."""
 
     def __init__(self, ops: ModuleType, task: Data, model: Model) -> None:
         self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
@@ -113,8 +113,7 @@ class Specimen:
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per unit displacement of axis j
-        alone.
+        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per displacement of axis j.
 
         The call moves the model.
         """
@@ -127,8 +126,9 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return the forces (N) relative to rest after a step to displacement, velocity and acceleration
-        ``motion``.
+        """Return the forces (N) relative to rest after a step.
+
+        ``motion`` holds displacements, velocities and accelerations.
         """
         self._steps += 1
         return self._go(self._dt, motion, f"in step {self._steps}")

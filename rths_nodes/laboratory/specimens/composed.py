@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Specimens made of other specimens: two in parallel on one axis, one with a mass, one with play in its joint.
 
-With a mass, F = m a + the force of another specimen, such as a frame whose beam moves with the actuator (Silva et
-al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity per sample.
-``servo_hydraulic_linear`` solves the motions of specimen and actuator together.
+A mass adds the force m a to the force of another specimen, such as a frame whose beam moves with the actuator
+(Silva et al. 2020). If the actuator imposes the displacement, the acceleration a is the change of velocity per
+sample. ``servo_hydraulic_linear`` solves the motions of specimen and actuator together.
 
-With play b in a joint, such as the pins of a clevis:
+With play b in a joint, such as the pins of a clevis, the force f of another specimen becomes
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
@@ -44,7 +44,7 @@ def side_by_side(
 
 
 class Parallel(Specimen):
-    """F = F_1 + F_2 at the same displacement. Either specimen may itself be a parallel specimen."""
+    """Two specimens whose forces add at the same displacement. Either may itself be a parallel specimen."""
 
     @params
     class Params:
@@ -92,13 +92,8 @@ class WithMass(Specimen):
 
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
-    """Return the force with backlash for the specimen's force ``held``.
-
-    Constants: b / 2 (m), and the specimen's constants.
-    """
-
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
-        """Force with backlash: f(x -+ b/2, v) with the sign of x or zero, and 0 within the gap."""
+        """Return the specimen's force outside of the gap, or 0 within the gap and if the specimen would pull."""
         half, constants = k
         if x > half:
             pushed = held(constants, s, x - half, v)

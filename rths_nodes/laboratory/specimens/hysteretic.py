@@ -22,22 +22,21 @@ def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def absorber_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Bouc-Wen rate: z' = v (1 - |z|^n (1 + sign(v z)) / 2) / x_y."""
     _, _, yield_displacement, exponent = k
     return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
 
 
 def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
-    """Return factors of d (N/m) and z (N), yield displacement (m), and q."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 
 
 class ElastoplasticAbsorber(Specimen):
-    """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
+    """Force F = eta k d + (1 - eta) F_y z for the displacement d, with a Bouc-Wen state z.
 
-    F_y is the force at which both asymptotes meet. A large q makes the transition sharp (bilinear). The specimen
-    models the absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers for the defaults.
+    During loading z' = d' k / F_y (1 - abs(z)^q), during unloading z' = d' k / F_y. F_y is the force at which both
+    asymptotes meet. A large q makes the transition sharp (bilinear). The specimen models the absorber of a piping
+    system of Horiuchi et al. (1996). The paper gives no numbers for the defaults.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -67,13 +66,15 @@ def softening_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Bouc-Wen rate of the friction: z' = v (1 - (gamma sign(v z) + beta) |z|^n) / x_slip."""
     _, _, _, slip_displacement, beta, gamma, exponent = k
     return (v * bouc_wen_slope(s[0], v, beta, gamma, exponent) / slip_displacement,)
 
 
 class SofteningElastomeric(Specimen):
-    """F = k d + c v + f z, z Bouc-Wen. Friction dominates at small displacements, stiffness at large ones."""
+    """Force F = k d + c d' + f z for the displacement d, with a Bouc-Wen state z.
+
+    Friction dominates at small displacements, stiffness at large displacements.
+    """
 
     ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
 
@@ -113,7 +114,7 @@ def slipping_force(k: Numbers, s: tuple[float, float], x: float, v: float) -> fl
 
 
 def slipping_rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
-    """Rates of the rubber's deformation, v (1 - |f / f_slip|^n), and of its relaxing force, k_q u' - q / tau."""
+    """Return the rates of the rubber's deformation and of its relaxing force."""
     stiffness, relaxing, time, slip_force, exponent = k
     u, q = s
     ratio = (stiffness * u + q) / slip_force
@@ -128,11 +129,12 @@ def slipping_rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tup
 class SlippingElastomeric(Specimen):
     """A standard linear solid in series with a friction slider.
 
-        F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
+        F = k_1 u + q,  q' = k_m u' - q / tau
+        u' = d' (1 - (abs(F) / F_s)^n) while loading, u' = d' while unloading
 
-    u is the deformation of the rubber, and d - u is the slip. At small amplitudes u = d, and the specimen is a
-    spring k_1 parallel to a Maxwell element (spring k_m, relaxation time tau). At large amplitudes F remains at
-    the slip force F_s.
+    u is the deformation of the rubber, q its relaxing force, d the displacement, and d - u the slip. At small
+    amplitudes u = d, and the specimen is a spring k_1 parallel to a Maxwell element (spring k_m, relaxation time
+    tau). At large amplitudes F remains at the slip force F_s.
 
     The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6). The loss factor is
     0.4 to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large amplitudes through friction.
@@ -151,7 +153,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the combined decay: the rubber relaxes, and slip returns the force to F_s."""
+            """Return the combined decay of relaxation and slip, which returns the force to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
@@ -172,7 +174,7 @@ CATCH_UP = 0.01
 
 
 def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force, N. The state is the largest excursion m (m), which is initially the level."""
+    """Return the force, N. The state is the largest excursion (m), initially ``damage_displacement``."""
     stiffness, level, after, damping = k
     # use the current excursion, so that the envelope is met for any step
     largest = abs(x) if abs(x) > s[0] else s[0]
@@ -181,8 +183,9 @@ def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Rate of the largest excursion, m/s. The error of the integral is at most a sixth of the last step before the
-    excursion decreases.
+    """Return the rate of the largest excursion, m/s.
+
+    The error of the integral is at most a sixth of the last step before the excursion decreases.
     """
     excess = abs(x) - s[0]
     if excess < 0.0:
@@ -192,12 +195,12 @@ def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]
 
 
 class DegradingColumn(Specimen):
-    """F = k_s(m) d + c v, where m is the largest past excursion. Loops get softer, without permanent set.
+    """Force F = k_s(m) d + c d' for the displacement d, where m is the largest past excursion.
 
-    At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
-    excursion the force follows the straight line to the origin. Both directions behave alike. The specimen models
-    the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
-    design level. The paper gives no numbers for the defaults.
+    Loops get softer, without permanent set. At first loading the force follows k d up to the level d_0, then k d_0
+    + r k (d - d_0). Below the largest excursion the force follows the straight line to the origin. Both directions
+    behave alike. The specimen models the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end
+    flanges were damaged beyond the design level. The paper gives no numbers for the defaults.
     """
 
     ABOUT = "Column that permanently loses stiffness when bent beyond a level."

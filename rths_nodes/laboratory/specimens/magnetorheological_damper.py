@@ -15,7 +15,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, check_shape
 def rate(
     k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float
 ) -> tuple[float, float, float]:
-    """Rates y' (m/s), z' and u'. At y' the force of dashpot c_1 equals the force of the parallel group."""
+    """Return the rates of the states y, z and u. The dashpot in series has the force of the parallel group."""
     c_0, c_0_volt, c, c_volt, alpha, alpha_volt, stiffness, slope, eta, loading, unloading, n, voltage = k[0]
     y, z, u = s
     series = ((alpha + alpha_volt * u) * z + (c_0 + c_0_volt * u) * v + stiffness * (x - y)) / (c + c_volt * u)
@@ -26,7 +26,7 @@ def rate(
 
 
 def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float) -> float:
-    """Force c_1 y' + k_1 (x - x_0), with y' = (alpha z + c_0 v + k_0 (x - y)) / (c_0 + c_1)."""
+    """Return the force of the dashpot in series and of the accumulator, N."""
     c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, stiffness, accumulator, x_0 = k[1]
     y, z, u = s
     damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u
@@ -59,12 +59,13 @@ def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, flo
 
 
 class MagnetorheologicalDamper(Specimen):
-    """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
+    """Force F = c_1 y' + k_1 (x - x_0) for the displacement x, with inner displacement y and Bouc-Wen state z.
 
-    z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
-    magnetic field: alpha, c_0 and c_1 are the passive value plus the value per volt times u. The state u follows
-    the ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults
-    describe the damper of Dyke, Spencer, Sain & Carlson (1996).
+    y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), and z' = A (x' - y') - (gamma sgn((x' - y') z) + beta)
+    |z|^n (x' - y'). Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 are the passive
+    value plus the value per volt times u. The state u follows the ``voltage`` v of the current driver (V, limited
+    to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults describe the damper of Dyke, Spencer, Sain & Carlson
+    (1996).
     """
 
     SOURCES = ("spencer_1997",)
@@ -112,7 +113,7 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Return the combined decay of all states. Under load, z decays with n A v / z_max."""
+            """Return the combined decay of all states."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
             voltages = (0.0, self.max_voltage)  # the ratios below are monotonic between these voltages

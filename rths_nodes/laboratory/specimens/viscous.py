@@ -20,7 +20,7 @@ def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
 
 
 class ComputedSpring(Specimen):
-    """F = k d. The actuator is not affected by F.
+    """Force F = k d for the displacement d. F does not affect the actuator.
 
     The loop then shows only the control of the actuator. d is the true displacement of the simulated actuator. In
     a laboratory F includes the noise of the displacement sensor; set ``sensors.force_noise_rms`` to k times
@@ -41,7 +41,7 @@ class ComputedSpring(Specimen):
 
 
 def kelvin_voigt_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """Spring and dashpot: k x + c v_r |v / v_r|^exponent sign(v)."""
+    """Return the force of spring and dashpot in parallel, N."""
     stiffness, damping, exponent, reference = k
     if exponent != 1.0:
         v = copysign(reference * power(abs(v / reference), exponent), v)
@@ -49,10 +49,10 @@ def kelvin_voigt_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
 
 
 class KelvinVoigt(Specimen):
-    """F = k d + c v, or, with an exponent a other than 1, F = k d + c v_0 sgn(v) (abs(v) / v_0)^a.
+    """Force F = k d + c v for displacement d and velocity v.
 
-    An exponent below 1 describes a fluid viscous damper. c = 200 kN s/m and k = 1 kN/mm describe the damper of the
-    TADC verification tests.
+    With an exponent a other than 1, F = k d + c v_0 sgn(v) (abs(v) / v_0)^a. An exponent below 1 describes a fluid
+    viscous damper. c = 200 kN s/m and k = 1 kN/mm describe the damper of the TADC verification tests.
     """
 
     ABOUT = "Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010)."
@@ -85,13 +85,15 @@ def maxwell_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def maxwell_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Rate of the force of spring and dashpot in series: f' = k (v - f / c)."""
     damping, series, _ = k
     return (series * (v - s[0] / damping),)
 
 
 class MaxwellDamper(Specimen):
-    """F = f + k_p d with f' = k_s (v - f / c): acts as a dashpot in slow motion, as a spring in fast motion."""
+    """Force F = f + k_p d with f' = k_s (d' - f / c), for the displacement d.
+
+    The damper acts as a dashpot in slow motion and as a spring in fast motion.
+    """
 
     ABOUT = (
         "Dashpot and spring in series (Maxwell), optionally with a parallel spring: a fluid damper with its brace."
@@ -136,17 +138,16 @@ def relief_valve_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[
 
 
 def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
-    """Return c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 without a spring)."""
     damping, relief_force = params.damping, params.relief_force
     return damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
 
 
 class ReliefValveDamper(Specimen):
-    """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), optionally with a spring in series.
+    """Force F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), for the velocity v.
 
-    With the spring k_s, F is an inner state: F' = k_s (v - v_d), where v_d is the piston velocity at the force F.
-    The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers
-    for the defaults.
+    With a spring k_s in series, F is an inner state: F' = k_s (v - v_d), where v_d is the piston velocity at the
+    force F. The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no
+    numbers for the defaults.
     """
 
     ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."

@@ -24,7 +24,7 @@ from rths_nodes.numerical.ground_motions.waves import (
 
 MOST_LINES = 20_000
 STREAM = zlib.crc32(b"band_limited_noise")
-"""Random stream of the phases."""
+"""Number that selects the random stream of the phases."""
 
 
 class BandLimitedNoise:
@@ -87,8 +87,7 @@ class BandLimitedNoise:
         return window(times, self._p.duration, self._p.taper)
 
     def _sum(self, times: Array, lines: Complex) -> Array:
-        """Return Re(sum of ``lines`` z^j) by Horner's method, where z = exp(2 pi i t / period) and j begins at the
-        number of the first line.
+        """Return the real part of the Fourier series with the coefficients ``lines``, by Horner's method.
 
         Real arithmetic is used so that each value is independent of the other ``times``.
         """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading protocols for components: cycles of prescribed displacement with increasing amplitudes.
 
-Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v; its period is 2 pi a / v.
-Displacement, velocity and acceleration are continuous from one amplitude to the next.
+Each cycle is a sine of amplitude a, whose velocity at zero displacement is the parameter ``velocity`` v. The
+period is 2 pi a / v. Displacement, velocity and acceleration are continuous from one amplitude to the next.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CyclesParams:
     scale: float = number("factor on amplitudes and velocity", default=1.0, more_than=0.0)
 
     def amplitudes(self) -> Array:
-        """Return the amplitude of each cycle, m."""
+        """Return the amplitudes of all cycles, m, one number per cycle."""
         raise TypeError("a subclass of CyclesParams must define amplitudes()")
 
     def validate(self, path: str) -> None:
@@ -68,7 +68,7 @@ class CyclesParams:
 
 
 class Cycles(Finite):
-    """Cycles of displacement, one for each of the ``amplitudes()`` (m) of the parameters.
+    """Base of loading protocols, with one cycle of displacement for each of ``params.amplitudes()`` (m).
 
     ``scale`` multiplies displacement, velocity and acceleration, but not the periods.
     """
@@ -116,7 +116,7 @@ def _integral(times: Array, length: float) -> Array:
 
 
 def periods(amplitudes: Array, velocity: float) -> Array:
-    """Return the periods (s) of sines of these amplitudes (m) that pass zero at ``velocity`` (m/s)."""
+    """Return the periods (s) of sines with these amplitudes (m) and the largest velocity ``velocity`` (m/s)."""
     return 2.0 * np.pi * amplitudes / velocity
 
 

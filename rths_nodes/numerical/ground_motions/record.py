@@ -55,12 +55,12 @@ LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 TYPICAL_PEAK = 3.0
 """Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
 SAME_STEP = 0.005
-"""Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
+"""Largest relative difference between time steps treated as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Share of a record's energy above the Nyquist frequency of the integration step, beyond which ``rths check``
-warns."""
+"""Fraction of a record's energy above the Nyquist frequency of the integration step. ``rths check`` warns of a
+larger fraction."""
 ON_POINT = 1e-6
-"""Largest distance from a point of the record, in steps, that counts as rounding."""
+"""Largest distance from a point of the record that is treated as rounding, in steps."""
 
 _sampled = Recent(2)
 

@@ -26,19 +26,15 @@ LINEAR, LOGARITHMIC = "linear", "logarithmic"
 class Formula(Protocol):
     """A ground motion with exact derivatives; it can be a prescribed displacement (m)."""
 
-    def sample(self, times: Array) -> Array:
-        """Return values at ``times`` (s), ``(n,)``."""
-        ...
+    def sample(self, times: Array) -> Array: ...
 
-    def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """Return the first and second derivatives of the values at ``times`` (s), ``(n,)`` each."""
-        ...
+    def derivatives(self, times: Array) -> tuple[Array, Array]: ...
 
 
 class Finite(ABC):
     """Base of excitations that end.
 
-    ``_triple`` of a subclass returns value and derivatives; ``seed`` is not used.
+    ``_triple`` of a subclass returns the value and both derivatives. ``seed`` is not used.
     """
 
     def __init__(self, params: AnyParams, seed: int) -> None:
@@ -64,8 +60,9 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a rise from 0 at time 0 to 1 at time ``length`` (s): a fifth-order polynomial with continuous
-    acceleration.
+    """Return a rise from 0 at time 0 to 1 at time ``length`` (s), with its derivatives.
+
+    The rise is a fifth-order polynomial with continuous acceleration.
     """
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
@@ -76,7 +73,10 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """Return 1 from time 0 to ``duration`` (s), exactly 0 outside, with a smooth ``taper`` (s) at both ends."""
+    """Return 1 from time 0 to ``duration`` (s), exactly 0 outside, with its derivatives.
+
+    Both ends have a smooth ``taper`` (s).
+    """
     up, down = rise(times, taper), rise(duration - times, taper)
     return product(up, (down[0], -down[1], down[2]))
 
@@ -249,7 +249,7 @@ class NoMotion:
 
 
 class Delayed:
-    """The ``motion``, delayed by ``delay`` seconds and multiplied by ``scale``; zero before its start."""
+    """An excitation ``motion`` that starts after ``delay`` seconds of rest and is multiplied by ``scale``."""
 
     @params
     class Params:

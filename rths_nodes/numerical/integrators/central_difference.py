@@ -14,10 +14,10 @@ Constants = tuple[Operand, Operand, Operand, float]
 
 
 class CentralDifference(Dynamics):
-    """(M/dt^2 + C/2dt) x' = F - r - r_e + 2M/dt^2 x - (M/dt^2 - C/2dt) x_previous.
+    """Central difference method: (M/dt^2 + C/2dt) x_{k+1} = F - r - r_e + 2M/dt^2 x_k - (M/dt^2 - C/2dt) x_{k-1}.
 
-    Primes denote the next step. The published velocity is predicted, (x' - x)/dt + a dt/2. Raises ConfigError
-    unless dt is below the stability limit (2/w_max for springs).
+    Forces are at step k. The published velocity is predicted, (x_{k+1} - x_k)/dt + a dt/2. Raises ConfigError
+    unless dt is below the stability limit (2/w_max for springs, with the largest circular frequency w_max).
     """
 
     follows = True
@@ -37,7 +37,7 @@ class CentralDifference(Dynamics):
         def advance(
             k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Central difference: x' = A^-1 (F - r - r_e + B x - C x_before), a = (x' - 2 x + x_before) / dt^2."""
+            """Compute the next displacement and predicted velocity, and the exact acceleration at this step."""
             left, now, earlier, dt = k
             x, _, _, _, _, r, _, (previous,), _ = s
             load = at(external, index) - r - measured
@@ -49,7 +49,6 @@ class CentralDifference(Dynamics):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return (M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, dt (s), and the displacement before the start."""
         mass, damping, vectors = structure.mass, structure.damping, vectors_of(structure.mass)
         left = vectors.inverse(mass / dt**2 + damping / (2.0 * dt))
         now, earlier = vectors.operand(2.0 * mass / dt**2), vectors.operand(mass / dt**2 - damping / (2.0 * dt))

@@ -14,11 +14,11 @@ Constants = tuple[Operand, float]
 
 
 class ChenRicles(Dynamics):
-    """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
+    """CR algorithm: v_{k+1} = v_k + dt alpha a_k, x_{k+1} = x_k + dt v_k + dt^2 alpha a_k.
 
-    Primes denote the next step. With several degrees of freedom, [4 M + 2 dt C + dt^2 K]^-1 4 M is the matrix
-    alpha. If alpha omits the stiffness and damping under test (Eq. 12b instead of 12a), only the numerical part is
-    unconditionally stable. The published velocity is the backward difference (x' - x) / dt, half a step late.
+    alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. If alpha omits the stiffness and damping under test (Eq.
+    12b of Chen & Ricles 2010 instead of 12a), only the numerical part is unconditionally stable. The published
+    velocity is the backward difference (x_{k+1} - x_k) / dt, half a step late.
     """
 
     SOURCES = ("chen_ricles_2008",)
@@ -37,7 +37,7 @@ class ChenRicles(Dynamics):
         def advance(
             k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """CR algorithm, Eqs. (11a) to (12b): v' = v + dt alpha a, x' = x + dt (v + dt alpha a)."""
+            """Advance displacement and velocity by the CR algorithm."""
             alpha, dt = k
             x, v, _, _, _, _, _, of_method, _ = s
             increment = dt * product(alpha, exact)

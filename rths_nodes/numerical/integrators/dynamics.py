@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equation of motion common to the integrators: equilibrium, prediction, and memory.
 
-M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). The common kernel is
+M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a), with the restoring force r, the measured force r_e and the
+external force F. The common kernel is
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
@@ -41,7 +42,7 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """An integrator defined by a kernel. Compiled code can continue from constants, state and excitation."""
+    """Base of integrators defined by a kernel. Compiled code can continue from constants, state and excitation."""
 
     kernel: Kernel
     constants: Any
@@ -93,7 +94,7 @@ Prepared = tuple[object, OfMethod]
 
 
 class Constants(NamedTuple):
-    """Acceleration per load, damping, constants of the method and of the restoring force, state at step 0."""
+    """Acceleration per load, damping, constants of method and restoring force, and state at step 0."""
 
     per_load: Operand | Columns
     damping: Operand
@@ -124,7 +125,7 @@ def dynamics(
     accelerated: Callable[..., Vector],
 ) -> Step:
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
-        """Step of M a + C v + r(x) + r_e = F: exact acceleration, motion, then predicted acceleration."""
+        """Compute exact acceleration, next displacement and velocity, and predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -144,14 +145,14 @@ def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
     ) -> Vector:
-        """Exact acceleration from equilibrium with the measured force: M^-1 (load - r_e)."""
+        """Return the exact acceleration from equilibrium with the measured force."""
         return product(per_load, load - measured)
 
     return accelerated
 
 
 class Columns:
-    """Acceleration per load of a large structure, computed by solving with its mass matrix."""
+    """Computes the acceleration per load of a large structure by solving with its mass matrix."""
 
     def __init__(self, solver: Multiplier) -> None:
         self._solver, self._columns = solver, dict[int, Array]()
@@ -198,7 +199,7 @@ def standing(
 
 
 class Dynamics(Stepped):
-    """Motion of a structure under the force ``(steps + 1, n_dof)`` N, integrated by the method of a subclass.
+    """Base of integrators for a structure under the external force ``(steps + 1, n_dof)`` N.
 
     A subclass defines ``advancing`` (the method) and ``prepared`` (its constants and first state).
     """
@@ -225,7 +226,7 @@ class Dynamics(Stepped):
         self._follow(kernel, constants, excitation, self._at_rest(constants), one)
 
     def refuse(self, params: AnyParams, structure: Structure, dt: float) -> None:
-        """Refuse (ConfigError) a structure that the method cannot integrate."""
+        """Raise ConfigError if the method cannot integrate the structure."""
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
@@ -233,14 +234,12 @@ class Dynamics(Stepped):
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return the constants of ``advance`` and the initial state of the method; ``a`` is the acceleration
-        (m/s^2).
-        """
+        """Return the constants of ``advance`` and the method's initial state; ``a`` is in m/s^2."""
         return None, ()
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """Return the kernel for a structure. It is not translated to C if the structure is sparse."""
+        """Return the kernel for a structure. The kernel of a sparse structure is not translated to C."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
         step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)
@@ -286,7 +285,7 @@ class Dynamics(Stepped):
         return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
-        """Return step matrices of a period, computed from unit values of memory and measured force.
+        """Return the matrices of each step of a period, from unit values of memory and measured force.
 
         Raises ValueError if the external force covers less than two periods or is not zero.
         """

@@ -14,7 +14,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse
 
 GROWTH = 1e-6
-"""Largest accepted growth factor per step. It exceeds 1 because rounding lets an undamped mode grow."""
+"""Largest accepted growth factor per step, minus 1. Rounding lets an undamped mode grow."""
 
 HALVINGS = 40
 
@@ -45,7 +45,7 @@ class Equivalent:
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
     """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
 
-    Raises ConfigError if ``params`` has such a value and the structure has several degrees of freedom.
+    Raises ConfigError if ``params`` sets a value and the structure has several degrees of freedom.
     """
     n_dof = len(structure.influence)
     matrices = []
@@ -64,10 +64,11 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 
 
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a step that is not below the stability limit.
+    """Raise ConfigError if ``dt`` is not below the stability limit.
 
-    For a spring under test the limit is 2/omega_max. Forces of dashpots C_e under test are late by half a step,
-    and forces of masses M_e by one step. Then 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max, with the largest circular frequency omega_max. Forces of
+    dashpots C_e under test are late by half a step, and forces of masses M_e by one step. Then 4 (M - M_e) - 2 dt
+    C_e - dt^2 K must be positive definite, with the numerical mass M and the whole stiffness K.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -106,7 +107,7 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
-    """Refuse (ConfigError) a step with a spectral radius ``growth(dt)`` above 1, and suggest a stable step."""
+    """Raise ConfigError, with a stable step, if the spectral radius ``growth(dt)`` exceeds 1."""
 
     def stable(step: float) -> bool:
         return growth(step) <= 1.0 + GROWTH
@@ -116,7 +117,6 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """Return the longest ``stable`` candidate (s) below the unstable ``dt``, or the shortest if none is stable."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):

@@ -33,7 +33,7 @@ from rths_nodes.numerical.vectors import Loads, Vector, Vectors, vectors_of
 def advance(
     dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
 ) -> Moving:
-    """Predictor of the explicit Newmark step; v is the predicted velocity v~ before and after the step."""
+    """Advance displacement and predicted velocity by an explicit Newmark step."""
     x, v, _, _, _, _, _, of_method, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
@@ -50,7 +50,7 @@ class Corrected(NamedTuple):
 
 def corrected(predicted: Step) -> Step:
     def step(k: Corrected, s: object, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
-        """Explicit Newmark step, with the corrected velocity v + dt a / 2."""
+        """Make an explicit Newmark step, and correct the velocity with the predicted acceleration."""
         half, inner, _ = k
         s, (x, v, a, exact, r) = predicted(inner, s, measured, external, index)
         return s, (x, v + half * a, a, exact, r)
@@ -59,11 +59,14 @@ def corrected(predicted: Step) -> Step:
 
 
 class ExplicitNewmark(Dynamics):
-    """x' = x + dt v + dt^2/2 a; v~' = v + dt/2 a; (M + dt/2 C) a' = F' - C v~' - r' - r_e'; v' = v~' + dt/2 a'.
+    """Explicit Newmark method, with the velocity v~ predicted and then corrected.
 
-    Primes denote the next step, v~ the predicted velocity, which is in the memory. The published velocity is
-    corrected with the predicted acceleration. Raises ConfigError unless dt is below the stability limit (2/w_max
-    for springs).
+        x_{k+1} = x_k + dt v_k + dt^2/2 a_k,  v~_{k+1} = v_k + dt/2 a_k
+        (M + dt/2 C) a_{k+1} = F - C v~_{k+1} - r - r_e,  v_{k+1} = v~_{k+1} + dt/2 a_{k+1}
+
+    Forces are at step k + 1. ``memory`` contains v~. The published velocity is corrected with the predicted
+    acceleration. Raises ConfigError unless dt is below the stability limit (2/w_max for springs, with the largest
+    circular frequency w_max).
     """
 
     SOURCES = ("newmark_1959",)

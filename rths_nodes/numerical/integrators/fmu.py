@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
 
-At step i the FMU receives the measured force of step i and, if it has such an input, the ground acceleration. It
-advances by one step and returns its displacements at step i + 1. The force f is a restoring force:
+At step i the FMU receives the measured force of step i and, if it has such an input, the ground acceleration. The
+FMU advances by one step and returns its displacements at step i + 1. The measured force f is a restoring force:
 
     M a + C v + r(x) + f = -M 1 a_g
 
@@ -34,7 +34,7 @@ FARTHEST = 1e6
 """Largest plausible response, m, m/s or m/s^2; differences of larger values could overflow."""
 
 AT_REST = 1e-12
-"""Largest displacement at the start that counts as zero, m."""
+"""Largest displacement at the start that is treated as zero, m."""
 
 TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
 """Instant within a step -> weights of ground accelerations at the start and end of the step."""
@@ -64,7 +64,7 @@ class Ground:
 
 
 class Fmu(Integrator):
-    """An FMU in a process that the test starts; each step of the integrator is one co-simulation step.
+    """Runs an FMU in its own process; each step of the integrator is one co-simulation step.
 
     Missing velocities and accelerations are taken from the parabola through the last three displacements. External
     and restoring forces are unknown and remain zero.
@@ -181,7 +181,10 @@ class Fmu(Integrator):
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
-        """Accept the initial outputs of the model when they arrive. Raises ConfigError if the model fails."""
+        """Return the outputs that are awaited; empty once the model's initial outputs have arrived.
+
+        Raises ConfigError if the model fails.
+        """
         assert self._process is not None
         if self._at_start:
             return ""
@@ -200,9 +203,6 @@ class Fmu(Integrator):
         return ""
 
     def _take(self, outputs: Array) -> None:
-        """Set the motion from ``outputs``; missing rates come from the parabola. Raises RuntimeError if a value is
-        implausible.
-        """
         values = outputs.tolist()
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)

@@ -25,8 +25,7 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """Constants: matrices of an iteration, alpha, beta, gamma, iterations per time step, length h (s) of a time
-    step, last step.
+    """Constants of an iteration. ``h`` is the length of a time step, s, and ``last`` the last step.
 
     ``last`` is a float, so that tests of any duration share a C library.
     """
@@ -47,7 +46,7 @@ class Method(NamedTuple):
 
 
 class OfMethod(NamedTuple):
-    """Displacements of the last two time steps and of the newest iterate, predictions, constant terms."""
+    """Displacements of the last two time steps and of the newest iterate, predictions, and constant terms."""
 
     x: Vector
     x_before: Vector
@@ -59,7 +58,7 @@ class OfMethod(NamedTuple):
 
 def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def solved(k: Method, terms: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
-        """Acceleration at the end of the time step: M*^-1 (terms - (1 + alpha) (r_e - K x - C v))."""
+        """Return the acceleration at the end of the time step."""
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
         return product(inverse, terms - (1.0 + alpha) * off)
@@ -73,7 +72,7 @@ def beginning(
     def begun(
         k: Method, s: OfMethod, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
-        """Complete the last time step with the measured force; predict the next: x + h v + (1/2 - beta) h^2 a."""
+        """Complete the last time step with the measured force, and predict the next time step."""
         _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h, last = k
         x_end, x_before, x_next, _, v_predicted, terms = s
         if index == 0:
@@ -101,7 +100,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:
-        """Iteration of HHT-alpha: x_next = x~ + beta h^2 a; the target moves on the parabola to x_next."""
+        """Make one iteration, and move the target along the parabola to the new iterate."""
         _, _, _, _, _, _, beta, _, iterations, h, _ = k
         x, v, _, _, _, r, _, of_method, _ = s
         x_end, x_before, _, x_predicted, v_predicted, terms = of_method
@@ -129,11 +128,13 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 class HilberHughesTaylor(Dynamics):
     """Each ``step`` is one iteration with the newest measured force; a time step h has ``iterations`` steps.
 
-    M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, where r includes the measured
-    force; x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha. Primes
-    denote the end of the time step; x~ and v~ are predictions.
+        M a_1 + (1 + alpha) (C v_1 + r_1) - alpha (C v_0 + r_0) = (1 + alpha) F_1 - alpha F_0
+        x_1 = x~ + beta h^2 a_1,  v_1 = v~ + gamma h a_1,  beta = (1 - alpha)^2 / 4,  gamma = 1/2 - alpha
 
-    An iteration solves these equations with r' linearised about the measured position and velocity (initial
+    The indices 0 and 1 are the beginning and the end of the time step. r includes the measured force; x~ and v~
+    are predictions.
+
+    An iteration solves these equations with r_1 linearised about the measured position and velocity (initial
     stiffness, including the part under test). Displacements between time steps lie on the parabola through the
     last two time steps and the newest iterate.
     """

@@ -17,19 +17,18 @@ Constants = tuple[Operand, Operand, float, float, float, float, float]
 
 
 class KolayRicles(Dynamics):
-    """v' = v + dt c, x' = x + dt v + dt^2 (1/2 + gamma) c with c = alpha1 a, in equilibrium between two steps.
+    """KR-alpha algorithm: v_{k+1} = v_k + dt c_k, x_{k+1} = x_k + dt v_k + dt^2 (1/2 + gamma) c_k.
 
-    Primes denote the next step. M [(1 - alpha3) a' + alpha3 a] equals the unbalanced load M l, weighted by 1 -
-    alpha_f at this step and by alpha_f at the last. With R = gamma dt C + beta dt^2 K and A = M + R, alpha1 = A^-1
-    M and alpha3 = A^-1 (alpha_m M + alpha_f R) have the same modes, so that a' can be eliminated from the
-    equations of the paper:
+    c = alpha1 a. The paper's matrices alpha1 and alpha3 have the same modes, so that the acceleration a can be
+    eliminated:
 
-        c' = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c) - f c
-        f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m)
+        c_k = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c_{k-1}) - f c_{k-1}
+        f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m),  R = gamma dt C + beta dt^2 K
 
-    ``rho_infinity`` is the spectral radius at infinite frequency: 1 gives no dissipation (the CR algorithm), 0 the
-    largest dissipation. M and R include the part under test. The published velocity is late by gamma = 1/2 -
-    alpha_m + alpha_f steps; in the middle of the step the velocity is (x' - x) / dt.
+    M l is the unbalanced load, weighted by 1 - alpha_f at step k and by alpha_f at step k - 1. ``rho_infinity`` is
+    the spectral radius at infinite frequency: 1 gives no dissipation (the CR algorithm), 0 the largest
+    dissipation. M and R include the part under test. The published velocity is late by gamma = 1/2 - alpha_m +
+    alpha_f steps; in the middle of the step the velocity is (x_{k+1} - x_k) / dt.
     """
 
     SOURCES = ("kolay_ricles_2014",)
@@ -51,7 +50,7 @@ class KolayRicles(Dynamics):
         def advance(
             k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """KR-alpha step: x' = x + dt (v + dt (1/2 + gamma) c), v' = v + dt c."""
+            """Advance displacement and velocity by the KR-alpha algorithm."""
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:
@@ -65,7 +64,6 @@ class KolayRicles(Dynamics):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return alpha1, [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma and dt (s)."""
         vectors, rho = vectors_of(structure.mass), params.rho_infinity
         alpha_m, alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
         gamma = 0.5 - alpha_m + alpha_f

@@ -4,10 +4,11 @@
 Newmark 1959, in the form of the multi-axial benchmark (Condori Uribe et al., Frontiers in Built Environment,
 2023):
 
-    (K + 2/dt C + 4/dt^2 M) x' = p' - f + M (4/dt^2 x + 4/dt v + a) + C (2/dt x + v)
-    v' = 2/dt (x' - x) - v,   a' = 2/dt (v' - v) - a
+    (K + 2/dt C + 4/dt^2 M) x_1 = p_1 - f_0 + M (4/dt^2 x_0 + 4/dt v_0 + a_0) + C (2/dt x_0 + v_0)
+    v_1 = 2/dt (x_1 - x_0) - v_0,   a_1 = 2/dt (v_1 - v_0) - a_0
 
-Primes denote the end of the step; f is the force measured at its beginning. Masses can be zero.
+The indices 0 and 1 are the beginning and the end of the step. p is the external and f the measured force. Masses
+can be zero.
 """
 
 from __future__ import annotations
@@ -55,15 +56,16 @@ def rates_of(structure: Structure, dt: float) -> Rates:
 
 
 def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
-    """Return v' = p (x' - x) - q v, a' = s (v' - v) - t a from the ``change`` x' - x."""
+    """Return the velocity v_1 = p ``change`` - q v and the acceleration s (v_1 - v) - t a after a step."""
     p, q, s, t = k
     velocity = p * change - q * v
     return velocity, s * (velocity - v) - t * a
 
 
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
-    """Return the matrices of a step ``dt`` (s) that yield x' from (x, v, a), ``(n, 3 n)``, and from p' - f, ``(n,
-    n)``.
+    """Return the matrices of a step ``dt`` (s) that yield the displacement x_1.
+
+    The first ``(n, 3 n)`` multiplies (x_0, v_0, a_0), the second ``(n, n)`` multiplies p_1 - f_0.
     """
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
@@ -73,10 +75,10 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """Matrices ``(n, 4 n)`` of a structure: ``onward`` yields x', ``accelerated`` yields the exact acceleration.
+    """Matrices of a structure, ``(n, 4 n)`` each, that multiply the vector of x, v, a and the net force.
 
-    Both multiply the vector of x, v, a and the net force, which is external minus measured. ``onward`` takes the
-    external force of the next step, ``accelerated`` the external force of this step.
+    The net force is external minus measured force. ``onward`` yields the next displacement from the external force
+    of the next step. ``accelerated`` yields the exact acceleration from the external force of this step.
     """
 
     onward: Array
@@ -91,7 +93,7 @@ def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Arra
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
     ) -> tuple[object, tuple[Array, ...]]:
-        """Newmark step (gamma = 1/2, beta = 1/4): x' by one product of motion and load."""
+        """Make a Newmark step, with one product for the displacement."""
         onward, accelerated, stiffness, of_rates, n, _ = k
         (flat,) = state
         vectors = flat.reshape(4, n)
@@ -135,7 +137,7 @@ class Large(NamedTuple):
 def large(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """Step of a sparse structure, with sparse products and one solve."""
+    """Make a Newmark step of a sparse structure, with sparse products and solvers."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -237,9 +239,6 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a mass under test, and growth in a reduced model with the lowest modes and the tested
-    part.
-    """
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

@@ -34,7 +34,7 @@ ARCHIVE = b"PK"
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
-"""Largest relative difference between the rates of motion and test that count as equal."""
+"""Largest relative difference between the rates of motion and test that are treated as equal."""
 ORDER = 5
 """Order of the splines through a measured motion, for smooth accelerations."""
 POLES = 4
@@ -49,14 +49,14 @@ OF_EXPORTS = ".displacement (m)"
 def step_alike(
     nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int
 ) -> tuple[object, Moved]:
-    """Advance in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force is not used."""
+    """Return the next motion in ``history`` ``(steps + 1, 3)``, the same for all degrees of freedom."""
     before, now = history[index], history[index + 1]
     motion = float(now[0]) + nothing, float(now[1]) + nothing, float(now[2]) + nothing
     return s, (*motion, float(before[2]) + nothing, nothing)
 
 
 def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
-    """Advance in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force is not used."""
+    """Return the next motion in ``history`` ``(steps + 1, 3, n)``."""
     before, now = history[index], history[index + 1]
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
 
@@ -131,7 +131,10 @@ class Prescribed(Stepped):
         displacement: OfParams = component("ground_motion", "displacement as a function of time, in m")
 
         def targets(self, samples: int, dt: float) -> Array:
-            """Return x, v, a in structure time, ``(samples, 3)`` for all axes or ``(samples, 3, n_axes)``."""
+            """Return displacement, velocity and acceleration in structure time.
+
+            The shape is ``(samples, 3)`` for all axes or ``(samples, 3, n_axes)``.
+            """
             return _of_formula(self.displacement, samples, dt)
 
         def fits(self, test: TestContext) -> None:
@@ -292,7 +295,7 @@ def _table(path: Path, *now: int) -> Table:
 
 
 class _Measured:
-    """Measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
+    """Reads a measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
 
     Raises ConfigError if the file is unreadable, a column is unknown, times are uneven or samples are too few.
     """
@@ -358,7 +361,7 @@ class _Measured:
         return f"{count} samples at {self.rate:.6g} Hz, duration {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
 
     def targets(self, servo_rate: float, samples: int) -> Array:
-        """Return x, v, a at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``, by a spline of fifth order."""
+        """Return displacement, velocity and acceleration at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``."""
         from scipy.interpolate import make_interp_spline
 
         p, x, rate = self._p, self.displacement, self.rate

@@ -16,10 +16,10 @@ REHEARSAL_S, LOOK_S = 5.0, 0.002
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the durations (s) of at most ``steps`` trial steps within ``REHEARSAL_S``; ``force()`` returns the
-    measured force ``(n_dof,)`` N.
+    """Return the durations (s) of at most ``steps`` trial steps within ``REHEARSAL_S``.
 
-    Raises ConfigError or IntegratorError if the model fails.
+    ``force()`` returns the measured force ``(n_dof,)`` N. Raises ConfigError or IntegratorError if the model
+    fails.
     """
     took: list[float] = []
     try:

@@ -85,9 +85,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
-        """Exact step y_k = Phi y_{k-1} + Gamma_0 p_{k-1} + Gamma_1 p_k, accelerations and restoring force in one
-        product.
-        """
+        """Make a step: one product yields motion, accelerations and restoring force."""
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -102,7 +100,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """Exact step of one degree of freedom, with floats."""
+    """Make a step of one degree of freedom, with floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
@@ -150,11 +148,11 @@ def in_numbers(k: Constants) -> OfFew:
 
 
 class ByMatrix(Dynamics):
-    """An integrator of linear structures with one precomputed step matrix."""
+    """Base of integrators that integrate linear structures with one precomputed step matrix."""
 
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        """Return step matrices, and whether the measured force is extrapolated."""
+        """Return step matrices, and True if the measured force is extrapolated."""
         raise TypeError("a subclass of ByMatrix must define matrices()")
 
     @classmethod
@@ -197,10 +195,10 @@ class ByMatrix(Dynamics):
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:
-    """Return the growth factor per step of the least damped motion if a perfect actuator moves the part under
-    test.
+    """Return the growth factor per step of the least damped motion.
 
-    The force measured at the start of the step is held, or ``extrapolated`` from the last step.
+    A perfect actuator moves the part under test. The force measured at the start of the step is held, or
+    ``extrapolated`` from the last step.
     """
     phi, before, now = matrices
     mass, damping, stiffness = combined(structure)
@@ -214,7 +212,7 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 
 
 class Exact(ByMatrix):
-    """y_k = Phi y_{k-1} + Gamma_0 p_{k-1} + Gamma_1 p_k, y = (x, v): exact for a load linear over the step.
+    """Exact steps for a load that is linear over the step.
 
     The measured force is extrapolated or held over the step. Holding the force reduces damping like half a step of
     delay. Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.
@@ -241,10 +239,11 @@ RungeKuttaConstants = tuple[Operand, Operand, object, float]
 
 
 class RungeKutta(ByMatrix):
-    """Four stages per step. The external force is interpolated, the measured force extrapolated, both linearly.
+    """Runge-Kutta method with four stages per step.
 
-    The accuracy of the numerical substructure is of fourth order for a load that is linear within each step, and
-    of second order for any other load or with a specimen. Raises ConfigError if the motion grows with this step.
+    The external force is interpolated, the measured force extrapolated, both linearly. The numerical substructure
+    is accurate to fourth order for a load that is linear within each step. The accuracy is of second order for any
+    other load or with a specimen. Raises ConfigError if the motion grows with this step.
     """
 
     @params
@@ -297,7 +296,6 @@ class RungeKutta(ByMatrix):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return acceleration per load, M^-1 C, constants of the restoring force, and dt (s)."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping
         return (vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt), ()

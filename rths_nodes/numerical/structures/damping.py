@@ -33,7 +33,7 @@ def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
     Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. ``mass`` (kg) is positive definite
-    except for massless degrees of freedom, which n does not count.
+    except for massless degrees of freedom, which n excludes.
     """
     some = ~massless(mass)
     if some.all():
@@ -55,8 +55,8 @@ def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
 def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return natural frequencies (Hz), ascending, and viscous damping ratios, ``(n_dof,)`` each.
 
-    They are computed from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. For
-    an overdamped mode the two real eigenvalues satisfy s1 s2 = w^2 and s1 + s2 = -2 zeta w.
+    Both follow from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. For an
+    overdamped mode the two real eigenvalues satisfy s1 s2 = w^2 and s1 + s2 = -2 zeta w.
     """
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
     inverse = np.linalg.inv(mass)
@@ -89,7 +89,7 @@ def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
 
 
 class Rayleigh:
-    """Rayleigh damping C = a M + b K from ratios zeta = a / (2 w) + b w / 2 in two modes or at two frequencies."""
+    """Rayleigh damping C = a M + b K from ratios in two modes or at two frequencies: zeta = (a / w + b w) / 2."""
 
     @params
     class Params:
@@ -141,7 +141,10 @@ class Rayleigh:
 
 
 class Modal:
-    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i^T) M."""
+    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i^T) M.
+
+    w_i is the circular frequency and phi_i the shape of mode i, with a modal mass of 1 kg.
+    """
 
     @params
     class Params:

@@ -25,10 +25,10 @@ class Partition:
     def __init__(
         self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
     ) -> None:
-        """Subtract ``tested`` from the whole. ``total`` is mass and stiffness of the whole; ``tested`` is mass,
-        damping and stiffness under test.
+        """Subtract the part under test from the whole structure.
 
-        Raises ConfigError if the numerical part is not a valid structure.
+        ``total`` is mass and stiffness of the whole. ``tested`` is mass, damping and stiffness under test. Raises
+        ConfigError if the numerical part is not a valid structure.
         """
         mass, stiffness = total
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested

@@ -35,13 +35,13 @@ PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
 """Properties that can be partly or wholly in the laboratory."""
 
 Parts = tuple[int, object, object]
-"""Number of a story, constants of the other stories, and constants of the story's law."""
+"""Number of a story, constants of the other stories, and constants of the story's restoring force."""
 OfOne = Callable[..., tuple[object, float]]
 OfSeveral = Callable[..., tuple[object, Array]]
 
 
 def with_only_story(other: OfOne, law: OfOne) -> OfOne:
-    """Return the force ``other`` plus the ``law`` of the only story, whose drift is the displacement."""
+    """Return the kernel that adds the force ``law`` of the only story to the force ``other``."""
 
     def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
         _, of_other, of_law = k
@@ -55,7 +55,7 @@ def with_only_story(other: OfOne, law: OfOne) -> OfOne:
 
 def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
     def force(k: Parts, s: tuple[object, object], x: Array) -> tuple[object, Array]:
-        """Restoring force of a frame: story shears r(drift) added at both floors of the story."""
+        """Add the shear of a story to the restoring forces of both its floors."""
         story, of_others, of_law = k
         state, memory = s
         state, r = lower(of_others, state, x)
@@ -72,14 +72,13 @@ def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of the linear part plus shears of yielding stories. A positive r_i pulls floor i towards the floor
-    below.
+    """Adds the shears of yielding stories to the linear force K x.
+
+    A positive shear pulls a floor towards the floor below.
     """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without the yielding ``stories``, which are numbered
-        from 0.
-        """
+        """Add ``stories`` (numbered from 0) to the stiffness ``linear`` ``(n_dof, n_dof)`` N/m without them."""
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
@@ -253,7 +252,6 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
 
 
 def _falls(params: ShearFrame.Params) -> Iterator[str]:
-    """Yield a message for each story whose stiffness after yielding is less than its reduction by gravity."""
     if params.gravity_loads is None or params.story_heights is None:
         return
     tested = zeros(len(params.masses), params.experimental_gravity_loads)

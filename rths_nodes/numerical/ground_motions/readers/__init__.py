@@ -68,7 +68,6 @@ def read_at2(lines: Sequence[str]) -> Series:
 
 
 def _counts_line(lines: Sequence[str]) -> int | None:
-    """Return the index of the line with NPTS and DT, or None. Comment lines are ignored."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
 
@@ -92,8 +91,9 @@ READ = (
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError if the content is faulty or the format
-    is not supported.
+    """Return the acceleration series in a file's bytes.
+
+    Raises FormatError if the content is faulty or the format is not supported.
     """
     waveform_format = waveforms.waveform(data)
     if waveform_format is not None:

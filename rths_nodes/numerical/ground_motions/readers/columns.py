@@ -66,7 +66,7 @@ Row = tuple[int, list[str]]
 
 
 class Rows:
-    """Rows of numbers, split on demand, because lists of words take thirty times the memory of the text."""
+    """Splits rows of numbers on demand, because lists of words take thirty times the memory of the text."""
 
     def __init__(self, lines: Sequence[str], numbers: array[int]) -> None:
         self._lines, self.numbers = lines, numbers
@@ -133,7 +133,6 @@ def _check_commas(rows: Rows) -> None:
 
 
 def _is_table_of_whole_numbers(rows: Rows) -> bool:
-    """Return whether all rows are pairs such as ``20,15`` and the first numbers increase."""
     last = -np.inf
     for _, line in rows.texts():
         pair = line.strip().split(",")
@@ -292,9 +291,6 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
 
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
-    """Return the values from t = 0, and the step of the time column. Raises FormatError if the step is not
-    uniform, or if the first time is neither 0 nor one step.
-    """
     if len(times) < 2:
         return values, None  # too short; the caller refuses the file
     step, tolerance, odd = even_step(times)
@@ -316,8 +312,7 @@ SHORTEST_STEP = float(np.finfo(float).tiny)
 
 
 def even_step(times: Array) -> tuple[float, float, int | None]:
-    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the interval that deviates
-    most.
+    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the most uneven interval.
 
     The index is None if the steps are positive and uniform. Raises FormatError if the step or its rate overflows.
     """
@@ -380,8 +375,9 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Values stated by a header; a missing value is None. ``time_unit`` is the unit of the first of two columns,
-    in s.
+    """Values stated by a header; a missing value is None.
+
+    ``time_unit`` is the unit of the first of two columns, in s.
     """
 
     step: float | None = None
@@ -393,7 +389,7 @@ class Facts:
 
 
 def facts(header: Sequence[str], columns: int) -> Facts:
-    """Return the statements of ``header`` (lines above the numbers) for a table of one or two ``columns``.
+    """Return the values that ``header`` (lines above the numbers) states for one or two ``columns``.
 
     Raises FormatError if a value is unreadable, if statements conflict, or if the series is not an acceleration.
     """

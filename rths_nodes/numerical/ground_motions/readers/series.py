@@ -37,7 +37,7 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class Lines(Sequence[str]):
-    """Lines of a text, extracted on demand, because a list takes five times the memory of the text."""
+    """Extracts lines of a text on demand, because a list takes five times the memory of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -65,13 +65,14 @@ class Lines(Sequence[str]):
 
 
 class FormatError(ValueError):
-    """A fault in the content of a file. The caller adds the file's name."""
+    """Error in the content of a file. The caller adds the file's name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit. If ``step`` (s) is None, ``note`` can state the
-    reason.
+    """Accelerations ``(n,)`` from t = 0 in the file's unit.
+
+    If ``step`` (s) is None, ``note`` can state the reason.
     """
 
     values: Array
@@ -102,9 +103,7 @@ def is_other_unit(text: str) -> bool:
 
 
 def number(word: str, line: int) -> float:
-    """Return ``word`` as a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError
-    otherwise.
-    """
+    """Return ``word`` as a finite number, or raise FormatError. Fortran exponents (``1.5D-03``) are allowed."""
     try:
         value = number_of(word)
     except ValueError:
@@ -118,8 +117,9 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """Return a step in s from a number in ``unit``. Raises FormatError if the step is not positive or the unit is
-    unknown.
+    """Return a step in s from a number in ``unit``.
+
+    Raises FormatError if the step is not positive or the unit is unknown.
     """
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
@@ -131,8 +131,9 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 
 
 def whole(word: str, line: int, noun: str, most: int) -> int:
-    """Return ``word`` as a whole number from 1 to ``most``. Raises FormatError otherwise; its message contains
-    ``noun``.
+    """Return ``word`` as a whole number from 1 to ``most``.
+
+    Raises FormatError otherwise. Its message contains ``noun``.
     """
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")

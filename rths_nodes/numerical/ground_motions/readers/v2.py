@@ -32,9 +32,9 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 RECORDER_STEP = 34
-"""Number (from 1) of the entry of the COSMOS real header with the recorder's sampling interval, s."""
+"""Entry (from 1) of the COSMOS real header that holds the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Number of the entry with the sampling interval of the processed series, ms."""
+"""Entry that holds the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""
@@ -56,8 +56,7 @@ _MARKS = tuple(
         r"units?\s*[:=]|\bin\s+[cm]?m/s",
     )
 )
-"""Marks of a start line: count, points, quantity, spacing, format, unit. A damaged start line can lack some marks.
-"""
+"""Marks of a start line: count, points, quantity, spacing, format and unit. A damaged line can lack some marks."""
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")
@@ -188,7 +187,6 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
 
 
 def _numbers(lines: Sequence[str], index: int) -> tuple[int, Sequence[float], int]:
-    """Return the count in line ``index``, the numbers that follow, and the index of the line after them."""
     below = index + 1
     stated = whole(lines[index].split()[0], below, "values", MOST_POINTS)
     width = _width(lines[index], below)

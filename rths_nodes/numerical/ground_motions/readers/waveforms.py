@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seismological formats, read by obspy if it is installed (``pip install obspy``).
 
-The reader is selected by name, because obspy's format detection unpickles files that resemble pickles of obspy.
-Values are counts unless calibrated: SAC and miniSEED need the parameter ``unit``.
+The format selects obspy's reader, because obspy's format detection unpickles files that resemble pickles of obspy.
+Values are raw counts unless calibrated: SAC and miniSEED need the parameter ``unit``.
 """
 
 from __future__ import annotations
@@ -193,7 +193,6 @@ def _ascii_unit(trace: Trace, data: bytes) -> str:
 
 
 def _check_quantity(trace: Trace) -> None:
-    """Refuse a series that is not an acceleration according to the SAC header or the SEED channel code."""
     quantity = _SAC_QUANTITIES.get(int(trace.stats.sac.get("idep", 0))) if "sac" in trace.stats else None
     if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):
         quantity = f"velocity (channel {trace.stats.channel}, a seismometer)"

@@ -41,8 +41,7 @@ LOOK_S = 0.2
 """Interval at which the timeout is checked while waiting, s."""
 
 QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
-"""Socket option that acknowledges segments at once. Otherwise Nagle's algorithm in the client adds 44 ms per step.
-"""
+"""Socket option that acknowledges segments immediately. Without it Nagle's algorithm adds 44 ms per step."""
 
 
 class ConnectionEnded(IntegratorError):
@@ -91,8 +90,10 @@ class Connection:
         return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
-        """Return the next ``size`` bytes, or None until they arrive. Raises ConnectionEnded if the client has
-        closed the connection, or IntegratorError if the connection is lost or the message is not complete in time.
+        """Return the next ``size`` bytes, or None until they arrive.
+
+        Raises ConnectionEnded if the client has closed the connection, or IntegratorError if the connection is
+        lost or the message is not complete in time.
         """
         assert self._client is not None
         buffer = self._buffer
@@ -183,8 +184,9 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the length of a client's vectors. Raises IntegratorError if sizes or length in ``greeting`` do not
-    match ``n`` degrees of freedom.
+    """Return the length of a client's vectors.
+
+    Raises IntegratorError if ``greeting`` does not match ``n`` degrees of freedom.
     """
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
@@ -223,8 +225,9 @@ def request(vector: bytes, columns: Indices) -> Request:
 
 
 def answer(values: Array, length: int, columns: Indices) -> bytes:
-    """Return a vector of ``length`` doubles that begins with ``values`` in column-major order. ``columns`` are the
-    positions of the degrees of freedom in the client's order.
+    """Return a vector of ``length`` doubles that begins with ``values`` in column-major order.
+
+    ``columns`` are the positions of the degrees of freedom in the client's order.
     """
     vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
     theirs[np.ix_(*[columns] * values.ndim)] = values
@@ -267,8 +270,8 @@ class Conversation:
 
     New trial responses are recognised by time and displacement. Integrators use t + dt or t + alpha_F dt, and some
     request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are displacement and force at
-    the end of the static stage. ``steps`` counts the time steps committed after this stage, ``asked`` the requests
-    by action.
+    the end of the static stage. ``steps`` counts the time steps committed after this stage. ``asked`` counts the
+    requests by action.
     """
 
     def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
@@ -279,7 +282,7 @@ class Conversation:
         self.steps = 0
         self.asked: Counter[int] = Counter()
         self.idle = True
-        """True between commitState and the next trial response, when the client may leave."""
+        """True between commitState and the next trial response, when the client may disconnect."""
         self._static = plan.static_steps
         self._trial = Request(TRIAL, np.zeros(n), np.zeros(n), 0.0)
         self._fresh = False
@@ -355,9 +358,6 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        """Refuse an ``index`` that is neither the next time step nor the current time step with remaining
-        iterations.
-        """
         plan = self._plan
         if index == self._index and 0 < self._iteration < plan.iterations:
             self._iteration += 1
@@ -390,7 +390,7 @@ class Conversation:
 
 
 FAREWELL_S = 1.0
-"""Time for a client to commit its last step and leave after the test, s."""
+"""Time for a client to commit its last step and disconnect after the test, s."""
 
 CLIENT = "the client"
 
@@ -400,8 +400,7 @@ log = logging.getLogger(__name__)
 
 
 class Served(Integrator):
-    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces are the
-    answers.
+    """Serves the element genericClient: receives trial displacements as Targets, and returns the rig's forces.
 
     Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
     therefore taken from the parabola through the last three displacements; the exact acceleration at the last step
@@ -503,7 +502,7 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Accept and answer the client until its first displacement.
+        """Answer the client and return the awaited item; empty once its first displacement has arrived.
 
         Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """

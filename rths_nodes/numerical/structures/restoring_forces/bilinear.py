@@ -19,7 +19,7 @@ State = tuple[float, float]
 
 
 def force(k: Constants, state: State, x: float) -> tuple[State, float]:
-    """Bilinear force r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y."""
+    """Compute the bilinear force after the move to ``x``."""
     elastic, plastic, limit = k
     before, s = state
     s += plastic * (x - before)
@@ -41,10 +41,10 @@ class _Yielding(OfComponent):
 
 
 class Bilinear(_Yielding):
-    """Kinematic hardening: r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y.
+    """Kinematic hardening: r = eta k x + s, where s is the force of a yielding spring.
 
-    s' is s after the move dx. The force first yields at F_y. In Steel01 of OpenSees, k, F_y and eta are E_0, F_y
-    and b.
+    A move dx changes s by (1 - eta) k dx within +-(1 - eta) F_y. The force first yields at F_y. In Steel01 of
+    OpenSees, k, F_y and eta are E_0, F_y and b.
     """
 
     @params
@@ -59,7 +59,7 @@ class Bilinear(_Yielding):
 
 
 class ElasticPlastic(_Yielding):
-    """Elastic, then perfectly plastic force: r' = r + k dx within +-F_y."""
+    """Elastic, then perfectly plastic force, which a move dx changes by k dx within +-F_y."""
 
     @params
     class Params:

@@ -18,7 +18,7 @@ INCREMENTS = 10.0
 
 
 class Constants(NamedTuple):
-    """Constants of Eqs. (13), (14). ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
+    """Constants of the force. ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
 
     elastic: float
     """Stiffness eta k, N/m."""
@@ -54,7 +54,7 @@ def constants(p: AnyParams) -> Constants:
 
 
 def force(k: Constants, s: State, x: float) -> tuple[State, float]:
-    """Bouc-Wen force, Eq. (13), with z of Eq. (14) after the move to ``x``."""
+    """Compute the Bouc-Wen force after the move to ``x``."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
     move = x - before
@@ -88,7 +88,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Faster ``powered`` for exponent 2; ``up`` is the factor for positive z, ``down`` for negative z."""
+    """Faster ``powered`` for exponent 2. z^2 has the factor ``up`` for positive z and ``down`` for negative z."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
@@ -104,7 +104,7 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 
 
 class BoucWen(OfComponent):
-    """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, Eq. (13), for one degree of freedom.
+    """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, with the hysteretic state z, for one degree of freedom.
 
     z is integrated over each move by RK4 in ``INCREMENTS`` parts, or in more parts over a long move. The limit of
     z is (beta + gamma)^(-1/q).

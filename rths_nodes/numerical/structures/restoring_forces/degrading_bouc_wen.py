@@ -40,7 +40,7 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float]
-"""Displacement x (m), z, and the energy e."""
+"""Displacement x (m), hysteretic state z, and dissipated energy e."""
 
 
 def constants(p: AnyParams) -> Constants:
@@ -58,20 +58,20 @@ def constants(p: AnyParams) -> Constants:
 
 
 def slope(k: Constants, z: float, e: float, move: float) -> float:
-    """Bouc-Wen slope with degradation: dz/dx x_y = (1 - nu (gamma sign(dx z) + beta) |z|^q) / h."""
+    """Return dz/dx times the yield displacement, with degradation."""
     _, _, _, weaker, softer, beta, gamma, exponent, _ = k
     nu = 1.0 + weaker * e
     return bouc_wen_slope(z, move, nu * beta, nu * gamma, exponent) / (1.0 + softer * e)
 
 
 def limit(k: Constants, e: float) -> float:
-    """Largest z for the dissipated energy e: 1 / (nu (beta + gamma))^(1/q)."""
+    """Return the largest z for the dissipated energy ``e``."""
     _, _, _, weaker, _, beta, gamma, exponent, _ = k
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
 
 def force(k: Constants, s: State, x: float) -> tuple[State, float]:
-    """Degrading Bouc-Wen force k_e x + k_h z, with z and energy integrated along the move by Runge-Kutta."""
+    """Compute the degrading Bouc-Wen force after the move to ``x``."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before
@@ -101,10 +101,11 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
 
 
 class DegradingBoucWen(OfComponent):
-    """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
+    """Force r = eta k x + (1 - eta) k x_y z of one degree of freedom, with the hysteretic state z.
 
-    For one degree of freedom. e = integral of z dx / x_y is the dissipated energy divided by (1 - eta) k x_y^2.
-    nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part.
+    x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h. e = integral of z dx / x_y is the dissipated energy
+    divided by (1 - eta) k x_y^2. nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the
+    hysteretic part.
     """
 
     SOURCES = ("baber_wen_1981",)

@@ -15,7 +15,6 @@ from rths_nodes.numerical.vectors import Operand, Vector, vectors_of
 
 
 def force(k: float, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
-    """Linear restoring force: k x."""
     return s, k * x
 
 
@@ -32,7 +31,6 @@ class Linear(OfComponent):
 
 def linear(product: Callable[..., Vector]) -> Force:
     def force(k: Operand, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
-        """Linear restoring force: K x."""
         return s, product(k, x)
 
     return force
