@@ -49,8 +49,7 @@ PER_REMEMBERED = 8
 """Memory for each sample that a component remembers, in units of 8 bytes. Python objects are large."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom for which the external force is computed by columns (seven times as fast).
-"""
+"""Largest number of degrees of freedom for which the external force is computed by columns (seven times as fast)."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
