@@ -239,7 +239,6 @@ class RunOptions:
 class Option:
     field: str
     name: str
-    """Name at the interface: command-line argument, launch argument, ROS parameter, or keyword."""
     spec: Spec
     default: Any
     """``attrs.NOTHING`` for a required option."""

@@ -84,8 +84,8 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant: the share 1 / SETTLING of a tick's lateness moves the expected next tick. The remainder is
-transport delay."""
+"""Filter constant. The expected time of the next tick changes by 1/SETTLING of a tick's lateness, because most of
+the lateness is transport delay."""
 
 
 class FollowedTicks(Pacer):

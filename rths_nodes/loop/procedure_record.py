@@ -161,8 +161,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung. ``differences`` are relative rms differences from another rung and from the rehearsal.
-    """
+    """Record of one rung. ``differences`` are relative rms differences from an earlier rung and the rehearsal."""
 
     name: str
     started: str
@@ -297,7 +296,7 @@ class ProcedureRecord:
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
-    """Versions and hashes of the package, of components from other packages, and of the receiver build."""
+    """Version of the package, hashes of all files that compute the test, and build of the receiver."""
     simulated: str = ""
     """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
     rig_kind: str = ""
