@@ -72,8 +72,7 @@ class Messages:
         """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
 
     def begin(self) -> None:
-        """Pass Target 0 and, if known, Measurement 0 to the sinks, but not to the monitor, which already has them.
-        """
+        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor already has both messages."""
         for sink in self._sinks:
             sink.target(self._parts.target)
             if not self._parts.kind.remote:

@@ -75,8 +75,7 @@ class Sums(NamedTuple):
 
 
 class Delay:
-    """Computes the delay of one axis: the lag with the largest correlation, refined by a parabola through the
-    peak.
+    """Computes the delay of one axis: the lag with the largest correlation, refined by a parabola.
 
     The delay is J1 of Wang et al. (TADC), in samples, and positive if the measured displacement is late. Lags up
     to ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement

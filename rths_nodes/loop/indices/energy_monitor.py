@@ -82,10 +82,10 @@ def percent(error: float, scale: float) -> float:
 class EnergyMonitor:
     """Computes HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extreme displacements.
 
-    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids, with measured force r_e,
-    measured displacement d_m, target d_c, external force F and displacement x. HSEM is positive if the actuator
-    lags and adds energy. The running form adds ``reference`` (J), e.g. the strain energy at first yield, to the
-    denominator, because the input energy is near zero at first.
+    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx, by trapezoids. r_e is the measured force,
+    d_m the measured displacement, d_c the target, F the external force and x the displacement. HSEM is positive if
+    the actuator lags and adds energy. The running form adds ``reference`` (J), e.g. the strain energy at first
+    yield, to the denominator, because the input energy is near zero at first.
 
     Targets are queued until results are needed, because processing them together takes a tenth of the time.
     """
@@ -178,8 +178,7 @@ class EnergyMonitor:
         return self.now.energy
 
     def percent(self, error: float) -> float:
-        """Return HSEM at the end of the test, in %, for an energy ``error`` (J); NaN if the input energy is zero.
-        """
+        """Return the final HSEM, in %, for an energy ``error`` (J); NaN if the input energy is zero."""
         return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracking indices for monitor and analysis (with ``delay.py``): control error, tracking indicator and work.
 
-The equations are from Chen & Ricles (2010), for target c (m), measured displacement m (m) and measured force f
-(N). A dash denotes the previous sample:
+The equations are from Chen & Ricles (2010). c (m) is the target, m (m) the measured displacement, and f (N) the
+measured force. A dash denotes the previous sample:
 
     Eq. (15)          sums of (c - m)^2 and c^2, m^2
     Eqs. (8) to (9b)  TI = (A - TA) / 2, m^2. A increases by (c + c') (m - m') / 2, TA by (m + m') (c - c') / 2
-    Fig. 11           W increases by (f + f') / 2 ((m - m') - (c - c')) times the ratio of the energies of structure
-                      and specimen, J
+    Fig. 11           W, in J, increases by (f + f') / 2 ((m - m') - (c - c')), times the ratio of the energies of
+                      structure and specimen
 
 Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
 exactly the absolute value. A test computes the indices sample by sample in plain floats, so that results do not
@@ -197,8 +197,9 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` of :func:`step` and the samples ``(n, n_axes)`` m since the
-        last call.
+        """Continue after ``sample`` with ``states`` of :func:`step`.
+
+        ``target`` and ``measured`` ``(n, n_axes)`` m are the samples since the last call.
         """
         self._take(sample, states)
         self._follow(target, measured)
@@ -221,9 +222,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance all indices; return indicators ``(n, n_axes)`` m^2 and energy error ``(n,)`` J after each
-        sample.
-        """
+        """Advance all indices; return indicators ``(n, n_axes)`` and energy error ``(n,)`` after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force target of an axis during the test: a value or a table, after a period at constant position.
 
-tau is the time since the change of mode, F_0 the force measured at the change:
+tau is the time since the change of mode, and F_0 is the force measured at this change:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
@@ -129,7 +129,10 @@ class Load:
 
 
 class LoadHistory:
-    """Force target of one axis, computed sample by sample with plain floats; ``dt`` is in s."""
+    """Computes the force target of one axis sample by sample, in plain floats.
+
+    ``force_rate`` (N/s) is the limit of the axis, and ``dt`` (s) the sample period.
+    """
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt
