@@ -41,8 +41,7 @@ SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that subscribe to the loop's topics but send the loop no data. In the host ``composed``, each can have its
-own process."""
+"""Nodes that subscribe to the loop's topics but send the loop no data."""
 
 NAMESPACE = "rths"
 

@@ -109,11 +109,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the information to store when a run starts, as texts by name; with the scenario if ``recorded``.
-
-    ``actuator_nodes`` is empty in the host ``embedded``. ``engine`` is empty in other hosts, except for the
-    executive.
-    """
+    """Return the information to store when a run starts, as texts by name; with the scenario if ``recorded``."""
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
     injected = " ".join(faults)

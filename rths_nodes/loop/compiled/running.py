@@ -2,8 +2,7 @@
 """A run of the loop over kernels, and the return to the embedded loop.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. The
-embedded loop continues from an earlier sample (a handover) or, if no handover is possible, repeats the test. It
-then determines the reason, safe stop and sample of the trip.
+embedded loop continues from an earlier sample (a handover) or, if no handover is possible, repeats the test.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends w
 next Command has been computed, 2: brake immediately). In its result ``acted`` (1 if a command was sent to the
 rig), ``stopping`` and ``resting`` precede the states.
 
-A ``remote`` loop is a live loop without a rig, with two more arguments: ``half`` and ``reading`` (displacements,
+A ``remote`` loop is a live loop without a rig. It has two more arguments, ``half`` and ``reading`` (displacements,
 forces, applied commands and flags of a Measurement). Half 0 uses Measurement 0, half 1 computes Command k + 1, and
 half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 """

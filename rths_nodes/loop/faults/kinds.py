@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
-The streams are target (integrator to compensator), command (compensator to actuator) and measurement (actuator to
-integrator and compensator). ``streams.py`` applies faults to streams and sensors in any host.
-``ros/hosting/fault_injection.py`` applies faults to nodes.
+``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies faults
+to nodes.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
 Values are relative to the first sample, because an offset reduces the precision. The cross-spectra of the chunks
-(overlap-save) are summed, and one inverse transform then yields the sums of products at all lags. Means and
-variances of the targets at a lag follow from sums over all chunks and from the targets at both ends of the test.
-Memory is bounded, and the result does not depend on arrival times.
+(overlap-save) are summed, and one inverse transform then yields the sums of products at all lags. Memory is
+bounded, and the result does not depend on arrival times.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class Sums(NamedTuple):
     def peak(self, first: Array, last: Array) -> float:
         """Return the index of the largest Pearson coefficient, refined by a parabola; NaN without a peak.
 
-        Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at the ends, each one fewer than the
-        lags.
+        Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at both ends of the test. Each has
+        one value fewer than there are lags.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -196,8 +195,7 @@ class Delay:
 class _Chunks:
     """Computes the :class:`Sums` of chunks of a test, with transforms of the length ``size``.
 
-    Measurements are ``(chunks, n)`` m. Targets are ``(chunks, m)`` m, where m is n plus the number of lags minus
-    1.
+    Measurements are ``(chunks, n)`` m, and targets ``(chunks, n + lags - 1)`` m for a number ``lags`` of lags.
     """
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:

@@ -82,10 +82,10 @@ def percent(error: float, scale: float) -> float:
 class EnergyMonitor:
     """Computes HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extreme displacements.
 
-    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx, by trapezoids. r_e is the measured force,
-    d_m the measured displacement, d_c the target, F the external force and x the displacement. HSEM is positive if
-    the actuator lags and adds energy. The running form adds ``reference`` (J), e.g. the strain energy at first
-    yield, to the denominator, because the input energy is near zero at first.
+    HSEM is the work of the measured force along the displacement error (measured minus target), divided by the
+    input energy. Both are integrated by trapezoids. HSEM is positive if the actuator lags and adds energy. The
+    running form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the
+    input energy is near zero at first.
 
     Targets are queued until results are needed, because processing them together takes a tenth of the time.
     """

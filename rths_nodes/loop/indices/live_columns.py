@@ -72,10 +72,10 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample with values by axis. Commands have the unit of the target.
+        """Add a sample with values by axis.
 
-        ``aimed`` is the measured value that the target aims at: the force of a force axis, otherwise the
-        displacement. NaN means unknown.
+        ``aimed`` is the measured value that is compared with the target: the force of a force axis, otherwise the
+        displacement; NaN if unknown.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))

@@ -55,8 +55,7 @@ def frequency_evaluation(
     X and Y are the one-sided spectra of target and measurement at the frequencies f, and l is ``power``. A is the
     amplitude ratio, d the delay and f_eq the equivalent frequency. Means are removed, because an offset is neither
     amplitude nor delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not
-    move. A constant delay over a wide band makes A slightly smaller than the gain (0.4 % for 10 ms on 0.1 to 5
-    Hz).
+    move.
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -82,8 +81,8 @@ class State(NamedTuple):
     """State of the indices of one axis.
 
     ``largest_error``, ``largest_target``, ``errors`` and ``targets`` are maxima and sums of squares (m^2).
-    ``indicator`` is TI (m^2), and ``energy`` is W (J). The last three fields are the values of the last sample (m,
-    m, N).
+    ``indicator`` is TI (m^2), and ``energy`` is W (J). ``target``, ``measured`` (m) and ``force`` (N) are values
+    of the last sample.
     """
 
     largest_error: float
@@ -144,8 +143,8 @@ class Tracking:
     """Computes the tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
     J3 is the largest error relative to the largest target, and J2 the relative rms error (Wang et al., TADC). The
-    tracking indicator TI (m^2) is derived from the synchronisation plot (Mercan 2007). For a sine of amplitude X
-    and lag phi, TI rises by pi X^2 sin(phi) per period. See :class:`Delay` for ``longest`` and ``spread``.
+    tracking indicator (m^2) is derived from the synchronisation plot (Mercan 2007), and rises if the actuator
+    lags. See :class:`Delay` for ``longest`` and ``spread``.
 
     ``scale`` ``(n_axes,)`` is the energy of the structure divided by the energy of a scale specimen (default: 1).
     """

@@ -49,7 +49,7 @@ PER_REMEMBERED = 8
 """Memory for each sample that a component remembers, in units of 8 bytes. Python objects are large."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom whose external force is computed by columns, which is seven times as fast."""
+"""Largest number of degrees of freedom whose external force is computed by columns (seven times as fast)."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -73,10 +73,7 @@ def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the values that components exchange, in order.
-
-    ``interface``, ``observed`` and ``model`` differ only if the scenario names an interface.
-    """
+    """Names of the values that components exchange, in order."""
 
     interface: tuple[str, ...]
     """Degrees of freedom that the setup transforms to axes."""
@@ -190,7 +187,7 @@ class Assembly:
     def external_force(self) -> Array:
         """Force of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
-        The force belongs to the mass of both substructures, unless the structure defines another load. Without a
+        The force is the inertial force of both substructures, unless the structure defines another load. Without a
         structure the force is zero. A sparse structure has a :class:`GroundForce` instead of an array.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)

@@ -56,7 +56,7 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration, or None instead for a key of a mapping.
+    """Return the value of ``key``, and its declaration (None for a key of a mapping).
 
     Raises ConfigError if ``key`` is unknown.
     """

@@ -181,7 +181,7 @@ class RigFile(RigHead):
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the rig's axis of each axis in ``names``. Raises ConfigError unless all axes correspond."""
+        """Return the rig's axis for each axis in ``names``. Raises ConfigError unless they match one to one."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         choices = "; ".join(

@@ -51,7 +51,7 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """Sine of the same amplitude on all axes, which rises, remains constant, and falls, in the time of the rig."""
+    """Sine on all axes, in the time of the rig. The amplitude rises, remains constant, and falls."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)

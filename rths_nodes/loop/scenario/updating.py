@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section ``updating``: models in the structure that copy the specimen, and the estimation of their parameters.
-
-In mode ``shadow`` the test does not depend on the estimates. In mode ``used``, for simulated rigs only, the
-parameters of these copies follow the estimates.
-"""
+"""Section ``updating``: models in the structure that copy the specimen, and the estimation of their parameters."""
 
 from __future__ import annotations
 
@@ -160,8 +156,7 @@ class Copies:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names, with units, of the recorded quantities: estimates, deviations, released values, and ``BESIDE``.
-        """
+        """Names and units of the recorded quantities: estimates, deviations, released values, and ``BESIDE``."""
         kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
         shown = [f"[{unit}]" if unit else "" for unit in copy.units]
         pairs = list(zip(copy.names, shown, strict=True))
