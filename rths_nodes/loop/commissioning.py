@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, if port, channels,
-limits (:func:`rig_hash`) and receiver build do not change. Without a valid result, no rung with motion can be
-armed on a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, unless the
+receiver build or a part of the rig in :func:`rig_hash` changes. Without a valid result, :func:`barred` forbids all
+rungs that move a real rig.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOLDS_FOR = timedelta(days=365)
 CLOCKS = timedelta(days=1)
 """Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. ``measured`` states why a cause was NOT_TRIED. Two persons confirm a WITNESSED result."""
+"""Verdicts of a row. For NOT_TRIED, ``measured`` states the reason. Two persons confirm a WITNESSED result."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -41,7 +41,7 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
 )
 """Trials that every commissioning requires: a check of the signs, and each cause of a stop."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
-"""Limits of a test that change the hash only if they are wider than the limits of the rig file."""
+"""Limits of a test that change the rig hash only if they are wider than the limits of the rig file."""
 UNTRIED = ("limit of force", "limit of error")
 """Receiver limits that cannot be reached without a specimen."""
 EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
@@ -61,10 +61,11 @@ VOID = (
 
 @dataclass
 class CommissioningRow:
-    """One trial: cause, expected behaviour and measured behaviour, as texts with units.
+    """One trial of a commissioning, as texts with units.
 
-    ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest difference
-    that the trial can show. Both texts are empty in files of version 0.9.0.
+    ``stated`` is the expected and ``measured`` the observed behaviour. ``speed`` is also a fraction of the limit.
+    ``resolution`` is the smallest difference that the trial can show. ``speed`` and ``resolution`` are empty in
+    files of version 0.9.0.
     """
 
     cause: str
@@ -86,7 +87,7 @@ class AxisHardware:
 
 @dataclass
 class Commissioning:
-    """Signed result of a commissioning. Times are in ISO 8601."""
+    """Result of a commissioning, signed by two persons. ``date`` is an ISO 8601 time with an offset from UTC."""
 
     rig: str
     rig_hash: str
@@ -131,10 +132,10 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``.
+    """Return a hash of the rig of ``scenario``, 16 hexadecimal digits.
 
-    The hash covers port, servo rate, controller, channels and limits, and the engine unless it is ``auto``.
-    Scenarios with the same rig file have the same hash, whatever names they give to the axes.
+    The hash covers port, servo rate, controller, channels and limits, and the engine unless it is ``auto``. Names
+    that the scenario gives to the axes do not affect the hash.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     if scenario.engine != AUTO:
@@ -163,7 +164,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return why no rung with motion can be armed on the rig of ``scenario``, or an empty string.
+    """Return the reasons that forbid motion of the rig of ``scenario``, as one text; empty if there are none.
 
     ``build`` is the build of the receiver, or None while the build is unknown.
     """

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host: the complete loop in one process, without ROS. It defines the order of one sample:
+"""Reference host: the complete loop in one process, without ROS.
 
-Measurement k -> Target (if a step begins) -> Command k + 1 -> rig -> Measurement k + 1
+The order of one sample is:
+
+    Measurement k -> Target (if a step begins) -> Command k + 1 -> rig -> Measurement k + 1
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ LOOK_S = 0.002
 
 
 class Sink(Protocol):
-    """Receives every sample, for a recording or for histories in memory. Passed arrays are valid only during the
-    call.
+    """Receives every sample of a test, for a recording or for histories in memory.
+
+    Arrays that are passed to a method are valid only during the call.
     """
 
     def target(self, target: Target) -> None: ...
@@ -56,8 +59,8 @@ class Sink(Protocol):
 class Outcome:
     """Outcome of a test. ``samples`` is the number of the last sample.
 
-    ``compensator`` holds the last state of the compensator, ``timing`` the statistics of computing times and the
-    counts of late periods. ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the
+    ``compensator`` holds the last state of the compensator. ``timing`` holds statistics of computing times and the
+    numbers of late periods. ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the
     integrator's own results by name.
     """
 
@@ -109,11 +112,10 @@ class Loop:
         interrupted: Callable[[], bool] | None = None,
         begin: Callable[[], Measurement] | None = None,
     ) -> Outcome:
-        """Run the test. ``progress(sample)`` is called once per integration step.
+        """Run the test and return its outcome. ``progress(sample)`` is called once per integration step.
 
-        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. The
-        test stops safely once ``interrupted()`` returns true. Before the test, KeyboardInterrupt is raised
-        instead.
+        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. Once
+        ``interrupted()`` returns true, the test stops safely or, if it has not begun, raises KeyboardInterrupt.
         """
         self._sinks, self._interrupted = sinks, interrupted
         try:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop requests to a process: Ctrl-C, SIGTERM, a closed terminal, an exceeded limit of CPU time.
-
-This module is fast to import.
-"""
+"""Stop requests to a process: Ctrl-C, SIGTERM, a closed terminal, or an exceeded limit of CPU time."""
 
 from __future__ import annotations
 
@@ -24,17 +21,17 @@ REQUESTS: dict[int, str] = {
 }
 
 SAME_REQUEST_S = 1.0
-"""Time within which signals count as one request, s. Shells, launch and ``timeout`` can repeat the signal that the
-terminal sends."""
+"""Time within which repeated signals are one request, s. Shells, launch and ``timeout`` can repeat the signal that
+the terminal sends."""
 
 Handler = Callable[[int], None]
 
 
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
-    """Call ``action(number)`` at each stop signal; return the previous handlers by signal.
+    """Handle all stop signals by ``action(number)``; return the previous handlers by signal number.
 
-    An ignored SIGHUP (``nohup``) stays ignored. Output to a closed terminal is discarded, so that the test still
-    ends in order. Only the main thread receives signals; in other threads the function does nothing.
+    An ignored SIGHUP (``nohup``) stays ignored. After another SIGHUP, output to the closed terminal is discarded,
+    so that it cannot disturb the stop. Outside the main thread, do nothing and return an empty dict.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -70,7 +67,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
-    With ``resend``, the first signal is raised again after the block and has its usual effect.
+    With ``resend``, the first signal is raised again after the ``with`` block, for the previous handler.
     """
     asked: list[int] = []
     asked_at = 0.0
@@ -112,10 +109,10 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Exit with ``code`` at a stop request while the block loads modules.
+    """Exit with ``code`` at a stop request during the ``with`` block, which imports modules.
 
-    If ``reported()`` is true, the parent already has the reason, and the exit code is 0. No exception is raised,
-    because a module that is being loaded could replace it.
+    If ``reported()`` is true, the parent process already has the reason, and the exit code is 0. KeyboardInterrupt
+    is not raised, because a module that is being imported could replace this exception.
     """
 
     def leave(_: int) -> None:

@@ -41,8 +41,7 @@ SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that subscribe to the loop's topics but send the loop no data. In the host ``composed``, each can have its
-own process."""
+"""Nodes that subscribe to the loop's topics but send the loop no data."""
 
 NAMESPACE = "rths"
 
@@ -55,10 +54,10 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface: the name ``everywhere``, or separate names in ``places``.
+    """Return the names of an option by interface.
 
-    Further keys are ``metavar`` for the command line help, and ``roles``: names of the nodes with this parameter,
-    separated by spaces (default: all nodes).
+    ``everywhere`` is the name at all interfaces; ``places`` contains separate names. Further keys are ``metavar``
+    for the command-line help, and ``roles``: the nodes with this parameter, separated by spaces (default: all).
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -239,7 +238,6 @@ class RunOptions:
 class Option:
     field: str
     name: str
-    """Name at the interface: command-line argument, launch argument, ROS parameter, or keyword."""
     spec: Spec
     default: Any
     """``attrs.NOTHING`` for a required option."""
@@ -276,7 +274,7 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return RunOptions from ``values``, by name at ``interface``. A value of None means the default.
+    """Return RunOptions from ``values``, whose keys are the names at ``interface``. None selects the default.
 
     ``fixed`` are fields that the interface sets without an option. Paths are converted to text. Raises ConfigError
     if a name or a value is invalid.
@@ -308,8 +306,7 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest length of a namespace, in characters. The middleware allows 255 characters for the namespace with the
-names of axis, node, topic or service, and suffixes."""
+"""Largest length of a namespace, in characters. Names that the middleware derives have at most 255 characters."""
 
 
 def checked_namespace(name: str) -> str:

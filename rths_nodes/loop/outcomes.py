@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome. ``ending`` is a text for the operator, ``meaning`` the condition of the code."""
+    """Exit code by outcome. ``ending`` is a text for the operator. ``meaning`` states when the code is used."""
 
     ending: str
     meaning: str
@@ -72,8 +72,8 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
     """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst code decides; a signal (a negative code) counts as a failure. If no node failed, the state decides.
-    An interrupted test that never began counts as held.
+    The worst code is returned. A signal (a negative code) is a failure. If all nodes finished, the code follows
+    from the state. Without a final state, the code is HELD after an interruption, otherwise FAILED.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -85,15 +85,15 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 REPORT_FILE = "RTHS_LAST_WORDS"
 """Environment variable that contains the path of the final report of a process."""
 DIED = "died"
-"""File next to the reports. Launch writes the name of a process that died without a report into this file."""
+"""Name of a file next to the reports, in which launch names a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """Final report of a process: its exit code, and its ``problem``; empty without a problem.
+    """Final report of a process. ``problem`` is empty if there was no problem.
 
-    ``test`` is the exit code of the test, or None if unknown, and ``ending`` describes this code. ``indices`` are
-    the indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods.
+    ``test`` is the exit code of the test, or None if unknown. ``ending`` describes this code. ``indices`` are the
+    indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods.
     """
 
     exit_code: int

@@ -20,8 +20,8 @@ class Clock(Protocol):
 SYSTEM_CLOCK: Clock = time
 
 ANSWERED = 0.8
-"""Fraction of a sample in which the loop can always send a Command after a Measurement, even a late one. The
-fraction is below 1, so that bridging does not delay the schedule."""
+"""Fraction of a sample that the loop always has for a Command after a Measurement, even a late one. The fraction
+is below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
 """Time of busy waiting after a sleep, ns. The scheduler can wake a process this late."""
@@ -31,15 +31,14 @@ REST_PERCENT = 8
 """Smallest percentage of time for which a loop sleeps. The kernel suspends a real-time process that uses more than
 95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest credit of sleep (ns), and the debt of sleep (ns) at which the loop sleeps although this makes its tick
-late."""
+"""Largest credit of sleep, and debt of sleep at which the loop sleeps even if its tick is then late, ns."""
 
 
 class Pacer:
-    """Ticks at absolute times of the monotonic clock. A missed tick delays the schedule by complete periods.
+    """Waits for ticks at absolute times of the monotonic clock.
 
-    ``missed`` is the number of missed periods, ``slips`` the number of ticks that followed missed periods.
-    ``began`` is the time of the last tick (ns), ``period`` the sample period (ns).
+    A missed tick delays the schedule by complete periods. ``missed`` is the number of missed periods. ``slips`` is
+    the number of ticks that followed missed periods. ``began`` (ns) is the time of the last tick.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -85,14 +84,14 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant. The expected time of the next tick changes by 1/SETTLING of each tick's lateness, because most
-of the lateness is transport delay."""
+"""Filter constant. The expected time of the next tick changes by 1/SETTLING of a tick's lateness, because most of
+the lateness is transport delay."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks that a rig generates. A call after each received Measurement records the tick and never waits.
+    """Records ticks that a rig generates. A call after each received Measurement records a tick and never waits.
 
-    ``due`` is the deadline of the Command for this Measurement. This Command acts ``transport`` samples later.
+    ``due`` is the deadline of the Command for this Measurement, which takes effect ``transport`` samples later.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a procedure: head, acts, offsets, checks and rungs.
+"""Record of a procedure: general data, acts, offsets, checks and rungs.
 
 ``recording/procedure.py`` stores the record next to the recordings of the rungs. Times are ISO 8601 texts with
 their offset from UTC. Numbers are in SI units, by axis name.
@@ -52,12 +52,12 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Names of the rungs at a reduced level, which is below the elastic limit of the specimen, and name of the
+"""Names of the rungs at a reduced level, which must stay below the elastic limit of the specimen, and name of the
 complete test."""
 
 
 def moves(name: str) -> bool:
-    """Return whether the actuators move on a rung, including rung h of versions up to 0.9.0."""
+    """Return whether the actuators move in the rung ``name``, including rung h of versions up to 0.9.0."""
     return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
@@ -88,12 +88,12 @@ class OffsetsRecord:
 
 @dataclass
 class AxisChecks:
-    """Results of the small move for one axis. Each check is VERIFIED, NOT_VERIFIED, WRONG or SIGNED.
+    """Results of the small move for one axis. Each sign and scale is VERIFIED, NOT_VERIFIED, WRONG or SIGNED.
 
-    ``stiffness`` (N/m) is measured; ``expected``, ``low`` and ``high`` (N/m) come from the rig file. At the end of
-    the move, ``static_error`` (m) is the command minus the displacement, and ``static_error_force`` (N) the change
-    of the force. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is the travel of the command
-    that does not change the displacement. A value is None if it was not determined.
+    ``stiffness`` (N/m) is the measured value. ``expected``, ``low`` and ``high`` (N/m) come from the rig file.
+    ``static_error`` (m) is the command minus the displacement at the end of the move. ``static_error_force`` (N)
+    is the change of the force until then. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is
+    the travel of the command that does not change the displacement. A value is None if it was not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -116,7 +116,7 @@ class AxisChecks:
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of force per displacement of another axis, N/m, by name of the other axis; empty unless the specimen
+    """Change of force per displacement of another axis, N/m, by name of the other axis. Empty unless the specimen
     is coupled."""
     damping: float | None = None
     """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
@@ -129,7 +129,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """Act that an operator requested, and its result. If the act was refused, ``refused`` states why."""
+    """Act that an operator requested, and its result. ``refused`` is the reason for a refusal; otherwise empty."""
 
     time: str
     act: str
@@ -161,7 +161,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung. ``differences`` are the relative rms differences from other rungs, by name."""
+    """Record of one rung. ``differences`` are relative rms differences from an earlier rung and the rehearsal."""
 
     name: str
     started: str
@@ -191,11 +191,11 @@ class RungRecord:
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
-    """Largest valid ``longest_gap``, s; None in older records."""
+    """Largest ``longest_gap`` of a valid rung, s; None in older records."""
     counts: str = ""
-    """Person who decided that the rung counts although it is not valid."""
+    """Operator who accepted the rung although it is not valid; otherwise empty."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """Hashes, by path, of the files that the scenario names."""
+    """Hashes of the files that the scenario names, by path."""
     code: str = ""
     armed_by: list[str] = field(default_factory=list)
     mandate: str = ""
@@ -228,8 +228,8 @@ class RungRecord:
 class UnloadingRecord:
     """Unloading of the rig: forces ``before`` and ``after`` the unloading (N) and ``travel`` (m), by axis.
 
-    If the unloading was abandoned, ``given_up`` states why. ``to`` contains the final positions of an unloading by
-    displacement, in m from the zero of the test. The person ``signed`` accepted these positions.
+    ``given_up`` is the reason if the unloading was abandoned. ``to`` contains the final positions of an unloading
+    by displacement, in m from the zero of the test. ``signed`` is the person who accepted these positions.
     """
 
     time: str
@@ -296,14 +296,13 @@ class ProcedureRecord:
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
-    """Code of the test: version and commit of the package, hashes of its files and of components from other
-    packages, receiver build."""
+    """Version of the package, hashes of all files that compute the test, and build of the receiver."""
     simulated: str = ""
     """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of axes whose names in rig file and scenario differ."""
+    """Display names of axes that have another name in the rig file, by name in the scenario."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
@@ -330,7 +329,7 @@ class ProcedureRecord:
         return self.axis_names.get(axis, axis)
 
     def named(self, text: str) -> str:
-        """Replace axis names in ``text`` (``axes.story_1``, ``of story_1``) by display names."""
+        """Return ``text`` with axis names (``axes.story_1``, ``of story_1``) replaced by display names."""
         for axis, called in self.axis_names.items():
             if called != axis:
                 pattern = rf"(?:\baxes\.|(?<=\bof )){re.escape(axis)}(?!\w|\.\w)"
@@ -350,9 +349,9 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the rung's rehearsal or, without a rehearsal, from other rungs.
+    """Return the largest difference from the rung's rehearsal or, without a rehearsal, from another rung.
 
-    The result is inf if one of these differences is undefined.
+    The result is 0 without differences, and inf if a difference is NaN.
     """
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(

@@ -109,11 +109,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the information to store when a run starts: scenario (if ``recorded``), run id, host, version.
-
-    ``actuator_nodes`` is empty in the host ``embedded``. ``engine`` is empty in other hosts, except for the
-    executive.
-    """
+    """Return the information to store when a run starts, as texts by name; with the scenario if ``recorded``."""
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
     injected = " ".join(faults)
@@ -140,7 +136,7 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
+    """Code that computes a scenario. ``names`` are versions and hashes for display. ``files`` are hashes by path.
 
     ``build`` is the build that the receiver reported, or empty.
     """
@@ -151,7 +147,7 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """Return the present code of ``scenario``: this package, other packages with components, input files."""
+        """Return the present code of ``scenario``: this package, packages of components, and input files."""
         ours = hashes(package_files())
         names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):

@@ -30,8 +30,7 @@ RESTED_S = 0.001
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File with the longest permitted wake-up time of processors (int32, us), in effect while a process keeps the file
-open."""
+"""File for the longest permitted wake-up time of processors (int32, us), which applies while the file is open."""
 
 
 class Starving(RuntimeError):
@@ -48,12 +47,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Set real-time scheduling of this process at ``priority``; yield a list with a text for each refused setting.
+    """Use real-time settings in the ``with`` block if ``wanted``; yield a list of texts, one per refused setting.
 
-    Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
-    do not inherit the scheduling. Real-time scheduling is not for lockstep: under SCHED_FIFO the kernel throttles
-    a process that never sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a
-    process; if the process still hangs, the kernel kills it.
+    All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
+    is not for lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A process that
+    hangs would block its processor: ``Starving`` is raised in such a process, and the kernel kills it later if
+    necessary.
     """
     refused: list[str] = []
     if not wanted:
@@ -151,11 +150,11 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin this process to one processor if the loop needs the process ``at_every_sample``, otherwise to the other
-    processors.
+    """Restrict this process to some processors during the ``with`` block.
 
-    Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
-    processor 26 to 57 us.
+    Processes that the loop needs ``at_every_sample`` share the last processor, because only one of them works at a
+    time. All other processes use the other processors. Waking a process takes 6 us on the same processor, and 26
+    to 57 us on another processor.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a run, and the offset of another machine's clock. The fastest of many requests determines this offset.
 
-A request is sent at t0 and arrives at t1 of the other clock. The answer is sent at t2 of the other clock and
-arrives at t3:
+A request is sent at t0 and received at t1. The answer is sent at t2 and received at t3. The other machine's clock
+measures t1 and t2:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
@@ -63,10 +63,10 @@ def port_numbers(port: OfPort) -> dict[str, object]:
 
 
 def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
-    """Return the timing of a run from the final numbers of all nodes.
+    """Return the timing of a run, as nested data, from the final numbers of all nodes.
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
-    receiving, waiting. Only its mean is known, because percentiles cannot be added. The part is omitted if the
+    receiving and waiting. Only its mean is known, because percentiles cannot be added. The part is omitted if the
     integrator works in parallel with the loop, like an OpenSees model.
     """
     report = unflatten(numbers, "timing")
@@ -104,7 +104,7 @@ def timing(
     period: float | None = None,
     gap: float = 0.0,
 ) -> Data:
-    """Return the timing of a run for reports: ``loop``, ``lateness`` and the times between ticks, in s.
+    """Return statistics and histograms of ``loop``, ``lateness`` and the times between ticks, in s.
 
     ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
     the longest time of consecutive missed or bridged periods, s.
@@ -123,7 +123,7 @@ def timing(
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer, in s: ``ahead`` is t1 - t0, ``round_trip`` is d."""
+    """Times of a request and its answer, s: t1 - t0 (``ahead``) and d (``round_trip``), as defined above."""
 
     ahead: float
     round_trip: float
@@ -136,9 +136,9 @@ class Exchange:
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
     """Return offset and drift (s) of another machine's clock, from exchanges ``before`` and ``after`` a test.
 
-    ``offset_s`` is the offset before the test, ``bound_s`` its largest error, ``drift_s`` its change during the
-    test, and ``drift_bound_s`` the largest error of this change. Median and largest round trip are from all
-    exchanges. Unknown values are NaN.
+    ``offset_s`` is the offset before the test, and ``bound_s`` its largest error. ``drift_s`` is the change of the
+    offset during the test, and ``drift_bound_s`` the largest error of this change. The median and the largest
+    round trip are from all exchanges. Unknown values are NaN.
     """
     numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
@@ -152,7 +152,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s; otherwise an empty text."""
+    """Return a message if the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s; else empty."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache warm-up: a twin does the work of an integration step before the step itself.
 
-Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads
-part of this code and data again. The test is not affected, because components share no state
-(``core/protocols.py``).
+Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads part
+of this code and data again. The twin shares no state with the test (``core/protocols.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
-    """Return a function that computes the next step of a twin. After the last step, this function returns None."""
+    """Return a function that computes the next Target of a twin; it returns None after the last step."""
     stage, measured = NumericalStage(assembly.twin(loaded=False)), _resting_measurement(assembly.names)
 
     def warm_up(codec: Codec) -> Target | None:
@@ -35,7 +34,7 @@ def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
 
 
 def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
-    """Return a function that computes the first Command of a step on a twin, from Target and Measurement."""
+    """Return a function that passes a Target to a twin and returns its first Command, or None at the end."""
     names, stage = assembly.names, CommandStage(assembly.twin())
     measured = _resting_measurement(names)
     nothing, inputs = np.zeros(len(names.observed)), np.zeros(len(names.inputs))

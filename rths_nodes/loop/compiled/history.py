@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples. The memory is bounded, unless
-complete histories are kept.
+"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples.
+
+The memory is bounded, unless complete histories are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk: twice the monitor's chunk, which shortens a run by 5 %."""
+"""Number of samples in a chunk. Twice the chunk of the monitor shortens a run by 5 %."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
@@ -59,9 +60,9 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 
 
 class Histories:
-    """Histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
+    """Stores the histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    If ``brief``, only displacements of Targets are stored, and compensator values only where reported.
+    If ``brief``, only displacements of Targets and reported compensator values are stored.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -74,7 +75,6 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Sample values by columns, of one chunk or, if kept, of the test."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
         if kept:
@@ -120,8 +120,9 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from ``begin`` to ``end``. Return False if a limit of the monitor is exceeded or a
-        sensor is in doubt.
+        """Store the chunk from ``begin`` to ``end``; return whether the chunk is valid.
+
+        The result is False if a limit of the monitor is exceeded or a sensor is in doubt.
         """
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
@@ -233,7 +234,7 @@ class Histories:
         return histories
 
     def messages(self, last: int) -> Iterator[tuple[str, Any]]:
-        """Yield name and values of every message up to Measurement ``last``, in order, as a sink takes them."""
+        """Yield (name, values) of every message up to Measurement ``last``, in the order of the embedded loop."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")

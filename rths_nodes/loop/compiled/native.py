@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Integer constants that a library takes as arguments."""
+"""Names of integer constants that a library takes as arguments. Other numbers are part of its text."""
 _ways: dict[object, Way] = {}
 _reported: set[str] = set()
 
@@ -31,7 +31,10 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 
 
 def remarks(scenario: Scenario) -> list[str]:
-    """Return why runs of ``scenario`` are not compiled. Raises ConfigError if the scenario cannot run."""
+    """Return the reasons why runs of ``scenario`` are not compiled, or an empty list.
+
+    Raises ConfigError if the scenario cannot run.
+    """
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
         return [f"engine python: {parts}"]
@@ -39,9 +42,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the function of a loop in C. If this fails, return the function in plain Python, with the reason in
-    ``notes``.
-    """
+    """Return the loop in C or, if this fails, in plain Python with the reason in ``notes``."""
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(_arguments(parts), parts)
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
@@ -73,7 +74,7 @@ def _compiled(parts: Parts, values: list[Value]) -> Way:
 
 
 TABLES = 4
-"""Position, in ``run``, of the first argument whose arrays may have any length."""
+"""Position of the first argument of ``run`` whose arrays may have any length."""
 
 
 def _arguments(parts: Parts) -> tuple[object, ...]:

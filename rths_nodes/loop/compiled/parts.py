@@ -50,7 +50,7 @@ class Parts(NamedTuple):
     target: Target
     measured: Measurement
     true: Measurement
-    """Target 0, Measurement 0 and the true state at Measurement 0."""
+    """True state at Measurement 0. ``target`` is Target 0, and ``measured`` is Measurement 0."""
     monitor: MonitorStage
 
     @property

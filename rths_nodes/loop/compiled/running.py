@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, and the return to the embedded loop.
 
-The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
-continues from shortly before that sample (a handover) or, if no handover is possible, repeats the test. The
-embedded loop then determines the reason, safe stop and sample of the trip.
+The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. The
+embedded loop continues from an earlier sample (a handover) or, if no handover is possible, repeats the test.
 """
 
 from __future__ import annotations
@@ -68,9 +67,9 @@ def is_table(value: tuple[object, ...]) -> bool:
 
 
 def in_arrays(value: object, tables: bool = False) -> Any:
-    """Convert the lists in ``value``: lists of numbers to arrays, other lists to tuples.
+    """Return ``value`` with lists of numbers as arrays and other lists as tuples.
 
-    With ``tables``, also convert long tables of tuples to arrays.
+    With ``tables``, long tables of tuples also become arrays.
     """
     if isinstance(value, tuple):
         if tables and is_table(value):
@@ -89,10 +88,10 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 class KernelLoop:
-    """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run.
+    """Runs a scenario by the function in ``way`` or, if this is impossible, by the embedded ``loop``.
 
-    ``way`` is the function to run. ``by_kernels`` is true after a run without the embedded loop. ``brief``
-    requests brief histories, which are sufficient for indices.
+    ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests brief histories, which are
+    sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -101,8 +100,8 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped, or the first sample of a completed chunk; states after the
-        chunk."""
+        """Sample at which the last chunk stopped (or its first sample, if it was completed), and the states after
+        it."""
 
     @property
     def engine(self) -> str:
@@ -145,8 +144,9 @@ class KernelLoop:
         return outcome
 
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
-        """Repeat the samples before the handover for ``takers``. Return ``begin`` for the embedded loop; None
-        without a handover.
+        """Repeat the samples before the handover and pass their histories to ``takers``.
+
+        Return ``begin`` for the embedded loop, or None if no handover is possible.
         """
         loop, last = self._loop, handover_sample(self._loop, self._reached)
         if not (takers and last and can_hand_over(loop, self._parts)):

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop of one kind of scenario as the text of a Python module, in the order of ``embedded.py``.
 
+The function of this module runs one chunk, from Measurement ``begin`` to ``end``:
+
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
-runs one chunk, from Measurement ``begin`` to ``end``. The text has separate lines for each axis, because C cannot
-index tuples of different types with a variable. Constants, states and known inputs are arguments, so that all
-scenarios of a kind share one module. ``stopped`` is the first sample that the loop cannot complete, or -1.
+The text has separate lines for each axis, because C cannot index tuples of different types with a variable.
+Constants, states and known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is
+the first sample that the loop cannot complete, or -1.
 
 A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
-next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
-states in its result.
+next Command has been computed, 2: brake immediately). In its result ``acted`` (1 if a command was sent to the
+rig), ``stopping`` and ``resting`` precede the states.
 
-A ``remote`` loop is a live loop without a rig, with two more arguments: ``half`` and ``reading`` (displacements,
-forces, applied commands and flags of a Measurement). Half 0 uses Measurement 0, half 1 computes Command k + 1,
+A ``remote`` loop is a live loop without a rig. It has two more arguments, ``half`` and ``reading`` (displacements,
+forces, applied commands and flags of a Measurement). Half 0 uses Measurement 0, half 1 computes Command k + 1, and
 half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 """
 
@@ -41,7 +43,7 @@ class Kind(NamedTuple):
     ratio: bool
     ramp: str
     still: bool
-    """True if a ramp on arrays has a single zero as its acceleration."""
+    """True if a ramp on arrays returns one number as the acceleration of all degrees of freedom."""
     setup_on_arrays: bool
     coupled_law: bool
     shown: tuple[int, ...]
@@ -182,7 +184,6 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """Return lines for a sample of the safe stop. The target is the command; inputs of the rig are zero."""
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -430,7 +431,6 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines for a converter or sensor at the end of its range. Only a live loop then continues."""
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 

@@ -2,7 +2,7 @@
 """Memory that the executive shares with Python: control block, arguments of the loop, ring of rows.
 
 The generated Python call of a loop (``codegen/calling.py``) runs once with substitutes, which record the position
-of each number and array among its arguments and results. All offsets count words of 8 bytes.
+of each number and array among its arguments and results. The unit of all offsets is a word of 8 bytes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Call(NamedTuple):
 
 
 def noted(python: str, arguments: Sequence[object]) -> Call:
-    """Return the numbers and arrays that the generated call in ``python`` passes for ``arguments``."""
+    """Record the call that the generated text ``python`` makes with ``arguments``."""
     packs: list[tuple[str, Sequence[object]]] = []
     counts: list[int] = []
 
@@ -124,9 +124,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Anonymous shared memory. The program inherits ``descriptor``. The system frees the memory after its last
-    user exits.
-    """
+    """Memory that the program inherits as ``descriptor``. The system frees it after the last user exits."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []

@@ -27,7 +27,7 @@ values of a refused Command; compensator values after the last sample; Measureme
 
 
 class RowLayout:
-    """Positions of the numbers in a row, counted by words of 8 bytes."""
+    """Positions of the numbers in a row. Their unit is a word of 8 bytes."""
 
     def __init__(self, parts: Parts) -> None:
         kind = parts.kind
@@ -46,8 +46,9 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states which limit stopped the rig; an empty string if none did. ``failed`` is true if a component
-    failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
+    ``reason`` is the exceeded limit that stopped the rig, or empty. ``failed`` is true if a component failed.
+    ``shown`` holds the compensator's last values. Unless ``judges``, the monitor of ``parts`` receives no
+    messages.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
@@ -71,7 +72,7 @@ class Messages:
         """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
 
     def begin(self) -> None:
-        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor has already received them."""
+        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor already has both messages."""
         for sink in self._sinks:
             sink.target(self._parts.target)
             if not self._parts.kind.remote:

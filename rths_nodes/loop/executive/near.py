@@ -48,7 +48,6 @@ class Report(ctypes.Structure):
 
 
 def text() -> str:
-    """Return the C code of the receiver and of the near side as one text."""
     folder = Path(__file__).parent
     files = (*receiver.sources(), folder / "near.h", folder / "near.c")
     joined = "\n".join(path.read_text(encoding="utf-8") for path in files)
@@ -80,7 +79,7 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check the result of ``near_connect`` or, if negative, the error of ``near_open``.
+    """Check the ``result`` of ``near_connect``. A negative result is an error number of ``near_open``.
 
     Raises ConfigError if no session was opened, or if the answer of the rig contradicts the terms of ``port``.
     """
@@ -111,7 +110,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return why the rig cannot continue, as ``port.interlock`` does; an empty string if the rig can continue."""
+    """Return the reason why the rig cannot continue, as in ``port.interlock``; empty if it can continue."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

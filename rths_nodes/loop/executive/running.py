@@ -48,7 +48,7 @@ READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
-"""Time that the rows of the ring cover in real time, s."""
+"""Duration of the samples that the ring can hold in real time, s."""
 SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
 """Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
@@ -74,7 +74,7 @@ PROBLEMS = {
 
 
 class ExecutiveLoop:
-    """Loop of a scenario in a native process, built from the embedded ``loop``; in real time if ``paced``.
+    """Runs a scenario in a native process, built from the embedded ``loop``; in real time if ``paced``.
 
     With ``nodes``, a node monitors the loop. In lockstep the program is at most ``ahead`` samples ahead of the
     nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
@@ -100,12 +100,11 @@ class ExecutiveLoop:
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
-        """Name of the socket on which the program receives stop requests from other processes; empty without a
-        socket."""
+        """Name of the socket on which the program receives stop requests from other processes, or empty."""
         self._breach = ""  # reason for a breach that the monitor detected
         self.late: list[float] = []
         self.taken: list[float] = []
-        """For each row: lateness of its tick, and time from the tick to the row, ns."""
+        """Time from the tick to the row, for each row, ns. ``late`` is the lateness of these ticks, ns."""
 
     def _build(self) -> Library:
         scenario, parts, memory = self.scenario, self._parts, self._memory
@@ -209,14 +208,14 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip: in lockstep at ``sample``, otherwise at once. Only the first request is effective."""
+        """Request a trip, in lockstep at ``sample``, otherwise immediately. Later requests have no effect."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
             self._control.trip_at = 0 if self._paced else sample
 
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
-        """Run the program during the block. Raises ConfigError if the program does not start."""
+        """Run the program during the ``with`` block. Raises ConfigError if the program does not start."""
         with ExitStack() as leaving:
             leaving.callback(self.close)
             self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
@@ -336,7 +335,6 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each refused setting and, in real time, a note if only one processor is available."""
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
@@ -355,7 +353,7 @@ def laid_out(array: Table) -> bytes:
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """During the ``with`` block, make Python's C signal handler write signal numbers to ``pipe``.
+    """Make Python's C signal handler write signal numbers to ``pipe`` during the ``with`` block.
 
     Does nothing outside the main thread.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference host with faults. Unlike in ``embedded.py``, Targets and Commands can be late or lost.
 
-The compensator bridges a missing Target, the rig bridges a missing Command. Sensor faults change the Measurement.
+The compensator bridges a missing Target, and the rig a missing Command. Sensor faults change the Measurement.
 """
 
 from __future__ import annotations

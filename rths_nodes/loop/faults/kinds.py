@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
-Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to integrator
-and compensator). ``streams.py`` applies faults to streams and sensors in any host.
-``ros/hosting/fault_injection.py`` applies faults to nodes.
+``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies faults
+to nodes.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Reorder(Repeated):
 
 @params
 class Corrupt(Repeated):
-    """A random bit of a message is flipped, determined by the scenario's seed."""
+    """One bit of a message is flipped. The scenario's seed determines which bit."""
 
 
 @params
@@ -130,7 +129,7 @@ class Interlock(Fault):
 
 @params
 class Kill(Fault):
-    """A node dies at once (SIGKILL)."""
+    """A node is killed (SIGKILL)."""
 
     node: str = text("affected node", choices=PROCESSES)
 

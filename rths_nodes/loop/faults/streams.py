@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of message streams and sensors, for all hosts. The faults depend on sample number and seed, not on a
-clock.
+"""Faults of message streams and sensors, for all hosts.
+
+The faults depend on sample number and seed, not on a clock.
 """
 
 from __future__ import annotations
@@ -79,10 +80,11 @@ def _edited(hits: Callable[[], bool], edit: Callable[[T], T | None]) -> Passage[
 
 
 class FaultyStream(Generic[T]):
-    """Stream ``name`` with faults; ``T`` is bytes or a sample type. Faults of other streams are ignored.
+    """Applies ``faults`` to the stream ``name`` of messages of type ``T`` (bytes or a sample type).
 
-    ``corrupt(message, random)`` flips a bit, and returns None if the message is then unreadable.
-    ``poison(message, value, field)`` inserts a value that is not finite.
+    Faults of other streams are ignored. ``corrupt(message, random)`` returns the message with a flipped bit, or
+    None if it is then unreadable. ``poison(message, value, field)`` returns the message with a value that is not
+    finite.
     """
 
     def __init__(

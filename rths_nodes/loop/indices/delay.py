@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
-Values are relative to the first sample, because an offset reduces the precision: 8 digits are left for a motion of
-1 mm after a drift of 100 mm. The cross-spectra of the chunks (overlap-save) are summed; one inverse transform then
-yields the products at all lags. Means and variances of the targets at a lag follow from sums over all chunks and
-from the targets at both ends of the test. Memory is bounded, and the result does not depend on when samples
-arrive.
+Values are relative to the first sample, because an offset reduces the precision. The cross-spectra of the chunks
+(overlap-save) are summed, and one inverse transform then yields the sums of products at all lags. Memory is
+bounded, and the result does not depend on arrival times.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""Divisor of the transform length of a chunk. Such lengths make transforms faster."""
+"""Divisor of the transform length of a chunk, which makes transforms faster."""
 SMOOTH = 2310**40
-"""Common multiple of all useful lengths without a prime factor above 11. Transforms of such lengths are fast."""
+"""Common multiple of all useful transform lengths without a prime factor above 11."""
 ROUNDING = 1e-12
 """Ratio of variance to mean square below which the variance is rounding error."""
 
@@ -54,7 +52,8 @@ class Sums(NamedTuple):
     def peak(self, first: Array, last: Array) -> float:
         """Return the index of the largest Pearson coefficient, refined by a parabola; NaN without a peak.
 
-        Index 0 is the largest lag. ``first`` and ``last`` (m) are the first and the last ``n_lags - 1`` targets.
+        Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at both ends of the test. Each has
+        one value fewer than there are lags.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -75,11 +74,11 @@ class Sums(NamedTuple):
 
 
 class Delay:
-    """Delay of one axis: the lag with the largest correlation, refined by a parabola through the peak.
+    """Computes the delay of one axis: the lag with the largest correlation, refined by a parabola.
 
-    This is J1 of Wang et al. (TADC), in samples. It is positive if the measured displacement is late. Lags up to
-    ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement at
-    each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
+    The delay is J1 of Wang et al. (TADC), in samples, and positive if the measured displacement is late. Lags up
+    to ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement
+    at each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
     the longest lag, there is no peak, and the delay is NaN.
 
     Complete chunks are processed ``BATCH`` at a time or, with ``spread``, each in two calls of :meth:`work`.
@@ -96,8 +95,7 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of stored samples, and the number at which stored samples are processed. At first the latter
-        number is smaller."""
+        """Number of stored samples, and number at which they are processed (smaller for the first chunk)."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -122,9 +120,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return a Delay of ``measured`` ``(n,)`` m for the same targets. All targets must be stored
-        (:meth:`keep`).
-        """
+        """Return a Delay of ``measured`` ``(n,)`` m for the same targets, which :meth:`keep` has stored."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -156,9 +152,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and last ``longest``; None if no measurements
-        remain.
-        """
+        """Return the sums over all measurements but the first and last ``longest``; None if none remain."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:
@@ -199,10 +193,9 @@ class Delay:
 
 
 class _Chunks:
-    """Computes the :class:`Sums` of chunks of a test.
+    """Computes the :class:`Sums` of chunks of a test, with transforms of the length ``size``.
 
-    Measurements are ``(chunks, n)`` m, targets ``(chunks, n + n_lags - 1)`` m. Transforms have the length
-    ``size``.
+    Measurements are ``(chunks, n)`` m, and targets ``(chunks, n + lags - 1)`` m for a number ``lags`` of lags.
     """
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
@@ -244,8 +237,8 @@ def fast_length(length: int, step: int) -> int:
 def delay_samples(target: Array, measured: Array, longest: int) -> Array:
     """Return J1, the :class:`Delay` of each axis, ``(n_axes,)`` samples, positive if the measurement is late.
 
-    ``target`` and ``measured`` are ``(n, n_axes)`` m. The result is NaN without motion, if the delay exceeds
-    ``longest``, or if ``n`` is at most twice ``longest``.
+    ``target`` and ``measured`` are ``(n, n_axes)`` m. The result is NaN if the axis does not move, if the delay
+    exceeds ``longest``, or if ``n`` is at most twice ``longest``.
     """
     delays = []
     for values, moved in zip(target.T, measured.T, strict=True):
@@ -256,8 +249,9 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for each moving axis whose delay or relative error is NaN. ``longest`` is the longest
-    measurable delay, s.
+    """Return a note for each moving axis whose delay or relative error is NaN.
+
+    ``axes`` are the indices by axis. ``longest`` is the longest measurable delay, s.
     """
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"

@@ -19,10 +19,10 @@ FEW = 4
 
 
 class State(NamedTuple):
-    """Input energy (J), and values by degree of freedom.
+    """Input energy (J), and lists by degree of freedom, which are updated in place.
 
-    The values are displacements x'' and x' (m), external force F' (N), and largest and smallest x (m). One dash
-    denotes the last step, two dashes the step before. The lists are updated in place.
+    ``before`` is the displacement (m) of the last Target and ``earlier`` of the Target before it. ``force`` is the
+    last external force (N). ``highest`` and ``lowest`` are the extreme displacements (m).
     """
 
     energy: float
@@ -52,8 +52,8 @@ def step(
 ) -> tuple[State, float]:
     """Advance by a Target; return the state and the input energy (J).
 
-    The energy increases by (F + F') / 2 (x' - x''), summed over all degrees of freedom, with displacement x (m)
-    and external force F (N). Target i contains the displacement of step i and the force of step i - 1.
+    The energy increases by (F_i + F_i-1) / 2 (x_i-1 - x_i-2), summed over all degrees of freedom. Target i
+    contains the displacement x_i (m) of step i, and F_i (N), the external force of step i - 1.
     """
     energy, earlier, before, force, highest, lowest = state
     work = 0.0
@@ -80,12 +80,12 @@ def percent(error: float, scale: float) -> float:
 
 
 class EnergyMonitor:
-    """Computes HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of the Targets.
+    """Computes HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extreme displacements.
 
-    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids, with measured force r_e,
-    measured displacement d_m and target d_c. HSEM is positive if the actuator lags and adds energy. The running
-    form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the input
-    energy is near zero at first.
+    HSEM is the work of the measured force along the displacement error (measured minus target), divided by the
+    input energy. Both are integrated by trapezoids. HSEM is positive if the actuator lags and adds energy. The
+    running form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the
+    input energy is near zero at first.
 
     Targets are queued until results are needed, because processing them together takes a tenth of the time.
     """
@@ -99,10 +99,10 @@ class EnergyMonitor:
         self._displacement, self._external, self._told = array("d"), array("d"), array("d")
 
     def target(self, target: Target, after: int) -> None:
-        """Queue Target i, which counts for samples later than ``after``.
+        """Queue Target i, which applies to samples later than ``after``.
 
-        The Target contains the external force of step i - 1, or the input energy up to that step. Work is counted
-        from the end of a soft start.
+        The Target contains the external force of step i - 1, or the input energy up to that step. Work during a
+        soft start is not included.
         """
         displacement = target.displacement.tolist()
         if not self._begun or target.flags & FLAG_SOFT_START:
@@ -178,14 +178,14 @@ class EnergyMonitor:
         return self.now.energy
 
     def percent(self, error: float) -> float:
-        """Return HSEM at the end of the test for an energy ``error`` (J); NaN if the input energy is zero."""
+        """Return the final HSEM, in %, for an energy ``error`` (J); NaN if the input energy is zero."""
         return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form of HSEM from energy errors and input energies ``(n,)`` J of the same samples."""
+        """Return the running form of HSEM ``(n,)`` in % from energy errors and input energies ``(n,)`` J."""
         scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)

@@ -18,7 +18,8 @@ MOST_LATE = 0.02
 class LateData:
     """Late periods: number of ``bridged`` samples, and number of periods whose tick the host's clock ``missed``.
 
-    ``gap`` is the longest time of consecutive late periods, s. ``max_bridge`` is the largest valid ``gap``, s.
+    ``gap`` is the longest time of consecutive late periods, s. ``max_bridge`` is the largest ``gap`` of a valid
+    test, s.
     """
 
     bridged: int = 0
@@ -32,9 +33,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods from the sorted numbers of the bridged ``samples``; ``dt`` is in s. Missed
-        periods are not counted.
-        """
+        """Return the late periods from the sorted numbers of bridged ``samples``, without missed periods."""
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -47,7 +46,7 @@ class LateData:
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return why a test with ``samples`` samples is not valid, or an empty string."""
+        """Return the reasons why a test of ``samples`` samples is not valid, as one text; empty if it is valid."""
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0

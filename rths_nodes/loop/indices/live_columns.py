@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays. A column of 10 ms has the first, lowest, highest and last value."""
+"""Curves of a test for displays, in columns of 10 ms with the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 
 COLUMN_S = 0.01
-"""Duration of a column by the servo clock, s. A column has at least one sample."""
+"""Duration of a column by the servo clock, s."""
 OF_AXIS = ("target", "command", "measured", "force", "error", "tracking_indicator")
 FIRST, LOWEST, HIGHEST, LAST = range(4)
 PER_CURVE = 4
@@ -37,7 +37,7 @@ def curve_units(axes: Mapping[str, Limits]) -> list[str]:
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield curve, name and bound of each limit on the values of a curve, without limits of rates and levels."""
+    """Yield (curve, limit, bound) for each limit on values of a curve, without limits of rates and levels."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -72,10 +72,10 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample with values by axis. Commands have the unit of the target.
+        """Add a sample with values by axis.
 
-        ``aimed`` is compared with the target: the force of a force axis, otherwise the displacement; NaN if
-        unknown.
+        ``aimed`` is the measured value that is compared with the target: the force of a force axis, otherwise the
+        displacement; NaN if unknown.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
@@ -89,8 +89,9 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new complete columns ``(columns, curves, 4)``; with ``rest``, also the
-        incomplete column.
+        """Return the first sample and the new columns ``(columns, curves, 4)``.
+
+        Without ``rest``, an incomplete column is left for a later call.
         """
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
@@ -103,16 +104,18 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``. A column covers ``per`` rows; the last
-    column may cover fewer.
+    """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
+
+    The last column may cover fewer rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))
 
 
 def envelopes(samples: Array) -> Array:
-    """Return first, lowest, highest and last value ``(columns, curves, 4)`` of samples ``(columns, samples,
-    curves)``.
+    """Return first, lowest, highest and last value ``(columns, curves, 4)`` of each column.
+
+    ``samples`` are ``(columns, samples, curves)``. NaN is ignored.
     """
     columns, per, width = samples.shape
     curves = np.empty((columns, width, PER_CURVE))
@@ -142,8 +145,9 @@ class _Motion:
 
 
 class MotionCurves:
-    """Collects curves of successive motions at ``servo_rate`` Hz; thread-safe. ``loaded`` is true for each force
-    axis.
+    """Collects curves of successive motions at ``servo_rate`` Hz; thread-safe.
+
+    ``loaded`` is true for each force axis.
     """
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
@@ -176,7 +180,7 @@ class MotionCurves:
         return last
 
     def take(self) -> list[Drawn]:
-        """Return the columns since the last call. A motion without new samples since then has ended."""
+        """Return the new columns of all motions. A motion without new samples since the last call has ended."""
         columns = []
         with self._lock:
             for motion in list(self._motions):

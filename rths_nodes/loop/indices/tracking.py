@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracking indices for monitor and analysis (with ``delay.py``): control error, tracking indicator and work.
 
-Eq. (15)          sums of (c - m)^2 and c^2 (m^2), with target c (m) and measured displacement m (m)
-Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA gains (m + m') (c - c') / 2, m^2
-Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured force f (N), times the ratio of the
-                  energies of structure and specimen, J
+The equations are from Chen & Ricles (2010). c (m) is the target, m (m) the measured displacement, and f (N) the
+measured force. A dash denotes the previous sample:
 
-The equations are from Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The
-largest values are stored as squares, because the root of a square is exactly the absolute value.
+    Eq. (15)          sums of (c - m)^2 and c^2, m^2
+    Eqs. (8) to (9b)  TI = (A - TA) / 2, m^2. A increases by (c + c') (m - m') / 2, TA by (m + m') (c - c') / 2
+    Fig. 11           W, in J, increases by (f + f') / 2 ((m - m') - (c - c')), times the ratio of the energies of
+                      structure and specimen
 
-A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or
-host, and memory does not grow. The analysis uses arrays.
+Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
+exactly the absolute value. A test computes the indices sample by sample in plain floats, so that results do not
+depend on arrival times or host. The analysis uses arrays.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def frequency_evaluation(
         FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l,    f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l
         A = |FEI|,    d = -arg(FEI) / (2 pi f_eq)
 
-    X and Y are the one-sided spectra of target and measurement without their means, because an offset is neither
+    X and Y are the one-sided spectra of target and measurement at the frequencies f, and l is ``power``. A is the
+    amplitude ratio, d the delay and f_eq the equivalent frequency. Means are removed, because an offset is neither
     amplitude nor delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not
-    move. A constant delay over a wide band rotates the terms of the sum, so that A is slightly below the gain (0.4
-    % for 10 ms on 0.1 to 5 Hz).
+    move.
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -71,7 +72,7 @@ def frequency_evaluation(
 
 
 class Constants(NamedTuple):
-    """``weight`` is half the ratio of the energies of structure and specimen."""
+    """``weight`` is half the ratio of structure energy to specimen energy."""
 
     weight: float
 
@@ -79,8 +80,9 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """State of the indices of one axis.
 
-    The fields are squares of the largest error and target (m^2), sums of both squares (m^2), TI (m^2), W (J), and
-    the previous c, m (m) and f (N).
+    ``largest_error``, ``largest_target``, ``errors`` and ``targets`` are maxima and sums of squares (m^2).
+    ``indicator`` is TI (m^2), and ``energy`` is W (J). ``target``, ``measured`` (m) and ``force`` (N) are values
+    of the last sample.
     """
 
     largest_error: float
@@ -102,7 +104,7 @@ def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
 def step(
     constants: Constants, state: State, target: float, measured: float, force: float
 ) -> tuple[State, tuple[float, float]]:
-    """Advance by a sample; return state, TI (m^2) and W (J)."""
+    """Advance by a sample; return the state, and the pair of tracking indicator TI (m^2) and work W (J)."""
     (weight,) = constants
     largest, reach, errors, targets, indicator, energy, c, m, f = state
     error = target - measured
@@ -140,12 +142,11 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 class Tracking:
     """Computes the tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
-    J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC). TI (m^2)
-    is derived from the synchronisation plot (Mercan 2007). If the actuator lags, TI rises: by pi X^2 sin(phi) per
-    period for a sine of amplitude X and lag phi. See :class:`Delay` for ``longest`` and ``spread``.
+    J3 is the largest error relative to the largest target, and J2 the relative rms error (Wang et al., TADC). The
+    tracking indicator (m^2) is derived from the synchronisation plot (Mercan 2007), and rises if the actuator
+    lags. See :class:`Delay` for ``longest`` and ``spread``.
 
-    ``scale`` ``(n_axes,)``, by default 1, is the energy of the structure divided by the energy of a scale
-    specimen.
+    ``scale`` ``(n_axes,)`` is the energy of the structure divided by the energy of a scale specimen (default: 1).
     """
 
     def __init__(
@@ -195,7 +196,10 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample``, with ``states`` of :func:`step` and all histories ``(n, n_axes)`` m."""
+        """Continue after ``sample`` with ``states`` of :func:`step`.
+
+        ``target`` and ``measured`` ``(n, n_axes)`` m are the samples since the last call.
+        """
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -217,7 +221,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance indices and delays like :meth:`count`; return indicators and energy error after each sample."""
+        """Advance all indices; return indicators ``(n, n_axes)`` and energy error ``(n,)`` after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -227,7 +231,8 @@ class Tracking:
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
-        Return the changes of indicators and energy error at each sample. :meth:`step` rounds differently.
+        Return the changes of indicators ``(n, n_axes)`` and energy error ``(n,)`` at each sample. :meth:`step`
+        rounds differently.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
@@ -276,17 +281,17 @@ class Tracking:
 
     @property
     def indicator(self) -> list[float]:
-        """TI, m^2."""
+        """Tracking indicator of each axis, m^2."""
         return [state.indicator for state in self.states]
 
     @property
     def percent(self) -> list[float]:
-        """J3 = 100 max|c - m| / max|c|; NaN if the target hardly moved."""
+        """J3 of each axis: largest error in % of the largest target; NaN if the target hardly moved."""
         return [100.0 * ratio(*pair, MOST) for pair in zip(self.maximum, self.reach, strict=True)]
 
     @property
     def norm_percent(self) -> list[float]:
-        """J2 = 100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15); NaN if the target hardly moved."""
+        """J2 of each axis: rms error in % of the rms target; NaN if the target hardly moved."""
         return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self.states]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:

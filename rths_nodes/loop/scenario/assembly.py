@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly of a scenario from its components."""
+"""Assembly of the components of a scenario."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ PER_REMEMBERED = 8
 """Memory for each sample that a component remembers, in units of 8 bytes. Python objects are large."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom for which the external force is computed by columns (seven times as fast).
-"""
+"""Largest number of degrees of freedom whose external force is computed by columns (seven times as fast)."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -74,10 +73,7 @@ def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the values that components exchange, in order.
-
-    ``interface``, ``observed`` and ``model`` differ only if the scenario names an interface.
-    """
+    """Names of the values that components exchange, in order."""
 
     interface: tuple[str, ...]
     """Degrees of freedom that the setup transforms to axes."""
@@ -112,7 +108,7 @@ class Names:
 
 
 class Assembly:
-    """Components of a scenario. Each component is built on first use and then shared.
+    """Builds the components of a scenario, each on first use, and shares them.
 
     Components have state, so an assembly serves one run only. :meth:`fresh` and :meth:`twin` build independent
     instances. ``port``, which a procedure keeps open, replaces the port of the scenario. Raises ConfigError if a
@@ -136,7 +132,6 @@ class Assembly:
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build a new component ``name`` with its parts."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -190,10 +185,10 @@ class Assembly:
 
     @cached_property
     def external_force(self) -> Array:
-        """Force -M 1 a_g of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
+        """Force of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
-        M is the mass of both substructures, unless the structure defines another load. Without a structure the
-        force is zero. A sparse structure has a :class:`GroundForce` instead of an array.
+        The force is the inertial force of both substructures, unless the structure defines another load. Without a
+        structure the force is zero. A sparse structure has a :class:`GroundForce` instead of an array.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
@@ -229,7 +224,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the velocity of the integrator is late. This property does not build the integrator."""
+        """True if the velocity of the integrator is late. The integrator is not built."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
@@ -250,9 +245,6 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """Transformation from degrees of freedom to axes. Each stage has its own setup, because a setup may start
-        its iteration from its last solution.
-        """
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.moved_axes))
@@ -264,8 +256,9 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. If the compensator's model excludes the transport delay, ``lead``
-        includes it.
+        """Compensator of all moved axes.
+
+        If its model excludes the transport delay, this delay is added to ``lead``.
         """
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
@@ -292,7 +285,6 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """Port to the rig or to a simulator. Errors of ports from other packages contain the port's name."""
         if self._handed is not None:
             return self._handed
         scenario, rig = self.scenario, None
@@ -351,8 +343,10 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return the matrices T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup, for small motion about
-    zero.
+    """Return the matrices of a setup for small motion about zero.
+
+    The first matrix ``(n_axes, n_dof)`` transforms motion to the axes. The second matrix ``(n_dof, n_axes)``
+    transforms forces of the axes to degrees of freedom.
     """
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
@@ -379,8 +373,7 @@ def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure)
 
 
 def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
-    """Return the observation of ``model``: the structure ``full``, its reduction, or None if there is no
-    structure.
+    """Return the observation of ``model``, which is the structure ``full``, its reduction, or None.
 
     Raises ConfigError for unknown names, tested degrees of freedom outside the interface, and a model that is too
     large for a Target.

@@ -98,7 +98,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by row name; the row name is also the default type.
+    """Return compensator settings by row name; the row name is also the default type.
 
     Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
     """
@@ -147,8 +147,7 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Copy the files of a scenario to ``inputs/<hash>`` in the ``folder`` of a test or run; return the scenario
-    with the new paths.
+    """Copy the files of a scenario to ``inputs/<hash>`` in ``folder``; return the scenario with the new paths.
 
     With ``columns_only``, copy only column files that have no copy in a parent folder. Raises ConfigError if a
     file cannot be read or copied, or if an earlier copy has changed.

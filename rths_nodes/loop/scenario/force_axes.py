@@ -23,7 +23,7 @@ OF_FORCE = ("force_rate", "force_error")
 
 
 class AxesByMode:
-    """Axes of a scenario by mode, and their scales. ``axes`` maps the name of an axis to its parameters."""
+    """Base of a scenario that provides its axes by mode, and their scales."""
 
     axes: Any
     rig: object

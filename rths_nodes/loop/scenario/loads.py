@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force target of an axis during the test: a value or a table, after a period at constant position.
 
-tau is the time since the change of mode, F_0 the force measured at the change:
+tau is the time since the change of mode, and F_0 is the force measured at this change:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
 
-A vertical load V requires the axial force V / cos b of an actuator inclined by b. If the actuator has the length L
-and its head the drift u, cos b = L / sqrt(L^2 + u^2).
-
+A vertical load V requires the axial force V / cos b of an actuator inclined by b (``mechanics/axial_load.py``).
 The rate of both targets is limited to ``SHARE`` of the force rate limit, also between F_0 and the first row of a
 table.
 """
@@ -129,7 +127,10 @@ class Load:
 
 
 class LoadHistory:
-    """Force target of one axis, computed sample by sample with plain floats; ``dt`` is in s."""
+    """Computes the force target of one axis sample by sample, in plain floats.
+
+    ``force_rate`` (N/s) is the limit of the axis, and ``dt`` (s) the sample period.
+    """
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt

@@ -56,8 +56,9 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration (None for a key of a mapping). Raises ConfigError if ``key``
-    is unknown.
+    """Return the value of ``key``, and its declaration (None for a key of a mapping).
+
+    Raises ConfigError if ``key`` is unknown.
     """
     value: Any = scenario
     spec: Spec | None = None
@@ -79,9 +80,7 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Build the scenario once, from ``data`` after all ``stages``. Raises the ConfigError of the first stage that
-    fails.
-    """
+    """Build the scenario from ``data`` after all ``stages``. Raises the ConfigError of the first failed stage."""
     try:
         return from_data(Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data))
     except ConfigError as error:

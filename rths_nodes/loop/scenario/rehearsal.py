@@ -33,7 +33,7 @@ SHARE_OF_STROKE = 0.05
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
 SAME_FORCE = 0.01
-"""Largest relative rms difference of the force at which a specimen counts as rate-independent."""
+"""Largest relative rms difference of the force of a rate-independent specimen."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
@@ -87,8 +87,9 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test with the rig slowed down by the factor ``ratio``; structure time is unchanged. Raises
-    ConfigError if the slower test is invalid.
+    """Return the test with the rig slowed down by the factor ``ratio``; structure time is unchanged.
+
+    Raises ConfigError if the slower test is invalid.
     """
     if ratio == 1:
         return scenario
@@ -97,8 +98,9 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if scaling is
-    impossible.
+    """Return the test with its excitation multiplied by ``level`` (> 0).
+
+    Raises ConfigError if scaling is impossible.
     """
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")

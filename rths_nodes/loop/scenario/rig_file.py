@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-A rig file contains the port and, for each axis, channels, limits and specimen scale. These values replace the
-values of the scenario (:func:`on_rig`). The result is an ordinary scenario.
+A rig file contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
+values of a scenario by these values.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """Head of a rig file, as stored in a scenario.
+    """General part of a rig file, as stored in a scenario.
 
     Sections of the scenario contain the other parts of the file.
     """
@@ -181,7 +181,7 @@ class RigFile(RigHead):
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Map axis ``names`` of a scenario to the rig's axes. Raises ConfigError if an axis has no counterpart."""
+        """Return the rig's axis for each axis in ``names``. Raises ConfigError unless they match one to one."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         choices = "; ".join(
@@ -269,9 +269,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raise ConfigError for each limit in ``changed``, by axis, that exceeds the limit of the rig file in
-    ``data``.
-    """
+    """Raise ConfigError if limits in ``changed``, by axis, exceed limits of the rig file in ``data``."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]

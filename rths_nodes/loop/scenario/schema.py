@@ -51,9 +51,7 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """Sine of the same amplitude on all axes, in the time of the rig. The amplitude rises, remains constant, and
-    falls.
-    """
+    """Sine on all axes, in the time of the rig. The amplitude rises, remains constant, and falls."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -81,10 +79,9 @@ class SoftStart:
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
-        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all Targets, ``(steps + 1,)``
-        each.
+        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all Targets.
 
-        The last Target is at rest at zero, the start of the test.
+        Each result has ``steps + 1`` values. The last Target is at rest at zero, the start of the test.
         """
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
@@ -353,7 +350,7 @@ class Scenario(AxesByMode):
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
         """Raise ConfigError if a component or part of ``section`` refuses this test.
 
-        Pass ``parts`` if they are already computed.
+        ``parts`` is the result of :meth:`parts`, if already computed.
         """
         problems = Problems()
         for path, part, context in parts or self.parts():
@@ -425,7 +422,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples_per_step(self) -> int:
-        """Number n of servo samples per integration step: ``substeps`` times ``time_ratio``."""
+        """Number of servo samples per integration step: ``substeps`` times ``time_ratio``."""
         return round(self.substeps * self.time_ratio)
 
     @property
@@ -439,12 +436,12 @@ class Scenario(AxesByMode):
 
     @property
     def steps(self) -> int:
-        """Number I of integration steps, including the soft start."""
+        """Number of integration steps, including the soft start."""
         return self.soft_start_steps + max(1, math.ceil(self.duration / self.step - ROUNDING))
 
     @property
     def samples(self) -> int:
-        """Number of servo samples, K = I n."""
+        """Number of servo samples: steps times samples per step."""
         return self.steps * self.samples_per_step
 
     @property
@@ -495,9 +492,7 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """Return ``simulated`` for a simulator, ``emulated`` if a program replaces the rig, or an empty string for a
-    real rig.
-    """
+    """Return ``simulated``, ``emulated`` (a program replaces the rig), or an empty string for a real rig."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section ``updating``: models in the structure that copy the specimen, and the estimation of their parameters.
-
-In mode ``shadow`` the test does not depend on the estimates. In mode ``used``, for simulated rigs only, the
-parameters of these copies follow the estimates.
-"""
+"""Section ``updating``: models in the structure that copy the specimen, and the estimation of their parameters."""
 
 from __future__ import annotations
 
@@ -80,10 +76,10 @@ class Updating:
 
 
 class Copies:
-    """Copies of the specimen in a scenario. ``learns`` is the copy whose parameters are estimated.
+    """Checks the section ``updating`` of a scenario, and provides the copies of the specimen.
 
-    ``laws`` are the parameters of the copied restoring forces, by name. Raises ConfigError if the section is
-    invalid.
+    ``learns`` is the copy whose parameters are estimated. ``laws`` are the parameters of the copied restoring
+    forces, by name. Raises ConfigError if the section is invalid.
     """
 
     def __init__(self, scenario: AnyParams) -> None:
@@ -160,7 +156,7 @@ class Copies:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names, with units, of the recorded quantities: estimates, deviations, released values, ``BESIDE``."""
+        """Names and units of the recorded quantities: estimates, deviations, released values, and ``BESIDE``."""
         kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
         shown = [f"[{unit}]" if unit else "" for unit in copy.units]
         pairs = list(zip(copy.names, shown, strict=True))
@@ -168,7 +164,7 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Corners of the bounds, ``(2^m, m)``, divided by the initial values."""
+        """Corners of the bounds of m parameters, ``(2^m, m)``, divided by the initial values."""
         pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
         return np.array(list(itertools.product(*pairs)))
 

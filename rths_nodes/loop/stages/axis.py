@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rigs with one node per axis: conditions, and scenario, port, limits and safe stop of an axis."""
+"""Rigs with one node per axis: their conditions, and the stage of a single axis."""
 
 from __future__ import annotations
 
@@ -73,16 +73,14 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """Drives one ``axis`` of a rig with its own port (changed by ``wrap``), limits and safe stop. Arrays are
-    ``(1,)``.
+    """Drives one ``axis`` of a rig with its own port, limits and safe stop.
 
-    The state of the test belongs to the rig. This stage follows the Commands of the rig, and stops by itself if
-    necessary. The rig then stops the other axes one or more samples later. ``trip`` is empty, or the reason why
-    the axis no longer follows Commands.
+    ``wrap`` changes the port. Arrays have the shape ``(1,)``. The state of the test belongs to the rig. This stage
+    follows the Commands of the rig, and stops by itself if necessary. ``trip`` is empty, or the reason why the
+    axis no longer follows Commands.
 
-    Numbers of Commands count all ticks of the rig, including ticks of a pause. Commands can be in N if the
-    controller of the axis closes a force loop. A force axis that stops by itself holds its position. In other
-    stops the rig decides whether the axis keeps its force until rest.
+    Command numbers include the ticks of a pause. Commands can be in N if the controller of the axis closes a force
+    loop. A force axis that stops by itself holds its position.
     """
 
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:

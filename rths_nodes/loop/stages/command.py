@@ -3,8 +3,7 @@
 
 A force axis is held at the start of the test, then controlled by force, and possibly held again. The command of a
 force axis equals its target (``loop/scenario/loads.py``), because only the force controller knows the delay and
-compliance of the actuator. For a vertical load, the target accounts for the inclination of the actuator, which
-follows from the drift of the coupled axis.
+compliance of the actuator.
 """
 
 from __future__ import annotations
@@ -51,16 +50,20 @@ from rths_nodes.mechanics.axial_load import vertical_share
 
 
 def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
-    """Return the velocity (m/s) at ``x`` (m), a ``step`` (s) after ``before`` (m); ``half`` is half a step (s)."""
+    """Return the velocity (m/s) at ``x`` (m), a ``step`` (s) after ``before`` (m).
+
+    ``half`` is half a step (s), and ``a`` the acceleration (m/s^2).
+    """
     return (x - before) / step + half * a
 
 
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates this
-    velocity to the end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number
-    ``start`` (soft start, or at rest) are not changed.
+    x and x_before (m) are the displacements of this and the previous Target, a (m/s^2) is the acceleration, and h
+    (s) the ``step`` in the time of the rig. The quotient is the velocity in the middle of the step (exact for
+    ``cr``). The second term extrapolates this velocity to the end of the step, like ``central_difference``.
+    Targets up to number ``start`` (soft start, or at rest) are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -71,7 +74,7 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity. Call this method with every Target, in order."""
+        """Return the Target with corrected velocity. Requires every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
@@ -95,15 +98,15 @@ class InTime:
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
 """Flags of samples during which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Longest wait for a Target in real time, as a fraction of a sample after the Measurement. The remainder of the
-sample is for the Command and its transport."""
+"""Longest wait for a Target in real time, as a fraction of a sample after the Measurement. The Command and its
+transport need the remainder."""
 
 
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
     A real-time host first calls :meth:`assume_realtime`. If not :meth:`ready`, the host calls :meth:`bridge`
-    instead of :meth:`next`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of
+    instead of :meth:`next`. ``bridged`` is the number of samples with a late Target. ``dropped`` is the number of
     repeated Targets.
     """
 
@@ -214,8 +217,7 @@ class CommandStage:
     def bridge(self, measured: Measurement) -> Command | None:
         """Return a flagged Command that continues the motion of the last Target, because the next Target is late.
 
-        Return None after ``bridge.max_bridge``, or if :meth:`next` would return None. The rig then trips or
-        pauses.
+        Return None after ``bridge.max_bridge``, or if :meth:`next` would return None.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -299,8 +301,9 @@ def _first_of(target: Target, count: int) -> Target:
 
 
 class ForceTargets:
-    """Computes the targets of the force axes, which come after the first ``n_moved`` of all ``axes``; ``dt`` in
-    s.
+    """Computes the targets of the force axes; ``dt`` is in s.
+
+    The force axes come after the first ``n_moved`` of all ``axes``.
     """
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
@@ -377,10 +380,10 @@ class DueCommands:
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start
-        position.
+        """Return the next tick's Command if it was received earlier, otherwise None.
 
-        If a pause already has the Command of the next sample, return None until this sample has ended.
+        With hops, the first ticks hold the start position. If a pause already has the Command of the next sample,
+        return None until this sample has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None
@@ -396,8 +399,9 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it. Count a late Command; trip the rig for an impossible
-        Command.
+        """Return ``command`` if the next tick needs it, otherwise None.
+
+        A late Command is counted. An impossible number trips the rig.
         """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that do not follow the motion: a frozen displacement trips the test, a frozen force is reported.
+"""Sensors that do not follow the motion. A frozen displacement trips the test; a frozen force is reported.
 
 While its target travels by D in one direction, a displacement has to change by a tenth of D. The change may have
 either direction, because a compensator with too much lead moves an axis against its target. Over longer windows
 neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A force
-is frozen if its change is within noise and resolution, although the displacement travels far enough in both
-directions for a change ten times larger. D is derived from resolution, noise, lost motion and stroke.
+is frozen if its change is within noise and resolution, although the displacement has travelled in both directions.
+This travel must suffice for a change ten times larger.
 
 In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, an actuator
 with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise. Falls are judged
@@ -33,10 +33,9 @@ LATE_S = 0.1
 FINE_BLOCKS = 8
 """Number of blocks in LATE_S when guided motions are judged."""
 STUCK = 0.1
-"""Fraction of its expected change below which a sensor does not follow the rig."""
+"""A sensor does not follow the rig if it shows less than this fraction of the expected change."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Smallest visible change c, in steps of the resolution and in multiples of the rms noise; the larger value
-applies. A load cell is frozen if it changes by less than c where a change of c / STUCK is expected."""
+"""Smallest visible change: steps of the resolution, or multiples of the rms noise, whichever is larger."""
 TWICE = 2.0
 """Smallest D, in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
@@ -54,8 +53,9 @@ early."""
 def least_travel(
     steps: Sequence[float], noise: Sequence[float], lost_motion: float, stroke: float
 ) -> tuple[float, float]:
-    """Return D (m) and the smallest visible force change (N). ``steps`` and ``noise`` are for displacement and
-    force.
+    """Return the travel D (m) and the smallest visible change of force (N).
+
+    ``steps`` are the resolutions and ``noise`` the rms noise of displacement (m) and force (N).
     """
     seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
@@ -71,9 +71,9 @@ class Travel(NamedTuple):
 class OneWay:
     """Checks that a measurement shows each travel of its command by ``way``, in blocks of ``block`` samples.
 
-    The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
-    any direction. The change may occur up to ``late`` blocks after the travel or ``early`` blocks before, and is
-    judged ``early`` blocks later.
+    The measurement has to change by the fraction STUCK of the travel, in the same direction. With ``least``, it
+    has to change by more than ``least`` instead, in any direction. The change may occur up to ``late`` blocks
+    after the travel or ``early`` blocks before, and is judged ``early`` blocks later.
     """
 
     def __init__(
@@ -201,8 +201,9 @@ class _Axis:
 class FrozenSensors:
     """Checks the sensors of ``axes``, which must not contain force axes.
 
-    ``breach`` is the reason why the test must end. ``forces`` maps an axis to the sample at which its force was
-    reported. ``way`` (m) and ``force`` (N) replace the derived travel D and change of force.
+    ``breach`` is the reason why the test must end, or empty. ``forces`` maps each axis with a frozen force to the
+    sample of its report. ``way`` (m) and ``force`` (N) replace the derived travel D and change of force, unless
+    None.
     """
 
     def __init__(
@@ -236,10 +237,10 @@ class FrozenSensors:
         values.clear()
 
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
-        """Return whether samples ``(n, n_axes)`` m, N of a simulator must be judged one by one.
+        """Return whether samples ``(n, n_axes)`` of a simulator, in m and N, must be judged one by one.
 
-        Sensors of a simulator do not freeze, but a sensor can have the wrong sign, an actuator can be too slow,
-        and a specimen can exert no force.
+        Sensors of a simulator do not freeze, but can have the wrong sign. Actuators can be too slow, and specimens
+        can exert no force.
         """
         if len(target) < self._fewest:
             return False
@@ -263,7 +264,6 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness of a specimen for small motion, N/m; 0 if unknown."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:

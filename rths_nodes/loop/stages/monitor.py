@@ -31,10 +31,10 @@ from rths_nodes.loop.supervision.monitor import Monitor
 
 
 class LoadTracking:
-    """Computes largest and rms error of force axes in force mode. The force axes come after the first ``n_moved``
-    axes.
+    """Computes the largest and the rms error of force axes in force mode.
 
-    An error is target minus measured force. Percentages refer to the largest target. Soft starts are included.
+    The force axes come after the first ``n_moved`` axes. An error is target minus measured force. Percentages
+    refer to the largest target. Soft starts are included.
     """
 
     def __init__(self, axes: Sequence[str], n_moved: int) -> None:
@@ -65,17 +65,16 @@ class LoadTracking:
 
 
 class MonitorStage:
-    """Pairs Targets, Commands and Measurements by number and feeds the monitor in order."""
+    """Pairs Targets, Commands and Measurements by number and feeds the monitor in order.
+
+    ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. With
+    ``spread``, :meth:`spare` processes the chunks of the delay; otherwise each chunk is processed at its last
+    sample. With ``live``, curves are collected.
+    """
 
     def __init__(
         self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False, live: bool = False
     ) -> None:
-        """``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy
-        errors.
-
-        With ``spread``, :meth:`spare` processes the chunks of the delay; otherwise each chunk is processed at its
-        last sample. With ``live``, curves are collected.
-        """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
         bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
@@ -113,8 +112,8 @@ class MonitorStage:
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
         """Continue after ``sample``, up to which the monitor has processed the test.
 
-        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a sensor was
-        frozen.
+        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a
+        displacement sensor was frozen.
         """
         self._known = self._last_command = sample
         columns = (values[:: self._stride].tolist() for values in (target, moved, force))
@@ -209,9 +208,7 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for a lost Command. Displacement targets continue along straight lines; loads are
-        held.
-        """
+        """Return a substitute for a lost Command: displacement targets continue straight, and loads are held."""
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])

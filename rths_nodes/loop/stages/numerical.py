@@ -3,10 +3,11 @@
 
 Extrapolation of the measured force over its delay (``force_lead``):
 
-    f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces
+    f^ = f_k + p b_k
 
-p is the delay of the force in samples, including the integrator's ``force_age``, and n the number of samples in an
-integration step. A difference of two samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2).
+f_k is the force at sample k, and b_k the slope of a straight line fitted to the last n + 1 forces. p is the delay
+of the force in samples, including the integrator's ``force_age``, and n the number of samples in an integration
+step. A difference of two samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2).
 """
 
 from __future__ import annotations
@@ -103,9 +104,8 @@ COUNTED = {
 class NumericalStage:
     """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
-    If ``controlled``, the parts include the controller of auxiliary inputs. A Target has the observed degrees of
-    freedom and, if the model has other degrees of freedom, the energies of the model. Raises ConfigError if a part
-    cannot be built, or if the setup cannot reach the soft start.
+    If ``controlled``, the parts include the controller of auxiliary inputs. Raises ConfigError if a part cannot be
+    built, or if the setup cannot reach the soft start.
 
     While an external integrator computes the next Target, ``pending`` is true and the host polls :meth:`answer`.
     """
@@ -163,8 +163,9 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return which external parts are missing after :meth:`open`. Raises ConfigError if step 0 cannot be
-        reached.
+        """Return the missing external parts after :meth:`open`, as a text; empty if all are present.
+
+        Raises ConfigError if step 0 cannot be reached.
         """
         return self.integrator.missing()
 
@@ -173,8 +174,9 @@ class NumericalStage:
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, once its Target is published. Return number and values of the sample; None if
-        none is due.
+        """Update the estimates from the due sample; return its number and values, or None if none is due.
+
+        Call this method once the Target is published.
         """
         return None if self.learning is None else self.learning.learn()
 
@@ -286,12 +288,12 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 class Learning:
-    """Estimates parameters of a copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` updates
-    the estimates.
+    """Estimates parameters of a copy of the specimen.
 
-    Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the filter of the force. Each pair of displacement and force is used one period
-    later, because the velocity is a central difference.
+    :meth:`add` receives every Measurement, and :meth:`learn` updates the estimates. Displacement and force are
+    made simultaneous: the declared delay of the load cell is removed, and the displacement passes through the
+    filter of the force. Each pair of displacement and force is used one period later, because the velocity is a
+    central difference.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -305,7 +307,7 @@ class Learning:
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
         self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
-        """Displacement (m) and simultaneous force (N) of each pair, and true if the pair is unusable."""
+        """Pairs of displacement (m) and simultaneous force (N). The flag is true if a pair is unusable."""
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
@@ -345,7 +347,7 @@ class Learning:
             self._due = measured.sample, Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Learn from the complete pair; return number and values of its sample, or None without a pair."""
+        """Update the estimates from the complete pair; return number and values of its sample, or None."""
         if self._due is None:
             return None
         (number, sample), self._due = self._due, None

@@ -36,15 +36,15 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 
 
 class RigStage:
-    """Drives the rig at its ``port``. Sends Commands that are within the limits, otherwise commands of the safe
-    stop.
+    """Drives the rig at its ``port`` by Commands within the limits, and otherwise by the safe stop.
 
-    ``bridged`` counts samples whose Target or Command is missing, ``slowed`` samples in which the rig leaves a
-    ``pause``, and ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused``
-    is true if the last Command exceeded a limit.
+    ``bridged`` is the number of samples without Target or Command. ``slowed`` is the number of samples in which
+    the rig leaves a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample
+    of the safe stop on. ``refused`` is true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts get
-    tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is impossible.
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts
+    receive tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is
+    impossible.
     """
 
     ahead = 0
@@ -135,7 +135,7 @@ class RigStage:
         set_trigger(self.port, True)
 
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
-        """Start the test and return Measurement 0, which the port must have at once.
+        """Start the test and return Measurement 0, which must be available immediately.
 
         If the commands ``sent`` (m) of ``sample`` are given, the test continues after this sample.
         """
@@ -148,11 +148,11 @@ class RigStage:
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a safe stop at ``sample``, or now if ``sample`` has passed. Only the first request counts."""
+        """Request a safe stop at ``sample``, or now if ``sample`` has passed. Later requests have no effect."""
         self.stop_request = self.stop_request or StopRequest(reason, sample)
 
     def hold(self, reason: str) -> None:
-        """Request a safe stop for the operator. Such a stop does not count as a trip."""
+        """Request a safe stop for the operator. The test then ends as held instead of tripped."""
         if not self.ended:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
@@ -174,8 +174,7 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        If no command is available, the rig trips. If the command is only ``late``, the rig bridges the gap or
-        pauses.
+        Without a command the rig trips. If the command is only ``late``, the rig bridges the gap or pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True

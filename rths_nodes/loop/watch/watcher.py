@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
-The verdict depends only on the watcher's own samples, messages of the test and the time of the watcher's clock,
-without ROS or socket. The first disagreement ends the pulse permanently. Time stamps are not compared, because
-clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured between t - T and t, and a
-sample of the watcher arrives up to d after its time. Hence there must be a time between t - T and t + d, the same
-for all axes and quantities, at which samples of the watcher agree with the message within the tolerances.
+The verdict depends only on samples of the watcher, messages of the test and the watcher's clock, without ROS or
+socket. The first disagreement ends the pulse permanently. Time stamps are not compared, because clocks differ.
 
-``doc/watch.md`` describes the pulse to an interlock.
+A message received at t was measured between t - ``late`` and t. A sample of the watcher arrives up to ``delay``
+after its measurement. At one time between t - ``late`` and t + ``delay``, samples of the watcher must agree with
+all values of the message within the tolerances.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MOVING = frozenset(
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
 """States in which a port is opened, so that the counter of the rig can restart."""
 SEEN_S = 0.25
-"""Time within which an axis must move by more than ``rest`` to count as moving, s."""
+"""Time in which a moving axis travels by more than ``rest``, s."""
 PIECES = 10
 COUNTED_S = 1.0
 """Time over which the watcher compares the test's counter with its own clock, s."""
@@ -64,8 +63,8 @@ class Statement(NamedTuple):
 class Watch:
     """Compares a watcher's sensors with messages of the test, for the rig of ``section``.
 
-    ``servo_rate`` (Hz) is the rate of the rig's counter. ``ended`` is empty until the pulse ends permanently; then
-    it is the reason. ``used`` is the largest deviation so far, as a fraction of its tolerance.
+    ``servo_rate`` (Hz) is the rate of the rig's counter. ``ended`` is the reason why the pulse has ended
+    permanently, or empty. ``used`` is the largest deviation so far, as a fraction of its tolerance.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -218,7 +217,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return why the pulse has ended by ``now`` (s), or an empty string."""
+        """Compare the messages due at ``now`` (s). Return the reason why the pulse has ended; else empty."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -364,9 +363,9 @@ class Pulses:
 
 
 class PulseListener:
-    """Receiver of the pulses, ``closed`` from the first pulse on while pulses arrive within ``patience`` (s).
+    """Receives the pulses. ``closed`` is true from the first pulse until a timeout of ``patience`` (s).
 
-    After a timeout the receiver opens permanently.
+    After a timeout the receiver remains open.
     """
 
     def __init__(self, patience: float) -> None:

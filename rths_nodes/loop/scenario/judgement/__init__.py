@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judgements about the numbers of a test and its rig, as rules.
 
-A rule compares numbers of scenario and rig file, so that it suits rigs of 10 N and of 5 MN. Impossible values are
-refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints them, an operator
-signs them on a real rig, and the report lists them. ``validate`` of a section checks values within the section;
-``fits`` and ``cautions`` (``core/checks.py``) check a component. ``doc/rig_file.md`` lists all rules.
+Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints
+them, an operator signs them on a real rig, and the report lists them. ``validate`` of a section checks values
+within the section; ``fits`` and ``cautions`` (``core/checks.py``) check a component. ``doc/rig_file.md`` lists all
+rules.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ LONGEST_PERIOD = 20.0
 UNLIKE = 10.0
 """Ratio of two stiffnesses above which the stiffnesses cannot belong to the same specimen."""
 NO_FORCE = 1e-4
-"""Fraction of the force limit below which the force of the specimen counts as zero."""
+"""Fraction of the force limit below which a specimen has practically no force."""
 STRONGEST = 15.0
 """Ground acceleration above which a record is exceptional or in another unit, m/s^2."""
 LARGEST = 64

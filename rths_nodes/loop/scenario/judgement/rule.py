@@ -16,8 +16,9 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true if no actuator is real. Calibrations are judged on the date
-    ``today``.
+    """Input of a rule. ``simulated`` is true if no actuator is real.
+
+    Calibrations are judged on the date ``today``.
     """
 
     scenario: Scenario
@@ -43,8 +44,9 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: name, required ``relation``, reason and function. If ``real`` is true, the rule applies only to real
-    rigs.
+    """Rule whose function ``look`` yields the numbers that violate the ``relation``.
+
+    If ``real`` is true, the rule applies only to real rigs.
     """
 
     name: str
