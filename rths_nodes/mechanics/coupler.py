@@ -3,21 +3,21 @@
 
 Actuator a connects a hinge at the anchor p_a on the reaction wall with a hinge at the arm r_a from the reference
 point q_0 of the coupler. q = (x, y) is the translation of the reference point, theta the rotation
-(counter-clockwise), R its matrix, and S = [[0, -1], [1, 0]]:
+(counter-clockwise), R its matrix, and S = [[0, -1], [1, 0]]. Primes are time derivatives:
 
     arm            s_a = R r_a,  s_a' = theta' S s_a,  s_a'' = theta'' S s_a - theta'^2 s_a
     link           l_a = q_0 + q + s_a - p_a,  L_a = |l_a|,  u_a = l_a / L_a
     axis           d_a   = L_a - L_a(0)                                    positive when the actuator extends
                    d_a'  = u_a . w = J_a (x', y', theta'),  w = q' + s_a'
-                   d_a'' = u_a . (q'' + s_a'') + (w . w - d_a'^2) / L_a    = J x'' + J' x'
-    forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J' f     the same virtual work in every pose
+                   d_a'' = u_a . (q'' + s_a'') + (w . w - d_a'^2) / L_a
+    forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J^T f    the same virtual work in every pose
 
 This is the inverse kinematics of a planar parallel manipulator (Merlet, Parallel Robots, 2nd ed. 2006). ``linear``
-keeps J of the pose at rest, d = J x, and neglects the second-order terms
-(w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with w = q + theta S r. ``long`` keeps the directions u_a at rest,
-which is exact for long actuators: d_a = u_a . (q + s_a - r_a).
+keeps J of the pose at rest and neglects the second-order terms (w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with
+w = q + theta S r. ``long`` keeps the directions u_a at rest, which is exact for long actuators: d_a = u_a . (q +
+s_a - r_a).
 
-Motions are tuples of two or three numbers; a pose is x, (y) and theta.
+A pose is (x, theta) for two actuators and (x, y, theta) for three.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J below which actuators jam. Rotations are measured as arcs of the longest arm.
-"""
+"""Magnitude of the determinant of J below which actuators jam. Rotations are arcs of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
@@ -70,7 +69,7 @@ class Constants(NamedTuple):
 
 
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """Return the pose of two actuators as x, y, theta. A guide holds y at 0."""
+    """Return the pose (x, theta) as x, y, theta. A guide holds y at 0."""
     return values[0], 0.0, values[1]
 
 
@@ -146,7 +145,7 @@ THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed
 
 
 def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
-    """Return the actuator of ``axis`` with the coupler at ``pose`` (x, y, cos, sin, ``long``)."""
+    """Return direction, length and arm of an actuator; ``pose`` has x, y, cos(theta), sin(theta) and ``long``."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = pose
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -182,7 +181,7 @@ class CouplerKernel(NamedTuple):
     """Functions of the constants k. Motions are tuples."""
 
     axes: Callable[..., Motion]
-    """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
+    """``(k, x, v, a) -> d, d', d''``: motion of the axes from the motion of the coupler."""
     forces: Callable[..., Numbers]
     """``(k, forces of the axes, pose) -> forces`` on the coupler, from equal virtual work."""
     axis_forces: Callable[..., Numbers]
@@ -190,7 +189,7 @@ class CouplerKernel(NamedTuple):
     pose: Callable[..., Numbers]
     """``(k, d, near) -> pose`` for axis displacements d, by Newton's method from the nearby pose ``near``."""
     motion: Callable[..., Motion]
-    """``(k, d, d', d'', near) -> x, v, a`` of the coupler from the motion of the axes."""
+    """``(k, d, d', d'', near) -> x, v, a``: motion of the coupler from the motion of the axes."""
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
@@ -225,7 +224,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Compute the pose of the coupler by Newton's method, J dq = d - d(q); NaN without convergence."""
+        """Pose of the coupler for axis displacements, by Newton's method; NaN without convergence."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)
@@ -249,13 +248,13 @@ def exact(shape: Shape) -> CouplerKernel:
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
-        """Velocities d' and accelerations d'' of the axes, from the motion of the coupler."""
+        """Velocities and accelerations of the axes, from the motion of the coupler."""
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the coupler's motion: d = L - L(0), d', d''; NaN beyond the limits."""
+        """Motion of the axes from the motion of the coupler; NaN beyond the limits."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -265,7 +264,7 @@ def exact(shape: Shape) -> CouplerKernel:
         return gone, mapped(at, rates_held, 0), mapped(at, rates_held, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces on the coupler: J' f; NaN beyond the limits."""
+        """Forces on the coupler from the axis forces, by equal virtual work; NaN beyond the limits."""
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
@@ -277,7 +276,7 @@ def exact(shape: Shape) -> CouplerKernel:
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Motion:
-        """Motion of the coupler from the axes' motion: q by Newton, q' = J^-1 d', q'' = J^-1 (d'' - J' q')."""
+        """Motion of the coupler from the motion of the axes; the pose is solved by Newton's method."""
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -289,7 +288,7 @@ def exact(shape: Shape) -> CouplerKernel:
 
 
 def first_pose(k: Constants, displacement: Numbers) -> Numbers:
-    """Return an initial pose for Newton's method, from J of the pose at rest."""
+    """Return an initial pose for Newton's method, from the Jacobian of the pose at rest."""
     return times(k[8], displacement)
 
 
@@ -301,7 +300,7 @@ def linear(shape: Shape) -> CouplerKernel:
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the Jacobian J of the rest position: J x, J v, J a; NaN beyond the limits."""
+        """Motion of the axes by the Jacobian of the pose at rest; NaN beyond the limits."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
@@ -383,7 +382,7 @@ def kernel_of(params: Geometry) -> CouplerKernel:
 
 
 class Coupler:
-    """Actuators on one rigid coupler in a plane, with their :class:`Geometry`."""
+    """Computes poses of one rigid coupler in a plane from the displacements of its actuators."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
         """Raise ConfigError for ``path`` if the actuators cannot move the coupler."""

@@ -26,7 +26,8 @@ State = tuple[Array, int]
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Linear acceleration: d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h), a' at a time h earlier."""
+    """Command for the ``delay`` tau: x + tau v + tau^2 a / 2 + tau^3 j / 6, with the slope j of the acceleration.
+    """
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
@@ -42,7 +43,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
 
 
 def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """Return 1 / (6 h) (1/s) and the number of samples in h."""
+    """Return 1 / (6 h) in 1/s and the number of samples in h, the span of the difference quotient."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 

@@ -9,8 +9,8 @@ each axis:
 
 Noise of the measured displacement would bias ordinary least squares; the target has no noise and is correlated
 with the measurement (Soederstroem & Stoica, System Identification, 1989, chapter 8). K vanishes without motion. P
-returns to the covariance P_0 of the identification, so that coefficients not determined by the motion stay as
-identified.
+returns by the fraction delta per block to the covariance P_0 of the identification, so that coefficients not
+determined by the motion stay as identified.
 
 - R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
@@ -64,7 +64,8 @@ class Law(NamedTuple):
     """Covariance P_0 of the identification, ``(n_axes, m, m)``."""
     forget: float
     noise_gain: Array
-    """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
+    """Variance of the error of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``.
+    """
     least_noise: float
     """Smallest assumed noise variance, m^2."""
     deviations: float
@@ -134,12 +135,15 @@ class State(NamedTuple):
     """Last accelerations, m/s^2, oldest first; for several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
-    """``command``, ``target``: command and target of the last sample, m. The target is read ahead by the lead."""
+    """``command`` and ``target`` are of the last sample, m. The target is extrapolated by the lead."""
     watched: Any
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return the step that computes commands with ``series``. ``watched_by`` is ``watch`` or ``kept``."""
+    """Return a step that learns with ``watched_by`` and computes commands with ``series``.
+
+    ``watched_by`` is ``watch`` or, without learning, ``kept``.
+    """
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool

@@ -34,7 +34,7 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """Setup of a scaled specimen; ``setup`` has the scale of the structure.
+    """Converts between a structure and a scaled specimen; ``setup`` has the scale of the structure.
 
     Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
     of structure to specimen. ``force`` lists the force axes last.
@@ -69,7 +69,7 @@ def forces(k: tuple[()], axis_forces: T, displacement: T) -> T:
 
 
 class Identity(SetupOfKernel):
-    """Axis number a moves with degree of freedom number a."""
+    """Each axis moves with the degree of freedom of the same number."""
 
     @params
     class Params:

@@ -36,10 +36,10 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval of samples, s. Over shorter intervals, noise dominates displacement differences."""
+"""Approximate interval between samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
-"""Largest innovation of a force that is used. In the mean square, a larger innovation counts as this value."""
+"""Largest innovation with which a force is used. In the mean square, a larger innovation counts as this value."""
 IDENTIFIED = 1.0 / 12.0
 """Fraction of the initial uncertainty at which a parameter counts as identified, e.g. 30 % reduced to 2.5 %."""
 DETERMINED = 0.5
@@ -103,17 +103,20 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """Constant measured force ``shown`` (N), and the expected force ``since`` (N) at the time it became constant.
+    """State of a check for a load cell whose force stays constant.
 
-    ``since`` is infinite once the load cell counts as dead.
+    ``shown`` (N) is the constant measured force. ``since`` (N) is the expected force when the measured force
+    became constant, or infinite once the load cell counts as dead.
     """
 
     shown: float
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after ``force``. The load cell counts as dead if ``expected`` has ``moved`` but
-        ``force`` is still in ``band``.
+        """Return the state after a measured ``force`` and its ``expected`` value.
+
+        The load cell counts as dead if ``expected`` has changed by more than ``moved``, but ``force`` by at most
+        ``band``.
         """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
@@ -141,7 +144,9 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step: use of the sample, expected force (N), standard deviation (N) of measured minus expected
+    """Result of a step; ``use`` is a key of ``WORDS``.
+
+    ``expected`` is the expected force (N). ``spread`` is the standard deviation (N) of measured minus expected
     force.
     """
 
@@ -151,14 +156,12 @@ class Learning(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Estimator made of constants and pure functions. Only the belief changes."""
+    """Estimates parameters with constants and pure functions. Only the belief changes."""
 
     def first(self) -> Belief: ...
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between
-        them.
-        """
+        """Return the belief after the motion from ``before`` (m) to ``sample``; ``lost`` samples are between."""
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
         """Return the expected force at the motion of ``sample``."""
@@ -286,5 +289,5 @@ def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer for the force ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
+    """Return the answer for a force that is ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)
