@@ -13,11 +13,9 @@ point q_0 of the coupler. q = (x, y) is the translation of the reference point, 
     forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J^T f    the same virtual work in every pose
 
 This is the inverse kinematics of a planar parallel manipulator (Merlet, Parallel Robots, 2nd ed. 2006). ``linear``
-keeps J of the pose at rest and neglects the second-order terms (w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with
-w = q + theta S r. ``long`` keeps the directions u_a at rest, which is exact for long actuators: d_a = u_a . (q +
-s_a - r_a).
-
-A pose is (x, theta) for two actuators and (x, y, theta) for three.
+keeps J of the pose at rest and neglects second-order terms. ``long`` keeps the directions u_a at rest, which is
+exact for long actuators: d_a = u_a . (q + s_a - r_a). A pose is (x, theta) for two actuators and (x, y, theta) for
+three.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ class Constants(NamedTuple):
     axes: tuple[Axis, ...]
     """Anchor relative to the reference point, arm, direction and length of each actuator."""
     long: bool
-    """True if the actuators have constant directions."""
     largest_rotation: float
     shortest: float
     scale: float

@@ -8,13 +8,13 @@ sample earlier:
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
     law        parameter = estimate + k_p I + k_i J,  then  J += dt I                        Eqs. (6), (7), (10)
 
-The integral J of the indicator I lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of
-either indicator means that the actuator lags (OpenFresco has the opposite sign); the parameter then increases.
+The integral J of the indicator I lags by one sample. A positive slope of either indicator means that the actuator
+lags (OpenFresco has the opposite sign); the parameter then increases.
 
 For another test, the gain k_p on the tracking indicator must be rescaled with amplitude^-2, frequency^-2 and the
-servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as the tracking indicator.
-Only the elastic part of the force distinguishes lag from lead. With a pure damper the energy indicator is never
-negative. With a mass its sign is reversed, and the law diverges.
+servo rate. With a specimen of stiffness k the energy indicator grows k times as fast. Only the elastic part of the
+force distinguishes lag from lead. With a pure damper the energy indicator is never negative. With a mass its sign
+is reversed, and the law diverges.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k
 class LawParams:
     """Options common to all uses of the law. The limits are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: without limits, alpha diverges if k_p is several times the paper's gain. An alpha
-      below 1 or far above the actuator's alpha amplifies noise. At a limit the integral is held.
+    - ``alpha_min``, ``alpha_max``: without limits, alpha diverges if k_p is several times the paper's gain. An
+      alpha below 1 or far above the actuator's alpha amplifies noise. At a limit the integral is held.
     - ``alpha_rate``: limits jumps of the command, which are jumps of alpha times the target's increment.
     - ``quiet_velocity``: after the motion the indicator is constant, and its integral would wind up. The integral
       is held while the peak of the target's velocity, decaying with ``quiet_time``, is below this value.
@@ -82,10 +82,7 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter.
-
-    ``inner`` has the adapted compensator's constants.
-    """
+    """Constants of the law, in units of the adapted parameter."""
 
     estimate: float
     k_p: float
@@ -115,7 +112,6 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-    """Return the step of the law for a compensator whose step is ``led``."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool

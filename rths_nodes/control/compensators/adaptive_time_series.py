@@ -220,8 +220,7 @@ class State(NamedTuple):
     the block."""
     of_command: Five
     of_measured: Five
-    """``of_command`` and ``of_measured`` hold the filtered signal and the last input at the end of the last block.
-    """
+    """``of_command`` and ``of_measured`` hold the filtered signal and last input at the end of the last block."""
     window: Ring
 
 

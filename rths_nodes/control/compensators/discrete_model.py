@@ -7,15 +7,15 @@ The law inverts the loading system's delay and amplitude error:
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
 
 with the target y_a, the measured displacement y_m, the output y_ac of this compensator and the estimate theta^ of
-its parameters. At sample k the newest pair is from sample k - 1, so the model contains the transport delay. The
-spacing s is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
+theta. At sample k the newest pair is from sample k - 1, so the model contains the transport delay. The spacing s
+is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
 
 If updates begin during the motion (initial covariance 1000 1/mm^2, updates from 0.5 s on, no soft start), the
-published law bursts: parameters identified from the first few samples of a motion cause forces of the order of MN.
-With ``guarded``,
+published law bursts: parameters identified from the first few samples cause forces of the order of MN. With
+``guarded``,
 
 - the parameters in use follow the identified parameters along a straight line, no faster than ``parameter_rate``;
-- parameters are not adopted if the sum of their magnitudes (their largest gain) exceeds ``largest_gain``;
+- parameters are not adopted if the sum of their magnitudes exceeds ``largest_gain``;
 - updates pause while all measured displacements in the model are below ``quiet_amplitude`` (see :func:`updated`).
 
 ``guarded: false`` is the published law; use it with a soft start.

@@ -35,7 +35,6 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 
 ORDER = 3
-"""Order of the highest derivative."""
 
 
 def constants_in_arrays(

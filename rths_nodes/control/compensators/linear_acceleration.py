@@ -18,7 +18,6 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
-"""Largest number of samples in an integration step."""
 
 
 State = tuple[Array, int]

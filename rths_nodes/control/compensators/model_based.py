@@ -7,19 +7,13 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FF = G_0 x + G_1 x' + G_2 x'' + G_3 x'''        Eq. (2.8), the inverse of the loading system
     u_FB = -K z^                                      section 2.2, LQG feedback
 
-with the target x; its jerk x''' is the difference quotient of the accelerations of two samples. The paper's Eq.
-(2.8) scales columns, this law scales rows (``mechanics/models/coupled_rig.py``). The law needs the integrator's
-own derivatives of the target (``ramp: hermite``).
+with the target x; its jerk x''' is the difference quotient of the accelerations of two samples. The law needs the
+integrator's own derivatives of the target (``ramp: hermite``).
 
-The measured deviation y from the target obeys the model of the loading system (Eqs. 2.4 to 2.6), with a
-disturbance d of the command and measurement noise v; z^ and d^ are estimates:
-
-    z' = A z + B (u_FB + d),   y = C z + v
-    z^' = A z^ + B (u_FB + d^) + L_z (y - C z^)
-    d^' = ...  + L_d (y - C z^)
-
-K minimises the integral of q |y|^2 + r |u_FB|^2. d is white noise, limited to the expected frequencies by a
-second-order shaping filter on each axis. v is white noise.
+The measured deviation y from the target obeys the model of the loading system, z' = A z + B (u_FB + d), y = C z +
+v, with a disturbance d of the command and measurement noise v (Eqs. 2.4 to 2.6). K minimises the integral of q
+|y|^2 + r |u_FB|^2. A Kalman filter computes the estimate z^. d is white noise, limited to the expected frequencies
+by a second-order shaping filter on each axis. v is white noise.
 """
 
 from __future__ import annotations

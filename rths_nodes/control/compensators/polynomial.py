@@ -6,10 +6,9 @@ The polynomial of order n through the present target and n earlier targets, extr
     d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
-with the command d^p, the target d^c and the spacing s in samples. For eta = 1, Table 1 lists the weights a_i =
-(-1)^i C(n + 1, i + 1). If the specimen provides the whole stiffness, the remaining phase error acts as negative
-damping above the frequency (rad/s) pi / (3 delay) for n = 2, and pi / (2 delay) for n = 3. The structure must damp
-higher frequencies.
+with the command d^p, the target d^c and the spacing s in samples. Table 1 lists the weights a_i for eta = 1. If
+the specimen provides the whole stiffness, the remaining phase error acts as negative damping above the frequency
+(rad/s) pi / (3 delay) for n = 2, and pi / (2 delay) for n = 3. The structure must damp higher frequencies.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block. Other steps do not change the recorded numbers."""
+    """Return whether the last step ended a block."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1

@@ -63,7 +63,6 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with the target extrapolated by ``lead`` (s)."""
     if not lead:
         return kernel
     constants, rest, step = kernel

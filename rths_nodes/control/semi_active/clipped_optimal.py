@@ -25,7 +25,7 @@ from rths_nodes.mechanics.structure import combined, transition
 
 class Constants(NamedTuple):
     gain: tuple[Numbers]
-    """Gain from the estimate to the requested force: ``2 n`` numbers, -N/m and -N s/m."""
+    """Negative gain from the estimate to the requested force: ``2 n`` numbers, N/m and N s/m."""
     observer: Array
     """Gain ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array
@@ -94,10 +94,10 @@ def step(
 class ClippedOptimal(SemiActiveOfKernel):
     """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full or zero voltage.
 
-    The voltage is full if it moves the damper's force f towards the requested force f_c, that is, if (f_c - f) f >
-    0. An LQG controller for the structure requests f_c. It minimises the integral of sum q_i (absolute
-    acceleration i)^2 + r f^2, with the ``weights`` q and the ``force_weight`` r. The Kalman filter uses the
-    absolute accelerations and the damper's displacement, and is exact for inputs that are linear between samples.
+    The voltage is full if it moves the damper's force f towards the requested force f_c: if (f_c - f) f > 0. An
+    LQG controller for the structure requests f_c. It minimises the integral of sum q_i a_i^2 + r f^2, with the
+    absolute accelerations a_i, the ``weights`` q_i and the ``force_weight`` r. The Kalman filter uses the absolute
+    accelerations and the damper's displacement, and is exact for inputs that are linear between samples.
     """
 
     SOURCES = ("dyke_1996",)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. With the matrix ``pose``, P, the coupler has the pose P
-x for the structure's degrees of freedom x. Axis forces f act on x as P^T J^T f with the Jacobian J (equal virtual
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. With the matrix P = ``pose``, the coupler's pose for the
+structure's degrees of freedom x is P x. Axis forces f act on x as P^T J^T f with the Jacobian J (equal virtual
 work).
 """
 

@@ -92,8 +92,7 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 
 
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
-    """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of the state space (Phillips & Spencer 2012,
-    Eq. 2.9).
+    """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of the state space, Eq. (2.9) of the paper.
 
     States are displacements (m), velocities and forces (N); inputs are commands (m). Outputs are displacements,
     velocities, accelerations and forces, without direct feedthrough.
@@ -124,8 +123,8 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of the inverse model, ``(4, n, n)``, with units 1, s, s^2, s^3.
 
-    Row i of M s^2 + C s + K is scaled with (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the diagonal
-    (Phillips & Spencer 2012, Eq. 2.7). The printed Eq. (2.8) scales columns; the two equations agree only for
+    Row i of M s^2 + C s + K is scaled with (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the
+    diagonal, Eq. (2.7) of the paper. The printed Eq. (2.8) scales columns; the two equations agree only for
     identical actuators.
     """
     m = model

@@ -48,18 +48,13 @@ class StateSpace(NamedTuple):
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
-    """Return the inverse ``(m, n, n)`` at complex frequencies ``s`` ``(m,)``, rad/s, for coefficients ``(powers,
-    n, n)``.
-    """
+    """Return the inverse ``(m, n, n)`` at complex frequencies ``s`` ``(m,)``, rad/s, from its coefficients."""
     powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
     return np.tensordot(powers, coefficients, 1)
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
-
-    The shape does not change.
-    """
+    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, matrix in enumerate(coefficients):
         for shift in range(len(coefficients) - power):

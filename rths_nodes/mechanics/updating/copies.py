@@ -42,7 +42,6 @@ KINDS = {
     ),
     "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
 }
-"""Models of copies, by component name."""
 
 
 class Open(NamedTuple):

@@ -72,7 +72,6 @@ WORDS = {
     SPIKE: f"innovation beyond {GATE:g} standard deviations",
     STRANGE: "the model does not explain the force",
 }
-"""Texts that describe the use of a sample."""
 
 
 class Settings(NamedTuple):
@@ -115,7 +114,7 @@ class Still(NamedTuple):
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
         """Return the state after a measured ``force`` and its ``expected`` value.
 
-        The load cell counts as dead if ``expected`` has changed by more than ``moved``, but ``force`` by at most
+        The cell counts as dead if ``expected`` has changed by more than ``moved``, but ``force`` by at most
         ``band``.
         """
         if not abs(force - self.shown) <= band:
@@ -135,7 +134,7 @@ class State(NamedTuple):
     displacement: float
     """Displacement of the last usable sample, m."""
     lost: int
-    """Number of unusable samples after that sample."""
+    """Number of unusable samples since then."""
     stuck: Still
     """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still
@@ -156,7 +155,7 @@ class Learning(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Estimates parameters with constants and pure functions. Only the belief changes."""
+    """Estimates parameters with constants and pure functions; only the :class:`Belief` changes."""
 
     def first(self) -> Belief: ...
 

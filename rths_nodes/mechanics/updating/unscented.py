@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Square-root unscented Kalman filter with additive noise, for internal states and parameters together.
 
-R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
-International Conference on Acoustics, Speech, and Signal Processing, 2001, Algorithm 3.1 with alpha = 1, kappa =
-0, beta = 2. No weight is negative, and the points are at sqrt(n) standard deviations.
+R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. Proc.
+ICASSP, 2001, Algorithm 3.1 with alpha = 1, kappa = 0, beta = 2. No weight is negative, and the points are at
+sqrt(n) standard deviations.
 
 The covariance P = S S' is never formed: each step computes S by an orthogonal triangularisation, so that no
 rounding makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the
