@@ -3,8 +3,7 @@
 
 A ramp returns displacement, velocity and acceleration of its own curve. Only ``hermite`` reproduces the
 integrator's velocity and acceleration at every target. ``loop/stages/command.py`` corrects a velocity that an
-integrator publishes late. A ramp that needs no Target in the first ``predicted`` sub-steps of a step provides
-``predict(substep)``.
+integrator publishes late.
 """
 
 from __future__ import annotations
@@ -263,7 +262,7 @@ def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
 
 
 def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
-    """Return the coefficients of the polynomial through the last ``order`` + 1 targets (backward differences)."""
+    """Return the coefficients of the polynomial through the last ``order`` + 1 targets."""
     one = x - before
     if order == 1:
         return x, one, 0.0 * one, 0.0 * one

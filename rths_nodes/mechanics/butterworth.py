@@ -20,7 +20,6 @@ from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.samples import Array
 
 Both = tuple[object, object]
-"""Constants or states of two filter sections."""
 _Section = tuple[float, float, float, float, float]
 """Coefficients b_0, b_1, b_2, a_1, a_2 of one section, with a_0 = 1."""
 
@@ -94,8 +93,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Return ``values`` ``(n,)``, filtered from the steady state at the first value; unchanged without a filter.
-    """
+    """Return ``values`` filtered from the steady state at the first value; unchanged without ``low_pass``."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))

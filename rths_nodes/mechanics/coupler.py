@@ -36,11 +36,11 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J below which actuators jam. Rotations are arcs of the longest arm."""
+"""Magnitude of the Jacobian's determinant below which actuators jam. Rotations are arcs of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
-"""Error of an axis at which Newton's method ends, relative to the longest actuator."""
+"""Error of an axis at which Newton's method ends, relative to the length of the longest actuator."""
 
 Axis = tuple[tuple[float, float], tuple[float, float], tuple[float, float], float]
 Link = tuple[float, float, float, float, float]
@@ -57,7 +57,6 @@ class Constants(NamedTuple):
     scale: float
     """Length of the longest arm, m."""
     sign: float
-    """Sign of the determinant at rest."""
     close: float
     """Tolerance of Newton's method, m."""
     rows: Rows
@@ -75,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return an actuator's row of J for two actuators; the rotation is an arc of radius ``scale`` (m)."""
+    """Return an actuator's Jacobian row for two actuators; the rotation is an arc of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -178,15 +177,15 @@ class CouplerKernel(NamedTuple):
     """Functions of the constants k. Motions are tuples."""
 
     axes: Callable[..., Motion]
-    """``(k, x, v, a) -> d, d', d''``: motion of the axes from the motion of the coupler."""
+    """``(k, x, v, a) -> d, d', d''``: motion of the axes from motion of the coupler."""
     forces: Callable[..., Numbers]
     """``(k, forces of the axes, pose) -> forces`` on the coupler, from equal virtual work."""
     axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance ``forces``."""
     pose: Callable[..., Numbers]
-    """``(k, d, near) -> pose`` for axis displacements d, by Newton's method from the nearby pose ``near``."""
+    """``(k, d, near) -> pose`` for axis displacements d; ``near`` is a nearby pose."""
     motion: Callable[..., Motion]
-    """``(k, d, d', d'', near) -> x, v, a``: motion of the coupler from the motion of the axes."""
+    """``(k, d, d', d'', near) -> x, v, a``: motion of the coupler from motion of the axes."""
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
@@ -208,7 +207,7 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
-        """Return whether a pose is within the limits and J is not singular."""
+        """Return whether a pose is within the limits and its Jacobian is not singular."""
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -438,7 +437,7 @@ class Coupler:
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
 
-        If actuators keep their directions, Newton's method solves all poses together, within its tolerance.
+        If actuators keep their directions, Newton's method solves all poses together.
         """
         k = self.constants
         if not k.long:

@@ -101,8 +101,7 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
 
 
 class FirstOrder(NamedTuple):
-    """Structure of first order: z' = A z + B p, x = C z, with loads p ``(n,)`` N and displacements x ``(n,)`` m.
-    """
+    """First-order system z' = A z + B p, x = C z, with loads p ``(n,)`` N and displacements x ``(n,)`` m."""
 
     system: Array
     inputs: Array

@@ -194,7 +194,7 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Number of samples without fits after a bridged sample. The shape is ``(1,)``, because a plain integer would
+    """Number of samples without fits after a bridged sample, as an array ``(1,)``, because a plain integer would
     become a literal in the generated C code."""
     initial: Three
     rate: Three

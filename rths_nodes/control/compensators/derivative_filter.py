@@ -3,8 +3,7 @@
 
 It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), with the input u and the
 cut-off frequency w (rad/s). The state z holds the output and its first three derivatives, divided by powers of w.
-The solution is exact for an input that is linear between samples. The states at the end of a block of samples are
-a linear combination of the inputs in the block, the states before the block and the last input before the block.
+The solution is exact for an input that is linear between samples.
 """
 
 from __future__ import annotations

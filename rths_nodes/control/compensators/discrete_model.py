@@ -11,12 +11,12 @@ theta. At sample k the newest pair is from sample k - 1, so the model contains t
 is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
 
 If updates begin during the motion (initial covariance 1000 1/mm^2, updates from 0.5 s on, no soft start), the
-published law bursts: parameters identified from the first few samples cause forces of the order of MN. With
+published law bursts. Parameters identified from the first few samples cause forces of the order of MN. With
 ``guarded``,
 
 - the parameters in use follow the identified parameters along a straight line, no faster than ``parameter_rate``;
 - parameters are not adopted if the sum of their magnitudes exceeds ``largest_gain``;
-- updates pause while all measured displacements in the model are below ``quiet_amplitude`` (see :func:`updated`).
+- updates pause while all measured displacements in the model are below ``quiet_amplitude``.
 
 ``guarded: false`` is the published law; use it with a soft start.
 """
@@ -44,11 +44,9 @@ TAPS = 3
 PER_MM2 = 1e6
 
 BURSTING_PER_MM2 = 100.0
-"""Smallest initial covariance (1/mm^2) with which the law bursts in a closed loop with motions of a few
-millimetres.
+"""Smallest initial covariance with which the law bursts in a closed loop with motions of a few millimetres.
 
-With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for covariances of 1, 10, 100 and
-1000 1/mm^2."""
+Under a sine, the largest errors of the paper's frame are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
 
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
@@ -82,7 +80,7 @@ class State(NamedTuple):
     model: Numbers
     targets: Array
     measured: Array
-    """``targets`` and ``measured`` are ring buffers of targets and measured displacements, m."""
+    """``targets`` and ``measured`` are ring buffers, m."""
     now: int
     output: float
     prepared: bool

@@ -163,8 +163,8 @@ def _as_written(kind: str, value: Array) -> object:
 class Constants(NamedTuple):
     """Matrices and options of the law.
 
-    ``commands`` holds the rows of (C, D). ``onward`` holds the rows of (A, B). Each row has ``n + 6 n_axes``
-    numbers: n for the state, and 6 for the possible inputs of each axis.
+    ``commands`` holds the rows of (C, D). ``onward`` holds the rows of (A, B). Each row has n numbers for the
+    state, then 6 n_axes numbers for the possible inputs.
     """
 
     commands: Rows

@@ -6,14 +6,14 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u = u_FF + u_FB
     u_FF = G_0 x + G_1 x' + G_2 x'' + G_3 x'''        Eq. (2.8), the inverse of the loading system
     u_FB = -K z^                                      section 2.2, LQG feedback
+    z' = A z + B (u_FB + d),   y = C z + v            Eqs. (2.4) to (2.6), the loading system
 
 with the target x; its jerk x''' is the difference quotient of the accelerations of two samples. The law needs the
 integrator's own derivatives of the target (``ramp: hermite``).
 
-The measured deviation y from the target obeys the model of the loading system, z' = A z + B (u_FB + d), y = C z +
-v, with a disturbance d of the command and measurement noise v (Eqs. 2.4 to 2.6). K minimises the integral of q
-|y|^2 + r |u_FB|^2. A Kalman filter computes the estimate z^. d is white noise, limited to the expected frequencies
-by a second-order shaping filter on each axis. v is white noise.
+y is the measured deviation from the target. K minimises the integral of q |y|^2 + r |u_FB|^2, and a Kalman filter
+computes the estimate z^. The disturbance d of the command is white noise, limited to the expected frequencies by a
+second-order shaping filter on each axis. The measurement noise v is white.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ def observer_at_rest(k: Array) -> Array:
 
 
 def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """Update the observer ``states`` in place with the last deviations (m); return the feedback of each axis (m).
-    """
+    """Update the observer ``states`` in place from the last deviations (m); return the feedback (m)."""
     n = len(states) - len(deviation)
     put(states, n, deviation)
     derivative = matvec(k, states)
@@ -293,7 +292,6 @@ class ModelBased(Coupled):
                 f"({', '.join(model.axes) or 'without names'}); must be {n_axes}, as in the test"
             )
         self.feedforward = feedforward_of(params, model)
-        """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
         self.lead = lead_of(params, model)
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self._hold(params, dt, n_axes)
@@ -303,10 +301,7 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward divided by target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``.
-
-        The derivatives of the target are assumed to be exact.
-        """
+        """Return feedforward / target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact derivatives."""
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 

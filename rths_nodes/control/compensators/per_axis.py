@@ -55,7 +55,7 @@ def fixed(adaptable: Adaptable) -> Kernel:
 
 
 class OnNumbers(Compensator):
-    """A compensator that computes with floats instead of arrays: its ``step`` calls ``commands``."""
+    """A compensator that computes with floats instead of arrays, in ``commands``."""
 
     _n_axes: int
 

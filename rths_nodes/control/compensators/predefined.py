@@ -17,7 +17,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 
 Constants = tuple[Array]
-"""Commands ``(n, n_axes)`` m, one row per sample; the last row is held."""
+"""Commands ``(n, n_axes)`` m, one row per sample."""
 State = tuple[int]
 
 

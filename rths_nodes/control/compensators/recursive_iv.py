@@ -67,7 +67,7 @@ class Law(NamedTuple):
     """Smallest assumed noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
-    """Memory of the filter in blocks. The shape is ``(1,)``, because a plain integer would become a literal in the
+    """Memory of the filter in blocks, as an array ``(1,)``, because a plain integer would become a literal in the
     generated C code."""
     per_spread: Array
     """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
@@ -137,10 +137,7 @@ class State(NamedTuple):
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return a step that learns with ``watched_by`` and computes commands with ``series``.
-
-    ``watched_by`` is ``watch`` or, without learning, ``kept``.
-    """
+    """Return a step that learns with ``watched_by`` and computes commands with ``series``."""
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool

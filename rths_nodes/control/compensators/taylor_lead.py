@@ -35,10 +35,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return a step that calls ``step`` with the target extrapolated by the lead.
-
-    The constants of the returned step are lead (s), dt (s) and the constants of ``step``.
-    """
+    """Return a step that calls ``step`` with the target extrapolated by the lead."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-active control of a damper in the specimen: computes the damper's voltage from the rig's measurements.
 
-The controller runs with the integrator, which provides the ground acceleration. At step i, with n samples per
-step, it receives Measurement i n and returns the auxiliary inputs for the following step.
+At step i, with n samples per step, the controller receives Measurement i n and the ground acceleration. It returns
+the auxiliary inputs for the following step.
 """
 
 from __future__ import annotations

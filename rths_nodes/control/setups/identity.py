@@ -16,8 +16,7 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup; for each axis the length ratio of specimen to structure and the force ratio of
-structure to specimen."""
+"""Constants of the inner setup, length ratios specimen to structure, and force ratios structure to specimen."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:

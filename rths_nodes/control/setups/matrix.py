@@ -27,7 +27,9 @@ def is_small(params: Matrix.Params) -> bool:
 
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
-    """Return ``matrix`` and its transpose. Raises ConfigError if the size is wrong or axes are linearly dependent.
+    """Return ``matrix`` and its transpose.
+
+    Raises ConfigError if the size is wrong or axes are linearly dependent.
     """
     matrix = np.array(params.matrix)
     if matrix.shape != (n_axes, n_dof):

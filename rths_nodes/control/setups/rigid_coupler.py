@@ -22,7 +22,7 @@ from rths_nodes.mechanics.coupler import Coupler, Geometry, kernel_of
 
 Motions = tuple[Numbers, Numbers, Numbers]
 Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ...]]
-"""Constants of the coupler, rows of the matrix ``pose``, and its transpose."""
+"""Constants of the coupler, indices and nonzero elements of each row of ``pose``, and the transposed matrix."""
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
@@ -107,10 +107,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's constants.
-
-    If ``pose`` is set, also return the nonzero elements of each row with their columns, and the transposed matrix.
-    """
+    """Return the coupler's constants; if ``pose`` is set, return them as :data:`Posed`."""
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return rows_of_axes

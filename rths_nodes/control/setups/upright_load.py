@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Setup that removes the lateral force of an inclined load actuator from the force of the axis that inclines it.
 
-A load actuator with the force P, above a column head that has drifted by u, pushes the head sideways with P sin b,
-where sin b = u / sqrt(L^2 + u^2) and L is the actuator's length from pin to pin. The load cell of the actuator
-that moves the head measures
+If the column head drifts by u, a load actuator above it inclines by b, with sin b = u / sqrt(L^2 + u^2) for the
+length L from pin to pin. Its force P pushes the head sideways with P sin b. The load cell of the actuator that
+moves the head measures
 
     F = R - P sin b,        so that        R = F + P sin b
 
@@ -49,10 +49,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
 
 class UprightLoad(SetupOfKernel):
-    """Setup that corrects the forces of another ``setup`` for an inclined load actuator.
-
-    The axis forces list the force axes last.
-    """
+    """Setup that corrects the forces of another ``setup`` for an inclined load actuator."""
 
     takes_loads = True
 

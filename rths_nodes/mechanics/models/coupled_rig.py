@@ -56,8 +56,8 @@ def coupled_model(
 ) -> CoupledModel:
     """Return a model from its constants; a sequence of one number applies to all actuators.
 
-    Raises ConfigError, which names ``path`` and the constant, for mismatched sizes, an asymmetric matrix, a mass
-    that is not positive definite, or a negative eigenvalue of damping or stiffness.
+    Raises ConfigError, with ``path``, for mismatched sizes, an asymmetric matrix, a mass that is not positive
+    definite, or a negative eigenvalue of damping or stiffness.
     """
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
     n = len(matrices["mass"])
@@ -92,7 +92,7 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 
 
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
-    """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of the state space, Eq. (2.9) of the paper.
+    """Return the state space A ``(3 n, 3 n)``, B ``(3 n, n)``, C ``(4 n, 3 n)`` of Phillips & Spencer (2012).
 
     States are displacements (m), velocities and forces (N); inputs are commands (m). Outputs are displacements,
     velocities, accelerations and forces, without direct feedthrough.
@@ -123,8 +123,8 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of the inverse model, ``(4, n, n)``, with units 1, s, s^2, s^3.
 
-    Row i of M s^2 + C s + K is scaled with (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the
-    diagonal, Eq. (2.7) of the paper. The printed Eq. (2.8) scales columns; the two equations agree only for
+    Row i of M s^2 + C s + K is scaled with (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the diagonal
+    (Phillips & Spencer 2012, Eq. 2.7). The printed Eq. (2.8) scales columns; the two equations agree only for
     identical actuators.
     """
     m = model

@@ -109,7 +109,6 @@ class LoadingModel:
 
     @property
     def dynamic(self) -> bool:
-        """True if each axis follows its command with dynamics."""
         return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:

@@ -95,8 +95,7 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    An inverse that is used directly needs no further check, because it need not be a physical model beyond the
-    fitted frequencies.
+    An inverse that is used directly need not be a physical model beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")

@@ -125,8 +125,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return the force (N) of each open parameter at its initial value, ``(m,)``, and of all fixed parameters.
-        """
+        """Return the forces (N) of open parameters at initial values, ``(m,)``, and of all fixed parameters."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):

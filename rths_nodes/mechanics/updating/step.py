@@ -8,9 +8,9 @@ explain the specimen, the parameters return to the initial values. A sample with
 parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-Its mean square, 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), is
-tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001,
-section 5.4.
+Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It
+is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
+2001, section 5.4.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRI
 GATE = 5.0
 """Largest innovation with which a force is used. In the mean square, a larger innovation counts as this value."""
 IDENTIFIED = 1.0 / 12.0
-"""Fraction of the initial uncertainty at which a parameter counts as identified, e.g. 30 % reduced to 2.5 %."""
+"""Fraction of the initial uncertainty at which a parameter counts as identified."""
 DETERMINED = 0.5
 """Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
@@ -134,7 +134,7 @@ class State(NamedTuple):
     displacement: float
     """Displacement of the last usable sample, m."""
     lost: int
-    """Number of unusable samples since then."""
+    """Number of samples since the last usable sample."""
     stuck: Still
     """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still
@@ -145,7 +145,7 @@ class State(NamedTuple):
 class Learning(NamedTuple):
     """Result of a step; ``use`` is a key of ``WORDS``.
 
-    ``expected`` is the expected force (N). ``spread`` is the standard deviation (N) of measured minus expected
+    ``expected`` is the expected force (N). ``spread`` (N) is the standard deviation of measured minus expected
     force.
     """
 
