@@ -112,7 +112,6 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
