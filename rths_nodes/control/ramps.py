@@ -3,8 +3,7 @@
 
 A ramp returns displacement, velocity and acceleration of its own curve. Only ``hermite`` reproduces the
 integrator's velocity and acceleration at every target. ``loop/stages/command.py`` corrects a velocity that an
-integrator publishes late. A ramp that needs no Target in the first ``predicted`` sub-steps of a step provides
-``predict(substep)``.
+integrator publishes late.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ class RampKernel(NamedTuple):
 
 
 class OfKernel(Ramp):
-    """A ramp defined by its ``kernel``. If ``apart`` is true, each degree of freedom has a state; otherwise one
-    state holds arrays for all degrees of freedom.
+    """Ramp that computes its motion with a ``kernel``.
 
-    ``hands_on`` is true if a step has no sub-steps. Targets are then returned unchanged.
+    If ``apart`` is true, each degree of freedom has a state. Otherwise one state holds arrays for all degrees of
+    freedom. If ``hands_on`` is true, a step has no sub-steps, and Targets are returned unchanged.
     """
 
     hands_on = False
@@ -111,13 +110,13 @@ def duration(params: object, dt: float, substeps: int) -> Step:
 
 
 def start_line(k: Step, x: float, v: float, a: float) -> Four:
-    """Return start and end of the line (m), their difference (m), and the slope (m/s)."""
+    """Return a line at Target 0: its start and end (m), their difference (m), and its slope (m/s)."""
     nothing = x - x  # an array of zeros if x is an array
     return x, x, nothing, nothing
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Start the line from the last Target x' to this Target x, with the difference x - x' and its slope."""
+    """Return the line from the last Target to this Target."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -125,7 +124,7 @@ def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_line(k: Step, s: Four, substep: int) -> Triple:
-    """Motion on the line: x' + (x - x') j / n at sub-step j of n (Chen & Ricles 2010, Eq. 2)."""
+    """Motion on the line at sub-step j of n: start + difference j / n (Chen & Ricles 2010, Eq. 2)."""
     _, substeps = k
     before, _, difference, velocity = s
     return substep / substeps * difference + before, velocity, 0.0
@@ -153,14 +152,14 @@ def start_parabola(k: Step, x: float, v: float, a: float) -> Four:
 
 
 def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Parabola through the last two targets and this target."""
+    """Return the parabola through the last two targets and this target."""
     step, _ = k
     before, last, _, _ = s
     return last, x, (x - before) / (2.0 * step), (x - 2.0 * last + before) / (step * step)
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Motion on the parabola: x' + t (v + t a / 2), with t = j / n times the length of the step."""
+    """Motion on the parabola at the time t after its start: start + t (slope + t curvature / 2)."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step
@@ -170,8 +169,8 @@ def on_parabola(k: Step, s: Four, substep: int) -> Triple:
 class QuadraticRamp(OfKernel):
     """Parabola through the last three targets.
 
-    The jump of its slope at a target is proportional to the third difference of the targets. Use it for an inverse
-    compensator. Constant acceleration is assumed before the first target.
+    The jump of its slope at a target is proportional to the third difference of the targets. Use this ramp with an
+    inverse compensator. Constant acceleration is assumed before the first target.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -194,7 +193,7 @@ def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
 
 
 def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
-    """Compute the coefficients c0 to c5 of the curve."""
+    """Return this target and the coefficients c0 to c5 of the curve that ends at this target."""
     step, _ = k
     x0, v0, a0, _, _, _, _, _, _ = s
     gone, c1, by_v = x - x0, step * v0, step * v
@@ -219,9 +218,9 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 
 
 class HermiteRamp(OfKernel):
-    """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
+    """Curve of fifth degree that has the displacement, velocity and acceleration of the targets at both ends.
 
-    Use it for compensators that need the integrator's own derivatives of the target.
+    Use this ramp with compensators that need the integrator's own derivatives of the target.
     """
 
     @params
@@ -263,7 +262,7 @@ def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
 
 
 def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
-    """Return the coefficients of the polynomial through the last ``order`` + 1 targets (backward differences)."""
+    """Return the coefficients of the polynomial through the last ``order`` + 1 targets."""
     one = x - before
     if order == 1:
         return x, one, 0.0 * one, 0.0 * one
@@ -275,7 +274,7 @@ def through(order: int, x: float, before: float, earlier: float, first: float) -
 
 
 def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
-    """Extrapolate the motion backwards with the velocity and acceleration at the start."""
+    """Return the state at Target 0; earlier targets are extrapolated from its velocity and acceleration."""
     step, _, _, order = k
     before = x - step * v + 0.5 * (step * step) * a
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
@@ -306,9 +305,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus the error times 3 r^2 - 2 r^3, where r grows from 0 to 1 after the last predicted
-    sub-step.
-    """
+    """Prediction plus its error times 3 r^2 - 2 r^3; r grows from 0 to 1 after the last predicted sub-step."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)
@@ -322,13 +319,12 @@ def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 
 
 class PredictorCorrectorRamp(OfKernel):
-    """Prediction from past targets while the next target is computed, then correction towards it without a jump.
+    """Prediction from past targets while the next target is computed, then a smooth correction to that target.
 
     Use this ramp for an integrator that needs more than one sample per step. In the first ``predicted_share`` of a
-    step the motion follows the polynomial through the last ``order`` + 1 targets. The rest of the step corrects
-    the error of this prediction by the cubic 3 r^2 - 2 r^3, where r grows from 0 to 1. The slope jumps only at the
-    start of a step. The speed of the correction is at most 1.5 times the error divided by the duration of the
-    correction.
+    step the motion follows the polynomial through the last ``order`` + 1 targets. In the rest of the step a cubic
+    corrects the error of this prediction. The slope jumps only at the start of a step. The speed of the correction
+    is at most 1.5 times the error divided by the duration of the correction.
     """
 
     @params

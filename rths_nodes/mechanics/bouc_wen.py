@@ -34,7 +34,7 @@ def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
 
 
 def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, exponent: float) -> float:
-    """dz/dx times the yield displacement, Eq. (14): 1 - (gamma sgn(dx z) + beta) |z|^q."""
+    """Slope dz/dx times the yield displacement: 1 - (gamma sgn(dx z) + beta) |z|^exponent."""
     shape = gamma + beta if direction * z > 0.0 else beta - gamma
     if exponent == 2.0:
         return 1.0 - shape * z * z
@@ -42,11 +42,10 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 
 
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
-    """Return the decay rate of z, q / (z_max x_y) per m, which is fastest at the limit z_max = (beta +
-    gamma)^(-1/q).
+    """Return the decay of z towards its limit z_max = (beta + gamma)^(-1 / exponent).
 
-    x_y is the yield displacement (m). ``settling`` is the number of decay times from the opposite limit until the
-    distance of z from the limit is lost in rounding.
+    The rate is fastest at the limit: exponent / (z_max yield_displacement), per m. ``settling`` is the number of
+    decay times from the opposite limit until the distance of z from the limit is lost in rounding.
     """
     shape = beta + gamma
     if shape <= 0.0:

@@ -3,8 +3,9 @@
 
     |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))
 
-The bilinear transform gives sections of first and second order, with the cut-off preserved (Oppenheim, Schafer,
-Discrete-Time Signal Processing, section 7.1.2). The sections use floats and the transposed direct form II.
+for the order n and the cut-off frequency omega_c. The bilinear transform gives sections of first and second order,
+with the cut-off preserved (Oppenheim, Schafer, Discrete-Time Signal Processing, section 7.1.2). The sections use
+floats and the transposed direct form II.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.samples import Array
 
 Both = tuple[object, object]
-"""Constants or states of two filter sections."""
 _Section = tuple[float, float, float, float, float]
 """Coefficients b_0, b_1, b_2, a_1, a_2 of one section, with a_0 = 1."""
 
@@ -93,9 +93,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Filter ``values`` ``(n,)``, starting from the steady state at the first value. Without a filter, return
-    ``values``.
-    """
+    """Return ``values`` filtered from the steady state at the first value; unchanged without ``low_pass``."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))
@@ -103,7 +101,7 @@ def filtered(values: Array, low_pass: Butterworth | None) -> Array:
 
 
 def _second(c: float, d: float) -> _Section:
-    """Return the section c^2 / (s^2 + d c s + c^2), s = (1 - z^-1) / (1 + z^-1)."""
+    """Return the section c^2 / (s^2 + d c s + c^2) after the bilinear transform."""
     a0 = 1.0 + d * c + c * c
     b = c * c / a0
     return b, 2.0 * b, b, 2.0 * (c * c - 1.0) / a0, (1.0 - d * c + c * c) / a0

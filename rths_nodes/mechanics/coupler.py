@@ -3,21 +3,19 @@
 
 Actuator a connects a hinge at the anchor p_a on the reaction wall with a hinge at the arm r_a from the reference
 point q_0 of the coupler. q = (x, y) is the translation of the reference point, theta the rotation
-(counter-clockwise), R its matrix, and S = [[0, -1], [1, 0]]:
+(counter-clockwise), R its matrix, and S = [[0, -1], [1, 0]]. Primes are time derivatives:
 
     arm            s_a = R r_a,  s_a' = theta' S s_a,  s_a'' = theta'' S s_a - theta'^2 s_a
     link           l_a = q_0 + q + s_a - p_a,  L_a = |l_a|,  u_a = l_a / L_a
     axis           d_a   = L_a - L_a(0)                                    positive when the actuator extends
                    d_a'  = u_a . w = J_a (x', y', theta'),  w = q' + s_a'
-                   d_a'' = u_a . (q'' + s_a'') + (w . w - d_a'^2) / L_a    = J x'' + J' x'
-    forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J' f     the same virtual work in every pose
+                   d_a'' = u_a . (q'' + s_a'') + (w . w - d_a'^2) / L_a
+    forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J^T f    the same virtual work in every pose
 
 This is the inverse kinematics of a planar parallel manipulator (Merlet, Parallel Robots, 2nd ed. 2006). ``linear``
-keeps J of the pose at rest, d = J x, and neglects the second-order terms
-(w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with w = q + theta S r. ``long`` keeps the directions u_a at rest,
-which is exact for long actuators: d_a = u_a . (q + s_a - r_a).
-
-Motions are tuples of two or three numbers; a pose is x, (y) and theta.
+keeps J of the pose at rest and neglects second-order terms. ``long`` keeps the directions u_a at rest, which is
+exact for long actuators: d_a = u_a . (q + s_a - r_a). A pose is (x, theta) for two actuators and (x, y, theta) for
+three.
 """
 
 from __future__ import annotations
@@ -38,12 +36,11 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J below which actuators jam. Rotations are measured as arcs of the longest arm.
-"""
+"""Magnitude of the Jacobian's determinant below which actuators jam. Rotations are arcs of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
-"""Error of an axis at which Newton's method ends, relative to the longest actuator."""
+"""Error of an axis at which Newton's method ends, relative to the length of the longest actuator."""
 
 Axis = tuple[tuple[float, float], tuple[float, float], tuple[float, float], float]
 Link = tuple[float, float, float, float, float]
@@ -55,13 +52,11 @@ class Constants(NamedTuple):
     axes: tuple[Axis, ...]
     """Anchor relative to the reference point, arm, direction and length of each actuator."""
     long: bool
-    """True if the actuators have constant directions."""
     largest_rotation: float
     shortest: float
     scale: float
     """Length of the longest arm, m."""
     sign: float
-    """Sign of the determinant at rest."""
     close: float
     """Tolerance of Newton's method, m."""
     rows: Rows
@@ -70,7 +65,7 @@ class Constants(NamedTuple):
 
 
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """Return the pose of two actuators as x, y, theta. A guide holds y at 0."""
+    """Return the pose (x, theta) as x, y, theta. A guide holds y at 0."""
     return values[0], 0.0, values[1]
 
 
@@ -79,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return an actuator's row of J for two actuators; the rotation is an arc of radius ``scale`` (m)."""
+    """Return an actuator's Jacobian row for two actuators; the rotation is an arc of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -146,7 +141,7 @@ THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed
 
 
 def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
-    """Return the actuator of ``axis`` with the coupler at ``pose`` (x, y, cos, sin, ``long``)."""
+    """Return direction, length and arm of an actuator; ``pose`` has x, y, cos(theta), sin(theta) and ``long``."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = pose
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -182,15 +177,15 @@ class CouplerKernel(NamedTuple):
     """Functions of the constants k. Motions are tuples."""
 
     axes: Callable[..., Motion]
-    """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
+    """``(k, x, v, a) -> d, d', d''``: motion of the axes from motion of the coupler."""
     forces: Callable[..., Numbers]
     """``(k, forces of the axes, pose) -> forces`` on the coupler, from equal virtual work."""
     axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance ``forces``."""
     pose: Callable[..., Numbers]
-    """``(k, d, near) -> pose`` for axis displacements d, by Newton's method from the nearby pose ``near``."""
+    """``(k, d, near) -> pose`` for axis displacements d; ``near`` is a nearby pose."""
     motion: Callable[..., Motion]
-    """``(k, d, d', d'', near) -> x, v, a`` of the coupler from the motion of the axes."""
+    """``(k, d, d', d'', near) -> x, v, a``: motion of the coupler from motion of the axes."""
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
@@ -212,7 +207,7 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
-        """Return whether a pose is within the limits and J is not singular."""
+        """Return whether a pose is within the limits and its Jacobian is not singular."""
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -225,7 +220,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Compute the pose of the coupler by Newton's method, J dq = d - d(q); NaN without convergence."""
+        """Pose of the coupler for axis displacements, by Newton's method; NaN without convergence."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)
@@ -249,13 +244,13 @@ def exact(shape: Shape) -> CouplerKernel:
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
-        """Velocities d' and accelerations d'' of the axes, from the motion of the coupler."""
+        """Velocities and accelerations of the axes, from the motion of the coupler."""
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the coupler's motion: d = L - L(0), d', d''; NaN beyond the limits."""
+        """Motion of the axes from the motion of the coupler; NaN beyond the limits."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -265,7 +260,7 @@ def exact(shape: Shape) -> CouplerKernel:
         return gone, mapped(at, rates_held, 0), mapped(at, rates_held, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces on the coupler: J' f; NaN beyond the limits."""
+        """Forces on the coupler from the axis forces, by equal virtual work; NaN beyond the limits."""
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
@@ -277,7 +272,7 @@ def exact(shape: Shape) -> CouplerKernel:
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Motion:
-        """Motion of the coupler from the axes' motion: q by Newton, q' = J^-1 d', q'' = J^-1 (d'' - J' q')."""
+        """Motion of the coupler from the motion of the axes; the pose is solved by Newton's method."""
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -289,7 +284,7 @@ def exact(shape: Shape) -> CouplerKernel:
 
 
 def first_pose(k: Constants, displacement: Numbers) -> Numbers:
-    """Return an initial pose for Newton's method, from J of the pose at rest."""
+    """Return an initial pose for Newton's method, from the Jacobian of the pose at rest."""
     return times(k[8], displacement)
 
 
@@ -301,7 +296,7 @@ def linear(shape: Shape) -> CouplerKernel:
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the Jacobian J of the rest position: J x, J v, J a; NaN beyond the limits."""
+        """Motion of the axes by the Jacobian of the pose at rest; NaN beyond the limits."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
@@ -383,7 +378,7 @@ def kernel_of(params: Geometry) -> CouplerKernel:
 
 
 class Coupler:
-    """Actuators on one rigid coupler in a plane, with their :class:`Geometry`."""
+    """Computes poses of one rigid coupler in a plane from the displacements of its actuators."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
         """Raise ConfigError for ``path`` if the actuators cannot move the coupler."""
@@ -442,7 +437,7 @@ class Coupler:
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
 
-        If actuators keep their directions, Newton's method solves all poses together, within its tolerance.
+        If actuators keep their directions, Newton's method solves all poses together.
         """
         k = self.constants
         if not k.long:

@@ -21,7 +21,10 @@ grow more."""
 
 @dataclass(frozen=True, eq=False)
 class SmallSpecimen:
-    """Specimen linearised at rest: F = m a + k d + c v + p z, z' = A z + b d + e v, with internal states z."""
+    """Specimen linearised at rest, with displacement d, velocity v, acceleration a and internal states z.
+
+    F = m a + k d + c v + p z and z' = A z + b d + e v. The fields are k, c, A, p, b, e and m, in this order.
+    """
 
     stiffness: float
     damping: float
@@ -38,7 +41,7 @@ class SmallSpecimen:
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
-        """Linearise by differences of force and rates at rest. Raises ValueError if the slopes do not converge."""
+        """Linearise by central differences at rest. Raises ValueError if the slopes do not converge."""
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(
@@ -67,8 +70,9 @@ class SmallSpecimen:
 
 
 def slopes_of(specimen: Specimen, small: float) -> Array:
-    """Return the derivatives of the force and of the internal states' rates with respect to displacement, velocity
-    and internal states.
+    """Return the derivatives of force and internal states' rates, one row each, by central differences.
+
+    Columns are displacement, velocity and internal states.
     """
     rest = [0.0, 0.0, *specimen.initial_state]
 

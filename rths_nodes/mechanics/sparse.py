@@ -150,9 +150,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return the fast form of ``matrix`` for products: a sparse matrix as a band if the band is narrow, any other
-    matrix unchanged.
-    """
+    """Return ``matrix`` in a form for fast products: a :class:`Band` if sparse and narrow, else unchanged."""
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)

@@ -6,7 +6,7 @@ With the index t for degrees of freedom with mass and o for those without mass, 
     M_tt a_t + C_tt v_t + C_to v_o + K_tt x_t + K_to x_o = p_t
                C_ot v_t + C_oo v_o + K_ot x_t + K_oo x_o = p_o
 
-With damping C_oo the second line is of first order in x_o. Without damping, x_o follows x_t at once, and is
+With damping C_oo the second line is of first order in x_o. Without damping, x_o follows x_t without delay and is
 condensed statically. The same applies if C_oo = b K_oo and C_ot = b K_ot (Rayleigh), and no load acts on x_o.
 """
 
@@ -53,13 +53,13 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices that map the motion of the other degrees of freedom to the motion of massless, unloaded ones."""
+    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of t others."""
 
     damped: bool
     velocity: Array
-    """Matrix ``(m, t + n)`` of v_o = ``velocity`` (v_t, x), with damping."""
+    """Matrix ``(m, t + n)`` that gives m velocities from t velocities and all n displacements, with damping."""
     static: Array
-    """Matrix ``(m, t)`` of x_o = ``static`` x_t, without damping; it also applies to rates."""
+    """Matrix ``(m, t)`` that gives m displacements or rates from t displacements or rates, without damping."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
@@ -101,7 +101,7 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
 
 
 class FirstOrder(NamedTuple):
-    """Structure as a system of first order: z' = A z + B p, x = C z, with p ``(n,)`` N and x ``(n,)`` m."""
+    """First-order system z' = A z + B p, x = C z, with loads p ``(n,)`` N and displacements x ``(n,)`` m."""
 
     system: Array
     inputs: Array
@@ -109,9 +109,10 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o). Loads p act only on masses.
+    """Return a structure as a system of first order; loads act only on masses.
 
-    Raises ConfigError if :func:`followers` does.
+    The states are displacements and velocities of masses, then displacements of damped degrees of freedom without
+    mass. Raises ConfigError if :func:`followers` does.
     """
     o = massless(mass)
     n, t = len(mass), ~o
@@ -140,7 +141,7 @@ def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
 
 
 def combined_load(structure: Any) -> Array:
-    """Return the load ``(n_dof,)`` N of both substructures per reversed ground acceleration (m/s^2)."""
+    """Return the load ``(n_dof,)`` N of both substructures for a ground acceleration of -1 m/s^2."""
     load: Array = (structure.mass + structure.experimental_mass) @ structure.influence
     return load
 

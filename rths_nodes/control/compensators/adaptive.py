@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The adaptive law of Chen & Ricles (2010) for any compensator with a delay, driven by one of two indicators.
 
-Each sample uses target c, measured displacement m and measured force f of the last sample (' is one sample
-earlier):
+Each sample uses target c, measured displacement m and measured force f of the last sample; c', m' and f' are one
+sample earlier:
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
     law        parameter = estimate + k_p I + k_i J,  then  J += dt I                        Eqs. (6), (7), (10)
 
-J lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of either indicator means that the
-actuator lags (OpenFresco has the opposite sign); the parameter then increases.
+The integral J of the indicator I lags by one sample. A positive slope of either indicator means that the actuator
+lags (OpenFresco has the opposite sign); the parameter then increases.
 
-For another test, the gain k_p on the tracking indicator TI must be rescaled with amplitude^-2, frequency^-2 and
-the servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as TI. Only the elastic
-part of the force distinguishes lag from lead: with a pure damper the energy indicator is never negative; with a
-mass its sign is reversed, and the law diverges.
+For another test, the gain k_p on the tracking indicator must be rescaled with amplitude^-2, frequency^-2 and the
+servo rate. With a specimen of stiffness k the energy indicator grows k times as fast. Only the elastic part of the
+force distinguishes lag from lead. With a pure damper the energy indicator is never negative. With a mass its sign
+is reversed, and the law diverges.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k
 class LawParams:
     """Options common to all uses of the law. The limits are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: with k_p at several times the paper's gain, alpha diverges. An alpha below 1 or
-      far above the actuator's alpha amplifies noise. At a limit the integral is held.
-    - ``alpha_rate``: limits jumps of the command. If alpha jumps by d_alpha, the command jumps by d_alpha times
-      the target's increment.
+    - ``alpha_min``, ``alpha_max``: without limits, alpha diverges if k_p is several times the paper's gain. An
+      alpha below 1 or far above the actuator's alpha amplifies noise. At a limit the integral is held.
+    - ``alpha_rate``: limits jumps of the command, which are jumps of alpha times the target's increment.
     - ``quiet_velocity``: after the motion the indicator is constant, and its integral would wind up. The integral
-      is held while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
+      is held while the peak of the target's velocity, decaying with ``quiet_time``, is below this value.
     """
 
     alpha_min: float | None = number("lower limit of alpha; default: none", "samples", None, at_least=1.0)
@@ -83,10 +82,7 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter.
-
-    ``inner`` has the adapted compensator's constants.
-    """
+    """Constants of the law, in units of the adapted parameter."""
 
     estimate: float
     k_p: float
@@ -116,12 +112,10 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-    """Return the step of the law for a compensator whose step is ``led``."""
-
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Adaptive law, Eqs. (6) to (10): p = estimate + k_p I + k_i J, limited; then the inner command."""
+        """Adapt the parameter (Chen & Ricles 2010, Eqs. 6 to 10); return the adapted compensator's command."""
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:
@@ -166,14 +160,13 @@ UNITS = {
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
-    """Return the parameter, the correction of its estimate, and the indicator."""
     estimate, _, _, _, _, _, _, _, _, _, _ = k
     parameter, _, _, indicator, _, _, _, _, _, _, _ = s
     return parameter, parameter - estimate, indicator
 
 
 class Adaptive(PerAxis):
-    """The adaptive law of Chen & Ricles (2010) for another compensator, whose delay is the initial estimate."""
+    """Adapts the alpha or delay of another compensator by the law of Chen & Ricles (2010)."""
 
     SOURCES = ("chen_ricles_2010",)
 
@@ -245,7 +238,7 @@ class Adaptive(PerAxis):
 
     @classmethod
     def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
-        """Return the adapted compensator and its parameters.
+        """Return the class of the adapted compensator and its parameters.
 
         Raises ConfigError if that compensator has no adaptable delay or has a ``lead``.
         """
@@ -279,7 +272,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return the sample time in the parameter's unit, and the alpha at which the parameter is zero (Eq. 3)."""
+    """Return the sample time in the parameter's unit, and the alpha at which the parameter is zero."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
@@ -309,7 +302,7 @@ def rest(k: Constants, adaptable: Adaptable) -> State:
 
 
 class AdaptiveInverse(Adaptive):
-    """Inverse compensation, Eq. (5b), with alpha = alpha_es + k_p TI + k_i integral TI, as in the paper."""
+    """Inverse compensation with an alpha that is adapted by the law of Chen & Ricles (2010)."""
 
     @params
     class Params(LawParams):

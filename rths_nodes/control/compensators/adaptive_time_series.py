@@ -7,16 +7,16 @@ The inverse of the actuator is a series of the target x and its derivatives, wit
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
 with the sent commands u and the measured displacements xm. Both pass the same low-pass filter, which does not
-affect the relation. The coefficients of a second-order actuator are (1, 2 zeta / w, 1 / w^2); a pure delay has
-approximately (1, delay, delay^2 / 2).
+affect the relation. An actuator with the natural frequency w (rad/s) and the damping ratio zeta has the
+coefficients (1, 2 zeta / w, 1 / w^2). A pure delay has approximately (1, delay, delay^2 / 2).
 
 Three details differ from the publication:
 
 - The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
   noisy than differences of its output.
-- For a motion of one frequency (x'' = -w^2 x), the least squares are singular in a0 and a2. This fit finds the
-  smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them, repeated fits
-  converge to the least-squares solution.
+- For a motion of one frequency, x'' is proportional to x, and the least squares are singular in a0 and a2. This
+  fit therefore penalises changes of the coefficients. Where the motion determines them, repeated fits converge to
+  the least-squares solution.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
 A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. Sums of products
@@ -53,7 +53,7 @@ from rths_nodes.core.samples import Array
 COLUMNS = 4
 Three = tuple[float, float, float]
 Sums = tuple[float, float, float, float, float, float, float, float, float]
-"""Sums of the products xx, xy, xz, yy, yz, zz, xu, yu, zu."""
+"""Sums of the products xx, xy, xz, yy, yz, zz, xu, yu, zu over rows (x, y, z, u) of the fit."""
 NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
 
 
@@ -101,7 +101,7 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Compute the sums of all rows except the oldest."""
+    """Return the ring after computing the sums of all rows except the oldest."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
@@ -125,7 +125,7 @@ def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
 
 
 def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
-    """Return the ``coefficients`` after one fit, within their limits. Without enough motion they are unchanged."""
+    """Return the coefficients after one fit, within their limits; unchanged if no row exceeds the trigger."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
@@ -156,7 +156,7 @@ def limited(value: float, low: float, high: float) -> float:
 
 
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
-    """Solve three equations with a symmetric positive definite matrix, given by its upper triangle."""
+    """Solve three equations; ``left`` is the upper triangle of a symmetric positive definite matrix."""
     xx, xy, xz, yy, yz, zz = left
     p, q, r = right
     f, g = xy / xx, xz / xx
@@ -180,7 +180,7 @@ UPPER_A1 = 2.5
 """Upper limit of a1, relative to the delay."""
 
 UPPER_A2 = 2.5
-"""Upper limit of a2, relative to the squared delay: (2 zeta)^-2 for a second-order actuator, so zeta >= 0.32."""
+"""Upper limit of a2, relative to the squared delay; permits actuators with a damping ratio of at least 0.32."""
 
 TRAVEL_TIME = 2.0
 """Time in which a coefficient can change from one limit to the other at the default ``rate``, s."""
@@ -194,7 +194,7 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Number of samples without fits after a bridged sample. The shape is ``(1,)``, because a plain integer would
+    """Number of samples without fits after a bridged sample, as an array ``(1,)``, because a plain integer would
     become a literal in the generated C code."""
     initial: Three
     rate: Three
@@ -216,10 +216,11 @@ class State(NamedTuple):
     wanted: Three
     command: Four
     measured: Four
-    """``command``, ``measured``: contributions of past samples to the filtered signals at the end of the block."""
+    """``command`` and ``measured`` hold the contributions of past samples to the filtered signals at the end of
+    the block."""
     of_command: Five
     of_measured: Five
-    """``of_command``, ``of_measured``: filtered signal and last input at the end of the last block."""
+    """``of_command`` and ``of_measured`` hold the filtered signal and last input at the end of the last block."""
     window: Ring
 
 
@@ -273,7 +274,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[object, ...], float]:
-    """Filter the last command and its measurement; fit once per block; compute the series."""
+    """Command a0 x + a1 v + a2 a; the coefficients are fitted once per block."""
     inputs, filter_rows, last, settling, _, rate, _, fit = k
     row, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
     row += 1
@@ -305,7 +306,7 @@ def step(
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
-    """Move ``coefficients`` towards ``wanted``, by at most ``rate``."""
+    """Return ``coefficients`` moved towards ``wanted`` by at most ``rate``."""
     a, b, c = coefficients
     d, e, f = wanted
     p, q, r = rate

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of several axes: the command and the law of ``recursive_iv.py``, computed with arrays."""
+"""Identified inverse of several axes: commands, and updates by the law of ``recursive_iv.py``, with arrays."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """State of the learning; its arrays change in place. The 3 n signals of n axes are commands, measured
-    displacements and targets.
+    """State of the learning, whose arrays change in place.
+
+    The 3 n signals of n axes are their commands, measured displacements and targets.
     """
 
     row: int
     samples: Array
-    """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, last signals of that block, and
-    signals of this block."""
+    """``(5 + decimation, 3 n)``: four rows of filter states after the last block, the last signals of that block,
+    and the signals of this block."""
     seen: Array
     """``(3 + decimation, n)``: three measurements before the block and all measurements of the block."""
     mean: Array
@@ -52,14 +53,14 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block. Other steps do not change the recorded numbers."""
+    """Return whether the last step ended a block."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
 
 
 def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position: int) -> int:
-    """Write the numbers of all rows into ``terms``, ordered by derivative; return the next index."""
+    """Write ``rows`` into ``terms`` from ``position`` on, ordered by derivative; return the next position."""
     n = len(rows)
     for power in range(count):
         for row in rows:
@@ -77,8 +78,9 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return the coefficients, their standard deviations P_ii^0.5 / unit, and the distances from the
-        identified values.
+        """Return coefficients, their standard deviations, and the largest distance of each axis.
+
+        The distances are from the identified coefficients, in standard deviations.
         """
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
@@ -99,7 +101,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
 def watch(
     k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
 ) -> tuple[tuple[object, ...], Rows]:
-    """Store commands, measured displacements and targets (m) of a sample; learn at the end of a block."""
+    """Return state and coefficients after a sample; the coefficients are updated at the end of a block."""
     row, samples, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(samples) - KNOWN - 1
     row += 1
@@ -120,7 +122,7 @@ def watch(
 
 
 def taken(k: Law, s: Watched) -> Array:
-    """Advance the filter by a block; return the noise variance of the block's measurements, ``(n,)``."""
+    """Advance the filter by a block; return the noise variance of the block's measurements, ``(n,)`` m^2."""
     block = k[0]
     _, rows, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(rows) - KNOWN
@@ -141,7 +143,7 @@ def taken(k: Law, s: Watched) -> Array:
 
 
 def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
-    """Update the means and the noise, and make one step of the recursion."""
+    """Update means, noise, coefficients and covariances by one step of the recursion in ``recursive_iv.py``."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, samples, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = len(rows), len(rows[0])
@@ -187,7 +189,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
-    """Return the past accelerations, the target read ahead by ``lead`` (s), and the commands."""
+    """Return the past accelerations, the targets extrapolated by ``lead`` (s), and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derivative feedforward: Taylor series that extrapolates the target by the delay (Mercan; Jung & Shing 2006).
 
-For the delay tau, order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with 2
-zeta / w = tau and 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
+For the delay tau, order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with
+the natural frequency sqrt(2) / tau (rad/s) and the damping ratio 1 / sqrt(2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rths_nodes.core.parameters import integer, number, params
 
 
 def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
-    """Derivative feedforward: d^p = x + tau v for order 1, d^p = x + tau v + tau^2 a / 2 for order 2."""
+    """Command for the ``delay`` tau: x + tau v for order 1, x + tau v + tau^2 a / 2 for order 2."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)

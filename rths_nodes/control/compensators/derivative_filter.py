@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A low-pass filter whose inner states are the derivatives of its output.
 
-It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), where z holds the output y and
-its first three derivatives divided by powers of w. The solution is exact for an input that is linear between
-samples. The states at the end of a block of samples are a linear combination of the inputs in the block, the
-states before the block and the last input before the block.
+It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), with the input u and the
+cut-off frequency w (rad/s). The state z holds the output and its first three derivatives, divided by powers of w.
+The solution is exact for an input that is linear between samples.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Columns = tuple[Numbers, ...] | Array
-"""Contributions of each input in a block to the four states."""
+"""Contributions of each input in a block to the four states after the block."""
 ORDER = 4
 KNOWN = ORDER + 1
 """Number of values known before a block: the states and the last input."""
@@ -32,7 +31,10 @@ Five = tuple[float, float, float, float, float]
 
 
 class DerivativeFilter:
-    """Fourth-order Butterworth filter with the states y, y'/w, y''/w^2, y'''/w^3 in an array ``(4, n)``."""
+    """Fourth-order Butterworth filter whose states are its output and three derivatives of the output.
+
+    The p-th derivative is divided by ``frequency`` (rad/s) to the power p.
+    """
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt
@@ -93,9 +95,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return the contributions of each input and of the values known before a block to the states after the
-    block.
-    """
+    """Return contributions of inputs and of values known before a block to the states after the block."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 
@@ -105,6 +105,6 @@ def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:
 
 
 def added(states: Four, column: Sequence[float] | Array, value: float) -> Four:
-    """Add the contribution of one input to the filter's four states: z + column u."""
+    """Return the filter's four states plus the contribution of one input ``value``."""
     a, b, c, d = states
     return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value

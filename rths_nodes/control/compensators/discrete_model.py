@@ -6,17 +6,17 @@ The law inverts the loading system's delay and amplitude error:
     y_ac(j) = theta . [y_m(j), y_m(j - s), y_m(j - 2 s)]           Eq. (3), least squares with forgetting, Eq. (5)
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
 
-with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
-pair is from sample k - 1, so the model contains the transport delay. The spacing s is not published; 5 samples at
-1024 Hz give parameters similar to the published parameters.
+with the target y_a, the measured displacement y_m, the output y_ac of this compensator and the estimate theta^ of
+theta. At sample k the newest pair is from sample k - 1, so the model contains the transport delay. The spacing s
+is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
 
-If updates begin during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published law
-bursts: parameters identified from the first few samples of a motion cause forces of the order of MN. With
+If updates begin during the motion (initial covariance 1000 1/mm^2, updates from 0.5 s on, no soft start), the
+published law bursts. Parameters identified from the first few samples cause forces of the order of MN. With
 ``guarded``,
 
 - the parameters in use follow the identified parameters along a straight line, no faster than ``parameter_rate``;
-- parameters are not adopted if the sum of their magnitudes (their largest gain) exceeds ``largest_gain``;
-- updates pause while all measured taps are below ``quiet_amplitude`` (see :func:`updated`).
+- parameters are not adopted if the sum of their magnitudes exceeds ``largest_gain``;
+- updates pause while all measured displacements in the model are below ``quiet_amplitude``.
 
 ``guarded: false`` is the published law; use it with a soft start.
 """
@@ -44,11 +44,9 @@ TAPS = 3
 PER_MM2 = 1e6
 
 BURSTING_PER_MM2 = 100.0
-"""Smallest initial covariance (1/mm^2) with which the law bursts in a closed loop with motions of a few
-millimetres.
+"""Smallest initial covariance with which the law bursts in a closed loop with motions of a few millimetres.
 
-With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for covariances of 1, 10, 100 and
-1000 1/mm^2."""
+Under a sine, the largest errors of the paper's frame are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
 
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
@@ -56,7 +54,7 @@ PEAK_TO_RMS = 4.0
 
 Theta = tuple[float, float, float]
 Numbers = tuple[float, float, float, float, float, float, float, float, float]
-"""Parameters a, b, c of ``value`` ~ a x + b y + c z, and the upper triangle of their covariance P (1/m^2)."""
+"""Three parameters of the model, and the upper triangle of their covariance (1/m^2), row by row."""
 
 
 class Constants(NamedTuple):
@@ -82,7 +80,7 @@ class State(NamedTuple):
     model: Numbers
     targets: Array
     measured: Array
-    """``targets``, ``measured``: ring buffers of targets and measured displacements, m."""
+    """``targets`` and ``measured`` are ring buffers, m."""
     now: int
     output: float
     prepared: bool
@@ -117,9 +115,9 @@ def starting(a: float, b: float, c: float, covariance: float) -> Numbers:
 
 
 def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) -> Numbers:
-    """Update parameters and covariance from one sample, with forgetting (Wang et al., TADC, Eq. 5); f = (x, y, z).
+    """Return parameters and covariance after one sample, with forgetting (Wang et al., TADC, Eq. 5).
 
-        K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho
+        K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho,   f = (x, y, z)
 
     With rho = 1 nothing is forgotten: theta is the least-squares solution for all samples and the initial theta,
     weighted by 1 / covariance. With rho < 1 a sample n updates ago has the weight rho^n. Without motion P grows as
@@ -144,7 +142,7 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
 
 def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> Theta:
-    """Move ``theta`` towards the identified parameters within the limits of rate and gain."""
+    """Return ``theta`` moved towards the identified parameters, within the limits of rate and gain."""
     a, b, c = theta
     x, y, z, _, _, _, _, _, _ = model
     distance = sqrt((x - a) * (x - a) + (y - b) * (y - b) + (z - c) * (z - c))
@@ -156,7 +154,7 @@ def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> The
 
 
 def gain(theta: tuple[float, ...]) -> float:
-    """Largest factor by which ``theta`` can increase a bounded target."""
+    """Largest factor by which the parameters ``theta`` can amplify a target."""
     a, b, c = theta
     return abs(a) + abs(b) + abs(c)
 
@@ -164,7 +162,7 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Update the model by Eqs. (3), (5) from measurement and output of the last sample; then apply Eq. (4)."""
+    """Update the model from measurement and output of the last sample; return the output for this target."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
     if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins
@@ -293,7 +291,7 @@ class DiscreteModel(PerAxis):
     SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
+        """Return command divided by target at ``omega`` (rad/s) with the initial parameters."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return transfer * response(self._p.lead, omega)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller as a functional mock-up unit (FMI), e.g. exported from Simulink, in a separate process.
+"""A controller as a functional mock-up unit (FMU), e.g. exported from Simulink, in a separate process.
 
 In each sample the FMU receives the target of the next sample and the last measurement, advances by one sample, and
 returns the command. One FMU serves all axes.
@@ -47,7 +47,7 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU.
+    """Runs a controller that is an FMU in a separate process.
 
     The FMU is not informed of bridged samples or a soft start, so an adaptive controller also adapts during them.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Third-order inverse, identified before the test and updated during it, with the target as instrumental variable.
 
-    u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
+    u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''         u: command, d: target extrapolated by ``lead``
 
 Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
 
@@ -9,9 +9,9 @@ The third derivative is the slope of a straight line fitted to the accelerations
 slope is late by half the window, but its term is only half a per cent of the command. A difference of two samples
 would amplify the noise of the force.
 
-The coefficients include all delay between command and measured displacement, including transport, but not the
-delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds and the
-failures.
+The coefficients include all delay between command and measured displacement, including transport. They do not
+include the delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds
+and the failures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 
 ORDER = 3
-"""Order of the highest derivative."""
 
 
 def constants_in_arrays(
@@ -43,7 +42,7 @@ def constants_in_arrays(
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
     """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
 
-    Coefficients are ``(order + 1, n_axes, n_axes)``; without learning the law is empty.
+    Coefficients are ``(order + 1, n_axes, n_axes)``. Without learning the law is an empty tuple.
     """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages
@@ -189,7 +188,7 @@ class IdentifiedInverse(Coupled):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Return the identified ratio of command to target at ``omega`` (rad/s), assuming exact derivatives.
 
-        The shape is ``(n,)``, for several axes ``(n, n_axes, n_axes)``.
+        The shape is ``(n,)`` for one axis and ``(n, n_axes, n_axes)`` for several axes.
         """
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients

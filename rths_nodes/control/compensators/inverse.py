@@ -15,7 +15,7 @@ def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: floa
 
 
 class Inverse(PerAxis):
-    """Inverse of the first-order actuator of Eq. (3): d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}."""
+    """Inverse of a first-order actuator: command_k = alpha target_k - (alpha - 1) target_{k-1}."""
 
     SOURCES = ("chen_2007", "chen_ricles_2010")
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed linear law of the user, defined by its state space or transfer function, e.g. exported from MATLAB.
+"""A user-defined, fixed linear law: a state space or a transfer function, e.g. exported from MATLAB.
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
-where u contains the first of ``inputs`` for all axes, then the second, and so on. A continuous law (Ts = 0) is
-discretised by Tustin's rule. By default target and command belong to the same sample. A law designed in a
-simulation without delay between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs
-``target_of: measurement``.
+where z is the state, and u contains the first of ``inputs`` for all axes, then the second, and so on. A continuous
+law (Ts = 0) is discretised by Tustin's rule. By default target and command belong to the same sample. A law
+designed in a simulation without delay between target and measurement, such as the RTHS benchmark (Silva et al.
+2020), needs ``target_of: measurement``.
 """
 
 from __future__ import annotations
@@ -161,9 +161,10 @@ def _as_written(kind: str, value: Array) -> object:
 
 
 class Constants(NamedTuple):
-    """Matrices of the law: ``commands`` holds the rows of (C, D), ``onward`` the rows of (A, B).
+    """Matrices and options of the law.
 
-    Each row has ``n + 6 n_axes`` numbers: n for the state z, and 6 for the possible inputs of each axis.
+    ``commands`` holds the rows of (C, D). ``onward`` holds the rows of (A, B). Each row has n numbers for the
+    state, then 6 n_axes numbers for the possible inputs.
     """
 
     commands: Rows
@@ -175,8 +176,8 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State z; then x (m), v (m/s) and a (m/s^2) of the last target, read ahead by the lead; then the acceleration of
-that target without the lead."""
+"""State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
+acceleration of that target without the lead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -212,7 +213,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[tuple[Numbers, ...], Numbers]:
-    """Linear law: command = C z + D u, and z of the next sample, A z + B u."""
+    """Return the next state A z + B u and the command C z + D u, for state z and inputs u of the law."""
     commands, onward, waits, lead = k
     z, x_before, v_before, a_before, acceleration_before = s
     ahead, half, of_x, of_v, of_a = lead
@@ -235,7 +236,7 @@ def step_of_one(
 
 
 class Linear(Coupled):
-    """A fixed linear law of the user that maps target and measurement to the command, for one or several axes."""
+    """A user-defined linear law that maps target and measurement to the command, for one or several axes."""
 
     @params
     class Params:
@@ -304,8 +305,8 @@ class Linear(Coupled):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Return command divided by target at ``omega`` (rad/s), assuming exact derivatives.
 
-        The shape is ``(n,)``, for several axes ``(n, n_axes, n_axes)``. Raises ConfigError for a law with
-        feedback, whose response depends on the rig.
+        The shape is ``(n,)`` for one axis and ``(n, n_axes, n_axes)`` for several axes. Raises ConfigError for a
+        law with feedback, whose response depends on the rig.
         """
         if fed_back := [name for name in self._p.signals if name not in OF_TARGET]:
             raise ConfigError(f"compensator.inputs: {fed_back[0]} is fed back, so the response depends on the rig")

@@ -18,7 +18,6 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
-"""Largest number of samples in an integration step."""
 
 
 State = tuple[Array, int]
@@ -26,7 +25,7 @@ State = tuple[Array, int]
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Linear acceleration: d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h), a' at a time h earlier."""
+    """Command for the ``delay`` tau: x + tau v + tau^2 a / 2 + tau^3 j / 6; j is the slope of the acceleration."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
@@ -42,7 +41,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
 
 
 def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """Return 1 / (6 h) (1/s) and the number of samples in h."""
+    """Return 1 / (6 h) in 1/s and the number of samples in h, the span of the difference quotient."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 

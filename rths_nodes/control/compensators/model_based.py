@@ -5,21 +5,15 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
 
     u = u_FF + u_FB
     u_FF = G_0 x + G_1 x' + G_2 x'' + G_3 x'''        Eq. (2.8), the inverse of the loading system
-    u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
+    u_FB = -K z^                                      section 2.2, LQG feedback
+    z' = A z + B (u_FB + d),   y = C z + v            Eqs. (2.4) to (2.6), the loading system
 
-with the target x; its jerk x''' is the difference quotient of the accelerations of two samples. The paper's Eq.
-(2.8) scales columns, this law scales rows (``mechanics/models/coupled_rig.py``). The law needs the integrator's
-own derivatives of the target (``ramp: hermite``).
+with the target x; its jerk x''' is the difference quotient of the accelerations of two samples. The law needs the
+integrator's own derivatives of the target (``ramp: hermite``).
 
-The deviation from the target obeys the model of the loading system, z' = A z + B (u~ + d), y = C z + v, driven by
-the feedback u~ and a disturbance d of the command (Eqs. 2.4 to 2.6):
-
-    u~ = -K z^            K of the regulator that minimises the integral of q y'y + r u~'u~
-    z^' = A z^ + B (u~ + d^) + L_z (y - C z^)
-    d^' = ...  + L_d (y - C z^)
-
-d is white noise, limited to the expected frequencies by a second-order shaping filter on each axis. v is white
-measurement noise.
+y is the measured deviation from the target. K minimises the integral of q |y|^2 + r |u_FB|^2, and a Kalman filter
+computes the estimate z^. The disturbance d of the command is white noise, limited to the expected frequencies by a
+second-order shaping filter on each axis. The measurement noise v is white.
 """
 
 from __future__ import annotations
@@ -64,7 +58,7 @@ class FeedbackParams:
 
 
 class DeviationController(NamedTuple):
-    """Sampled feedback of the deviation: z^_k = Phi z^_{k-1} + Gamma y_{k-1}, u~_k = -K z^_k."""
+    """Feedback u_k = -K z_k of the deviation y, with the observer state z_k = Phi z_{k-1} + Gamma y_{k-1}."""
 
     phi: Array
     gamma: Array
@@ -72,7 +66,7 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """Return the matrix of :func:`feedback_step` that maps (z^_{k-1}, y_{k-1}) to (z^_k, u~_k)."""
+        """Return the matrix that maps z_{k-1} and y_{k-1} to z_k and u_k in :func:`feedback_step`."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
@@ -82,7 +76,7 @@ def observer_at_rest(k: Array) -> Array:
 
 
 def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """Return the feedback (m) from the last observer state and the last deviation (m, by axis)."""
+    """Update the observer ``states`` in place from the last deviations (m); return the feedback (m)."""
     n = len(states) - len(deviation)
     put(states, n, deviation)
     derivative = matvec(k, states)
@@ -95,8 +89,8 @@ def deviation_controller(
 ) -> DeviationController:
     """Return the feedback for ``plant``, sampled every ``dt`` (s); commands act ``lead`` (s) later.
 
-    If ``coupled`` is false, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
-    no such feedback exists or if its sampled loop with ``plant`` is unstable.
+    If ``coupled`` is false, the coupling of the axes is ignored. Raises ConfigError, with ``path``, if no such
+    feedback exists or if its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
 
@@ -223,7 +217,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
         rests: bool,
         preparing: bool,
     ) -> tuple[object, Numbers]:
-        """Command u = u_FF + u_FB: inverse model, Eq. (2.8), and LQG feedback of the deviation."""
+        """Command u_FF + u_FB: feedforward by the inverse model, and LQG feedback of the deviation."""
         dt, matrix, of_feedback = k
         derivatives, x_before, a_before, _, u_fb, observer = s
         # this measurement belongs to the target of the previous sample
@@ -298,7 +292,6 @@ class ModelBased(Coupled):
                 f"({', '.join(model.axes) or 'without names'}); must be {n_axes}, as in the test"
             )
         self.feedforward = feedforward_of(params, model)
-        """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
         self.lead = lead_of(params, model)
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self._hold(params, dt, n_axes)
@@ -308,9 +301,7 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of feedforward to target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact
-        derivatives.
-        """
+        """Return feedforward / target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact derivatives."""
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 

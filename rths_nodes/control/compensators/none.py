@@ -17,7 +17,7 @@ def step(
 
 
 class NoCompensation(PerAxis):
-    """No compensation: d^p = d^c."""
+    """No compensation: the command is the target."""
 
     @params
     class Params:

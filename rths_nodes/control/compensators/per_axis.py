@@ -3,10 +3,11 @@
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
-Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, displacement m (m) and force f (N) measured
-at the last sample, and ``flagged`` (as ``rests``) and ``preparing`` of the :class:`Motion`. A compensator with an
-adaptable delay has ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` converts to a
-kernel. In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
+Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and displacement m (m) and force f (N)
+measured at the last sample. ``rests`` and ``preparing`` are ``flagged`` and ``preparing`` of the :class:`Motion`.
+A compensator with an adaptable delay has ``led(constants, state, delay, x, v, a) -> state, command``, which
+:func:`fixed` converts to a kernel. In a :class:`CoupledKernel`, tuples with a number for each axis replace the
+numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def fixed(adaptable: Adaptable) -> Kernel:
 
 
 class OnNumbers(Compensator):
-    """A compensator that computes with floats instead of arrays: its ``step`` calls ``commands``."""
+    """A compensator that computes with floats instead of arrays, in ``commands``."""
 
     _n_axes: int
 
@@ -70,15 +71,15 @@ class OnNumbers(Compensator):
 
 
 Shown = Callable[..., Numbers | Array]
-"""``shown(constants, state)`` returns the recorded numbers of an axis, or of coupled axes, as a tuple or an array.
-"""
+"""``shown(constants, state)`` returns the recorded numbers of one axis or of coupled axes."""
 
 
 class Bound(NamedTuple):
-    """Parts of a compensator for a loop that calls kernels; ``states`` has one entry if the axes are coupled.
+    """Parts of a compensator for a loop that calls kernels.
 
-    The results of the functions ``shown``, in order, equal ``state()``. If ``renewed(state)`` is defined, these
-    results change only in steps after which ``renewed`` returns true.
+    ``states`` has one entry for each axis, or one entry if the axes are coupled. The results of the functions
+    ``shown``, in order, equal ``state()``. If ``renewed(state)`` is defined, these results change only in steps
+    after which ``renewed`` returns true.
     """
 
     step: Function
@@ -155,7 +156,7 @@ class PerAxis(OnNumbers):
 
 
 def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
-    """Return a compensator without parameters, made from a kernel or from a step without constants and state."""
+    """Return a compensator class without parameters, for a kernel or for a step without constants and state."""
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})

@@ -3,9 +3,9 @@
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with the target y and the measured displacement m, both of the last sample. Both transfer functions are discretised
-by Tustin's rule. Without a transport delay this law reproduces the benchmark's simulation, in which a measurement
-affects the command of the same instant.
+with the command u, the target y and the measured displacement m, the latter two of the last sample. Both transfer
+functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
+simulation, in which a measurement affects the command of the same instant.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def shown(k: Constants, s: State) -> tuple[float]:
 
 
 class ProportionalIntegralLead(PerAxis):
-    """PI control of the tracking error with phase lead. Its frequency response depends on the rig."""
+    """PI control of the tracking error, with a phase lead of the target.
+
+    The frequency response depends on the rig.
+    """
 
     SOURCES = ("silva_2020",)
 

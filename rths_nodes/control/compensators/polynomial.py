@@ -6,10 +6,10 @@ The polynomial of order n through the present target and n earlier targets, extr
     d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
-with the spacing s in samples. For eta = 1, Table 1 lists the weights a_i = (-1)^i C(n + 1, i + 1). Order 2 is Eq.
-(2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. If the specimen provides the whole
-stiffness, the remaining phase error acts as negative damping above phi = w delay = pi/3 (n = 2) and pi/2 (n = 3).
-The structure must damp higher frequencies.
+with the command d^p, the target d^c and the spacing s in samples. Table 1 lists the weights a_i for eta = 1. If
+the specimen provides the whole stiffness, the remaining phase error acts as negative damping at high frequencies:
+above pi / (3 delay) rad/s for n = 2, above pi / (2 delay) rad/s for n = 3. The structure must damp these
+frequencies.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ LONGEST = 100_000
 """Longest delay or spacing, in samples. Larger values indicate a wrong unit."""
 
 ROUNDING = 0.5
-"""Number of samples by which the delay may exceed the history, because the default spacing is the rounded delay.
-"""
+"""Samples by which the delay may exceed the history, because the default spacing is the rounded delay."""
 
 
 def weights(order: int, eta: float) -> Array:
@@ -55,11 +54,11 @@ def weights(order: int, eta: float) -> Array:
 
 
 Constants = tuple[tuple[float, ...], int]
-"""The weights a_i, newest first, and the spacing s in samples."""
+"""Weights of the targets, newest first, and spacing of the targets in samples."""
 
 
 State = tuple[Array, int]
-"""Ring buffer of the last n s + 1 targets (m), and the index of the newest."""
+"""Ring buffer of past targets (m), and the index of the newest."""
 
 
 def constants(params: Polynomial.Params, dt: float) -> Constants:
@@ -84,7 +83,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[State, float]:
-    """Polynomial extrapolation: d^p_k = sum_i a_i d^c_{k - i s}."""
+    """Polynomial extrapolation: weighted sum of the present target and earlier targets."""
     weights, spacing = k
     history, now = s
     now += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands computed before the test, one for each sample: d^p_k = u_k, independent of the target.
+"""Commands computed before the test, one for each sample and independent of the target.
 
 ``rths iterate`` writes the commands, corrected for the tracking error of the previous run.
 """
@@ -17,7 +17,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 
 Constants = tuple[Array]
-"""Commands ``(n, n_axes)`` m, one row per sample; the last row is held."""
+"""Commands ``(n, n_axes)`` m, one row per sample."""
 State = tuple[int]
 
 
@@ -32,7 +32,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
-    """Command computed before the test: d^p_k = u_k; the last command is held."""
+    """Command computed before the test for this sample; the last command is held."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)

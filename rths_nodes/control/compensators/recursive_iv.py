@@ -3,14 +3,14 @@
 
 Command y, measured displacement m and target d pass the same low-pass filter, and their means over the last
 ``memory`` seconds are subtracted. With the coefficients c and the i-th derivatives phi_i and z_i of m and d, for
-each axis:
+each axis and each block of ``decimation`` samples:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
 Noise of the measured displacement would bias ordinary least squares; the target has no noise and is correlated
 with the measurement (Soederstroem & Stoica, System Identification, 1989, chapter 8). K vanishes without motion. P
-returns to the covariance P_0 of the identification, so that coefficients not determined by the motion stay as
-identified.
+returns by the fraction delta to the covariance P_0 of the identification, so that coefficients not determined by
+the motion stay as identified.
 
 - R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
@@ -18,8 +18,6 @@ identified.
   saturated valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
 - After a bridged sample, updates pause for the memory of the filter, one period of its cut-off frequency.
-
-The coefficients are updated once per block of ``decimation`` samples.
 """
 
 from __future__ import annotations
@@ -64,12 +62,12 @@ class Law(NamedTuple):
     """Covariance P_0 of the identification, ``(n_axes, m, m)``."""
     forget: float
     noise_gain: Array
-    """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
+    """Variance of the error of each axis per noise variance of each displacement, ``(n_axes, n_axes)``."""
     least_noise: float
     """Smallest assumed noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
-    """Memory of the filter in blocks. The shape is ``(1,)``, because a plain integer would become a literal in the
+    """Memory of the filter in blocks, as an array ``(1,)``, because a plain integer would become a literal in the
     generated C code."""
     per_spread: Array
     """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
@@ -134,12 +132,12 @@ class State(NamedTuple):
     """Last accelerations, m/s^2, oldest first; for several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
-    """``command``, ``target``: command and target of the last sample, m. The target is read ahead by the lead."""
+    """``command`` and ``target`` are of the last sample, m. The target is extrapolated by the lead."""
     watched: Any
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return the step that computes commands with ``series``. ``watched_by`` is ``watch`` or ``kept``."""
+    """Return a step that learns with ``watched_by`` and computes commands with ``series``."""
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
@@ -158,5 +156,4 @@ def inverse(watched_by: Function, series: Function) -> Function:
 def kept(
     k: tuple[()], s: tuple[()], coefficients: T, u: object, m: object, d: object, rests: bool
 ) -> tuple[tuple[()], T]:
-    """Keep the identified coefficients, without learning."""
     return s, coefficients

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of one axis: the command and the law of ``recursive_iv.py``, computed with floats."""
+"""Identified inverse of one axis: commands, and updates by the law of ``recursive_iv.py``, with floats."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
 
 Covariance = tuple[float, float, float, float, float, float, float, float, float, float]
-"""Upper triangle of P for four coefficients, row by row."""
+"""Upper triangle of the covariance P of four coefficients, row by row."""
 Knowledge = tuple[
     Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
 """Part of the learning's state that changes once per block.
 
-- Coefficients, P, and P moved back towards P_0 for the next correction.
+- Coefficients, their covariance P, and P moved towards the identified covariance for the next correction.
 - Command, measured displacement and target, filtered at the end of the last block, each with its last input. In
-  the first block the first number of each is the sum of its inputs.
+  the first block the first number of each signal is the sum of its inputs.
 - Means of the filtered signals, and mean over blocks of the sum of squared third differences.
 - Number of blocks used for learning, blocks until learning resumes, and largest distance from the identified
   coefficients, in standard deviations."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
-"""``Law`` as numbers. Tuples have four elements; unused elements are zero, unused units are 1.
+"""``Law`` as numbers. Each tuple has four elements; unused elements are 0, and unused units are 1.
 
-In order: delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum;
-``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations; their units; memory
-of the filter in blocks."""
+In order: ``forget``; diagonal of ``prior``; ``noise_gain`` per sum of squared third differences in a block; the
+smallest such sum; ``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations;
+their units; and the memory of the filter in blocks."""
 
 
 Learning = tuple[Columns, Columns, int, Correction]
@@ -49,7 +49,7 @@ class Watched(NamedTuple):
     before: float
     earlier: float
     first: float
-    """``before``, ``earlier``, ``first``: the last three measurements, newest first."""
+    """``before``, ``earlier`` and ``first`` are the last three measurements, newest first."""
     squares: float
     knowledge: Knowledge
 
@@ -82,7 +82,10 @@ def unlearned(k: Learning) -> Watched:
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
-    """Add command, measured displacement and target (m) of a sample; learn at the end of a block."""
+    """Return state and coefficients after a sample; the coefficients are updated at the end of a block.
+
+    ``u``, ``m`` and ``d`` are command, measured displacement and target, m.
+    """
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
     if row < -1:  # the rig was at rest before, at the first measured position
@@ -116,7 +119,7 @@ def watch(
 def all_added(
     s: tuple[Four, Four, Four], column: Sequence[float] | Array, u: float, m: float, d: float
 ) -> tuple[Four, Four, Four]:
-    """Add the contributions of one input to the filtered signals."""
+    """Return the filtered signals plus the contributions of one command u, measurement m and target d."""
     k, n, o, y = column[0], column[1], column[2], column[3]
     (a, b, c, e), (f, g, h, i), (p, q, r, t) = s
     return (
@@ -145,7 +148,7 @@ def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, 
 
 
 def led_back(s: Knowledge, k: Correction) -> Knowledge:
-    """Move the covariance towards P_0 before the correction: P + delta (P_0 - P)."""
+    """Move the covariance towards the identified covariance before the next correction."""
     row, covariance, _, signals, means, noise, count, resting, distance = s
     delta, (a, b, c, d), _, _, _, _, _, _, _, _, _ = k
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
@@ -167,7 +170,7 @@ def led_back(s: Knowledge, k: Correction) -> Knowledge:
 def learned(
     k: Correction, s: Knowledge, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
 ) -> tuple[Knowledge, Four]:
-    """Learn at the end of a block: update means and noise, and make one step of the recursion."""
+    """Update means, noise, coefficients and covariance at the end of a block."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
     if resting:
         return (row, covariance, faded, signals, means, noise, count, resting - 1, distance), coefficients
@@ -205,7 +208,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Make one step of the recursion with the filtered signals and R, the ``variance`` of e."""
+    """Return coefficients and covariance after one correction; ``variance`` is the noise variance of the error."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen
@@ -263,7 +266,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block. Other steps do not change the recorded numbers."""
+    """Return whether the last step ended a block."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -277,7 +280,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
-        """Return coefficients, their standard deviations, and the distance from the identified values."""
+        """Return coefficients, their standard deviations, and the largest distance from the identified values."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
@@ -290,7 +293,6 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
 
 
 def deviations_of(covariance: Covariance, units: Four) -> Four:
-    """Return the standard deviations of the coefficients: P_ii^0.5 / unit."""
     aa, _, _, _, bb, _, _, cc, _, dd = covariance
     e, f, g, h = units
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h
@@ -312,7 +314,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
 ) -> tuple[Numbers, float, float]:
-    """Return the past accelerations, the target read ahead by ``lead`` (s), and the command."""
+    """Return the past accelerations, the target extrapolated by ``lead`` (s), and the command."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)
     if lead > 0.0:

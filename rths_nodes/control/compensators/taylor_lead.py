@@ -3,9 +3,9 @@
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
-with displacement x, velocity v and acceleration a of the target; exact for a cubic motion. The lead L compensates
-delays after the measurement of the displacement, for example a late force signal. No transport delay is added to
-L.
+with displacement x, velocity v and acceleration a of the target. The series is exact for a cubic motion. The lead
+L compensates delays after the measurement of the displacement, for example a late force signal. No transport delay
+is added to L.
 """
 
 from __future__ import annotations
@@ -35,14 +35,12 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with a target that is read ahead. Its constants are lead (s), dt (s) and the constants of
-    ``step``.
-    """
+    """Return a step that calls ``step`` with the target extrapolated by the lead."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Inner step with the target at the lead time: d(t + L) = x + L v + L^2/2 a + L^3/6 j."""
+        """Inner step with the target extrapolated by the lead L: x + L v + L^2/2 a + L^3/6 j, with the jerk j."""
         lead, dt, constants = k
         before, inner = s
         inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
@@ -62,7 +60,6 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with a target that is read ahead by ``lead`` (s)."""
     if not lead:
         return kernel
     constants, rest, step = kernel

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feed-forward of compliance and coupling, and a PI controller for the remaining error.
 
-    u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
+    u_k = e(x^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
 
-F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series. e(u,
-c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``); without
-a column e is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
-extrapolated linearly by the actuator's delay.
+u is the command. F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame
+in series. e(x, c) is the extension that shortens a column by c after a drift x of its head
+(``mechanics/axial_load.py``); without a column e is c. x^ is the target of the displacement axis that moves the
+head, F^ the force target. Both are extrapolated linearly by the actuator's delay.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r
 times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2.
@@ -31,13 +31,14 @@ from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 FAST = 0.3
-"""Largest k_i T that causes no caution. The loop would still be stable with a specimen five times as stiff."""
+"""Largest product of integral gain and delay that causes no caution. The loop would still be stable with a
+specimen five times as stiff."""
 
 
 Constants = tuple[float, float, float, float, tuple[float, ...]]
-"""Compliance 1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
+"""Compliance (m/N), integral gain times dt, proportional gain, delay in samples, and lengths of the column (m)."""
 State = tuple[float, float, float, float]
-"""z (m), the part of z added by feedback since the start (m), last target (N) and last drift (m)."""
+"""Integral z (m), the part of z added by feedback since the start (m), last target (N) and last drift (m)."""
 
 
 def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
@@ -48,19 +49,19 @@ def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
 
 def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     def fed_forward(k: Constants, s: State, target: float, drift: float) -> float:
-        """Feed-forward e(u^, F^ / K), with drift and force target extrapolated by the actuator's delay."""
+        """Extension for the force target and the drift, both extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)
         return extension(column, force * compliance, drift + ahead * (drift - drift_before))
 
     def begin(k: Constants, s: State, position: float, target: float, drift: float, drift_before: float) -> State:
-        """State whose first command is the present extension ``position``: z_0 = position - e(u, F / K)."""
+        """State whose first command, without a force error, is the present extension ``position``."""
         before = (0.0, 0.0, target, drift_before)
         return position - fed_forward(k, before, target, drift), 0.0, target, drift
 
     def step(k: Constants, s: State, target: float, measured: float, drift: float) -> tuple[State, float]:
-        """PI law: u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K."""
+        """PI law: feed-forward, integral, and proportional feedback of the force error."""
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
         error = (target - measured) * compliance

@@ -23,9 +23,9 @@ class ForceKernel(NamedTuple):
 
 
 class ForceControllerOfKernel(ForceController):
-    """Force controller that computes with floats.
+    """Runs a force controller defined by a :class:`ForceKernel`.
 
-    Its parameters include ``column`` (or None) and ``coupled_to`` (from 1).
+    Its parameters include ``column``, which may be None, and ``coupled_to``, an axis number from 1.
     """
 
     def __init__(self, params: AnyParams, dt: float) -> None:
@@ -54,9 +54,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of the ``column``, or if the stroke of that axis reaches a
-    length of ``column``.
-    """
+    """Raise ConfigError if no axis moves the head of ``column``, or if its stroke reaches a column length."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controller of the rig with its servo-valve; a force or a displacement loop drives the spool.
+"""Force controller of the rig and its servo-valve; a force loop or a displacement loop drives the spool.
 
     u_k = k_f (F_k - f_{k-1}) / K            force control
     u_k = k_d (c_k - x_{k-1})                displacement control (hold)
     q_k = q_{k-1} + (u_k - q_{k-1}) (1 - e^{-dt / T})
     x_k = x_{k-1} + dt (q_k + q_0)
 
-F and f are the desired and measured force of the axis, c and x its desired and measured displacement. q is the
-piston velocity due to the flow of the valve, whose spool has the time constant T. q_0 is the piston velocity due
-to leakage at zero signal. K is the stiffness of specimen, load frame and oil in series. Because the piston
-integrates, an error decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is q_0 K /
-k_f.
+F and f are the desired and measured force of the axis, c and x its desired and measured displacement. u is the
+signal to the valve, as a piston velocity. q is the piston velocity due to the flow of the valve, whose spool has
+the time constant T. q_0 is the piston velocity due to leakage at zero signal. K is the stiffness of specimen, load
+frame and oil in series. Because the piston integrates, an error decays at the rate k_f, a ramp of r N/s has the
+error r / k_f, and the static error is q_0 K / k_f.
 
 The loop at the valve is faster than a loop that sends displacements from a test computer. It reacts to the drift
 of other axes but does not predict it.
@@ -35,8 +35,10 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 
 class Constants(NamedTuple):
-    """Constants: 1 / K (m/N), k_f and k_d (1/s), 1 - e^{-dt / T}, velocities at full signal and due to leakage
-    (m/s), dt (s), and lengths of the column (m).
+    """Constants of both loops, in SI units.
+
+    ``by_force`` and ``by_displacement`` are the gains k_f and k_d. ``share`` is 1 - e^{-dt / T}. ``fastest`` and
+    ``leaks`` are the piston velocities at full signal and due to leakage.
     """
 
     compliance: float
@@ -52,7 +54,7 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """Position (m) and flow (m/s) of the piston.
 
-    ``base`` (m) is the position at the start minus its part due to stiffness and drift; ``correction`` (m) is the
+    ``base`` (m) is the position at the start minus its part due to stiffness and drift. ``correction`` (m) is the
     later change of this difference.
     """
 
@@ -94,7 +96,7 @@ def law(extension: Function) -> ForceKernel:
     def step(
         k: Constants, s: State, target: float, measured: float, drift: float
     ) -> tuple[tuple[float, ...], float]:
-        """Force loop: u_k = k_f (F_k - f_{k-1}) / K drives the valve."""
+        """Force loop: the force error, multiplied by gain and compliance, drives the valve."""
         position, flow, base, _ = s
         position, flow = opened(k, position, flow, k[1] * (target - measured) * k[0])
         correction = position - base - extension(k[7], measured * k[0], drift)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-active control of a damper in the specimen: computes the damper's voltage from the rig's measurements.
 
-The controller runs with the integrator, which provides the ground acceleration. At step i, with n samples per
-step, it receives Measurement i n and returns the auxiliary inputs for the following step.
+At step i, with n samples per step, the controller receives Measurement i n and the ground acceleration. It returns
+the auxiliary inputs for the following step.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from rths_nodes.mechanics.structure import combined, transition
 
 class Constants(NamedTuple):
     gain: tuple[Numbers]
-    """Gain K of f_c = -K z^, z = (x, x'): ``2 n`` numbers, N/m and N s/m."""
+    """Negative gain from the estimate to the requested force: ``2 n`` numbers, N/m and N s/m."""
     observer: Array
-    """Gain L ``(2 n, n + 1)`` of the Kalman filter."""
+    """Gain ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array
-    """Matrix that computes z^ from the last z^ and from the last and present measurements."""
+    """Matrix that computes the estimate from the last estimate and from the last and present measurements."""
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factor with which the ground acceleration is added to each measurement."""
+    """Factors with which the ground acceleration is added to the measurements."""
     voltage: float
 
 
 State = tuple[Array, float]
-"""Array with z^ ``(2 n,)`` and the measurements of the last and the present step; then f_c, N."""
+"""Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
 
 
 def constants(
@@ -77,7 +77,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter. The voltage is full if it moves the force towards the requested force f_c."""
+    """Update the filter; return the full voltage if it moves the force towards the requested force, else 0."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
@@ -94,10 +94,10 @@ def step(
 class ClippedOptimal(SemiActiveOfKernel):
     """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full or zero voltage.
 
-    The voltage is full if it moves the damper's force f towards the requested force f_c, V_max H((f_c - f) f) with
-    the unit step H. An LQG controller for the structure requests f_c = -K z^, which minimises the integral of
-    sum q_i (absolute acceleration i)^2 + r f^2. The Kalman filter uses the absolute accelerations and the damper's
-    displacement, and is exact for inputs that are linear between samples.
+    The voltage is full if it moves the damper's force f towards the requested force f_c: if (f_c - f) f > 0. An
+    LQG controller for the structure requests f_c. It minimises the integral of sum q_i a_i^2 + r f^2, with the
+    absolute accelerations a_i, the ``weights`` q_i and the ``force_weight`` r. The Kalman filter uses the absolute
+    accelerations and the damper's displacement, and is exact for inputs that are linear between samples.
     """
 
     SOURCES = ("dyke_1996",)
@@ -140,7 +140,7 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     @property
     def estimate(self) -> Array:
-        """Return z^ ``(2 n,)``: displacements (m) and velocities (m/s) relative to the ground."""
+        """Return displacements (m) and velocities (m/s) relative to the ground, ``(2 n,)``."""
         estimate: Array = self._state[0]
         return estimate[: len(self.gain)]
 
@@ -165,7 +165,10 @@ def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array
 
 
 class _Plant:
-    """Model of the structure with z = (x, x'): z' = A z + B f + E a_g, measurement C z + D f (without a_g)."""
+    """Model of the structure with states z, damper force f and ground acceleration a_g.
+
+    z' = A z + B f + E a_g, and the measurement is C z + D f (without a_g). z holds displacements, then velocities.
+    """
 
     def __init__(self, structure: Structure, location: Array) -> None:
         mass, damping, stiffness = combined(structure)
@@ -180,11 +183,10 @@ class _Plant:
         self.direct = np.append(push, 0.0)
 
     def regulator(self, weights: Array, force_weight: float) -> Array:
-        """Return K of the LQR with direct feedthrough: Q = C' q C, N = C' q D, R = D' q D + r.
+        """Return the gain ``(2 n,)`` of the regulator, whose cost has cross terms of state and force.
 
-        The Riccati equation has A - B N' / R in place of A, and Q - N N' / R in place of Q. The latter is computed
-        as a sum of squares, because the difference loses all digits if the force can cancel the response and r is
-        very small.
+        The state's weight in the Riccati equation is computed as a sum of squares, because a difference loses all
+        digits if the force can cancel the response and ``force_weight`` is very small.
         """
         rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
         pushed, cross = float(push @ push), push @ rows
@@ -198,7 +200,7 @@ class _Plant:
         return gain
 
     def observer(self, noise_ratio: float) -> Array:
-        """Return L = S C' with the Kalman filter's covariance S; each measurement has noise of intensity 1."""
+        """Return the gain of the Kalman filter; each measurement has noise of intensity 1."""
         intensity = noise_ratio * np.outer(self.ground, self.ground)
         covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
         observer: Array = covariance @ self.outputs.T

@@ -16,8 +16,7 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup; for each axis the length ratio of specimen to structure and the force ratio of
-structure to specimen."""
+"""Constants of the inner setup, length ratios specimen to structure, and force ratios structure to specimen."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -34,7 +33,7 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """Setup of a scaled specimen; ``setup`` has the scale of the structure.
+    """Converts between a structure and a scaled specimen; ``setup`` has the scale of the structure.
 
     Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
     of structure to specimen. ``force`` lists the force axes last.
@@ -69,7 +68,7 @@ def forces(k: tuple[()], axis_forces: T, displacement: T) -> T:
 
 
 class Identity(SetupOfKernel):
-    """Axis number a moves with degree of freedom number a."""
+    """Each axis moves with the degree of freedom of the same number."""
 
     @params
     class Params:

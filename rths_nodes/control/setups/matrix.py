@@ -27,7 +27,10 @@ def is_small(params: Matrix.Params) -> bool:
 
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
-    """Return T and its transpose. Raises ConfigError if the size is wrong or axes are linearly dependent."""
+    """Return ``matrix`` and its transpose.
+
+    Raises ConfigError if the size is wrong or axes are linearly dependent.
+    """
     matrix = np.array(params.matrix)
     if matrix.shape != (n_axes, n_dof):
         rows, columns = matrix.shape
@@ -68,9 +71,11 @@ def axis_of_three(
 
 
 class Matrix(SetupOfKernel):
-    """The axes move with d = T x; their forces act on the degrees of freedom as T' f (equal virtual work).
+    """Each axis moves by a fixed linear combination of the degrees of freedom.
 
-    ``[[1, 0, 0]]``: actuator on the first of three floors. ``[[-1, 1, 0]]``: actuator between the first two.
+    With the ``matrix`` T, degrees of freedom x move the axes by T x. Axis forces f act on x as T^T f (equal
+    virtual work). ``[[1, 0, 0]]`` is an actuator on the first of three floors. ``[[-1, 1, 0]]`` is an actuator
+    between the first two.
     """
 
     @params
@@ -85,7 +90,10 @@ class Matrix(SetupOfKernel):
         )
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Return groups of axes that share degrees of freedom, directly or through other axes."""
+            """Return the number of the stop group of each axis.
+
+            Axes that share degrees of freedom, directly or through other axes, have the same number.
+            """
             groups = list(range(n_axes))
             for column in zip(*self.matrix, strict=False) if self.coupled else ():
                 joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. ``pose`` is a matrix P: the coupler has the pose q = P x
-for the structure's degrees of freedom x. The forces on x are P' J' f with the Jacobian J (equal virtual work).
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. With the matrix P = ``pose``, the coupler's pose for the
+structure's degrees of freedom x is P x. Axis forces f act on x as P^T J^T f with the Jacobian J (equal virtual
+work).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from rths_nodes.mechanics.coupler import Coupler, Geometry, kernel_of
 
 Motions = tuple[Numbers, Numbers, Numbers]
 Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ...]]
-"""Constants of the coupler, rows of P, and the transpose of P."""
+"""Constants of the coupler, indices and nonzero elements of each row of ``pose``, and the transposed matrix."""
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
-    """Weighted sum of degrees of freedom: sum_i share_i x_i."""
+    """Weighted sum of ``values``; ``row`` lists their indices and weights."""
     total = 0.0
     for column, share in row:
         total += share * values[column]
@@ -48,8 +49,8 @@ class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     Degrees of freedom are the translation of the reference point (m, forces in N) and the rotation (rad,
-    counter-clockwise, moments in N m). With ``pose`` they are the structure's degrees of freedom. Beyond the
-    largest rotation or the shortest length, or if the actuators jam, all results are NaN, which trips the rig.
+    counter-clockwise, moments in N m). If ``pose`` is set, the structure's degrees of freedom replace them. Beyond
+    the largest rotation or the shortest length, or if the actuators jam, all results are NaN, which trips the rig.
     """
 
     @params
@@ -74,8 +75,9 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve for the pose by Newton's method, starting from the linear solution. The result is NaN without a
-        solution within the limits.
+        """Return the degrees of freedom, by Newton's method from the linear solution.
+
+        The result is NaN if no solution is within the limits.
         """
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
@@ -105,10 +107,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's constants.
-
-    With a ``pose`` return also the nonzero elements of each row of P with their columns, and P transposed.
-    """
+    """Return the coupler's constants; if ``pose`` is set, return them as :data:`Posed`."""
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return rows_of_axes

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Setup that removes the lateral force of an inclined load actuator from the force of the axis that inclines it.
 
-A load actuator above a column head that has drifted by u pushes the head sideways with P sin b, where sin b = u /
-sqrt(L^2 + u^2) and L is the actuator's length from pin to pin. The load cell of the actuator that moves the head
-measures
+If the column head drifts by u, a load actuator above it inclines by b, with sin b = u / sqrt(L^2 + u^2) for the
+length L from pin to pin. Its force P pushes the head sideways with P sin b. The load cell of the actuator that
+moves the head measures
 
     F = R - P sin b,        so that        R = F + P sin b
 
 is the restoring force of the specimen, including the P-Delta effect of an upright load. The small change e of L
-under the load is neglected; its relative effect on the correction is e / L, 3e-4 for 0.5 mm on 2 m.
+under the load is neglected; its relative effect on the correction is e / L, 2.5e-4 for 0.5 mm on 2 m.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rths_nodes.mechanics.axial_load import horizontal_share
 
 Motions = tuple[Numbers, Numbers, Numbers]
 Constants = tuple[object, float, int, int]
-"""Constants of the inner setup, and the result of ``places``."""
+"""Constants of the inner setup, and the results of :func:`places`."""
 
 
 def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -37,7 +37,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
         return inner_axes(coupler, x, v, a)
 
     def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
-        """Forces of the specimen: R = F + P sin b for the axis that moves the head."""
+        """Forces of the specimen: removes the load actuator's lateral force from the axis that moves the head."""
         coupler, length, by, load = k
         pose, _, _ = inner_axes(coupler, displacement, displacement, displacement)
         moved = first(pose, axis_forces)
@@ -49,10 +49,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
 
 class UprightLoad(SetupOfKernel):
-    """Setup that corrects the forces of another ``setup`` for an inclined load actuator.
-
-    In the forces of the axes, the force axes are last.
-    """
+    """Setup that corrects the forces of another ``setup`` for an inclined load actuator."""
 
     takes_loads = True
 
@@ -111,8 +108,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the length of the load actuator (m), the index of the axis that inclines it, and the index of its own
-    axis.
+    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
 
     Raises ConfigError if ``inclined_by`` exceeds the number of displacement axes.
     """

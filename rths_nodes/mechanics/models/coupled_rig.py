@@ -7,8 +7,8 @@ force f_i:
     M x'' + C x' + K x = f
     f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
 
-u is the command, so that G_s = diag(k_si), G_a = diag(k_ai / (s - p_ai)) and G_sf = (M s^2 + C s + K)^-1. The
-velocity x' changes the force f (control-structure interaction), which couples the actuators.
+u is the command; :class:`CoupledModel` describes the constants. The velocity x' changes the force f
+(control-structure interaction), which couples the actuators.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def coupled_model(
 ) -> CoupledModel:
     """Return a model from its constants; a sequence of one number applies to all actuators.
 
-    Raises ConfigError, which names ``path`` and the constant, for mismatched sizes, an asymmetric matrix, a mass
-    that is not positive definite, or a negative eigenvalue of damping or stiffness.
+    Raises ConfigError, with ``path``, for mismatched sizes, an asymmetric matrix, a mass that is not positive
+    definite, or a negative eigenvalue of damping or stiffness.
     """
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
     n = len(matrices["mass"])
@@ -92,9 +92,10 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 
 
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
-    """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of Eqs. (2.1), (2.2), in the form of Eq. (2.9).
+    """Return the state space A ``(3 n, 3 n)``, B ``(3 n, n)``, C ``(4 n, 3 n)`` of Phillips & Spencer (2012).
 
-    State z = [x, x', f] (m, m/s, N), input u (m), output [x, x', x'', f] without direct feedthrough.
+    States are displacements (m), velocities and forces (N); inputs are commands (m). Outputs are displacements,
+    velocities, accelerations and forces, without direct feedthrough.
     """
     m = model
     n = len(m.mass)
@@ -111,20 +112,20 @@ def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
 
 
 def force_input(model: CoupledModel, location: ArrayLike) -> Array:
-    """Return the state-space column ``(3 n,)`` for a restoring force (N) against ``location`` . x.
+    """Return the state-space column ``(3 n,)`` for the restoring force (N) of a device at ``location`` ``(n,)``.
 
-    For a device between ground and first floor, ``location`` ``(n,)`` is 1 at the first degree of freedom.
+    For a device between ground and first floor, ``location`` is 1 at the first degree of freedom.
     """
     n = len(model.mass)
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])
 
 
 def feedforward(model: CoupledModel) -> Array:
-    """Return the coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
+    """Return the coefficients of the inverse model, ``(4, n, n)``, with units 1, s, s^2, s^3.
 
-    Eq. (2.7) is I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: row i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
-    k_si is added on the diagonal. The printed Eq. (2.8) scales columns; the two equations agree only for identical
-    actuators.
+    Row i of M s^2 + C s + K is scaled with (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the diagonal
+    (Phillips & Spencer 2012, Eq. 2.7). The printed Eq. (2.8) scales columns; the two equations agree only for
+    identical actuators.
     """
     m = model
     row = (1.0 / (m.actuator_gain * m.servo_gain))[:, None]

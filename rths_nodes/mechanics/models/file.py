@@ -44,8 +44,10 @@ class Feedforward:
     jerk: Rows = matrix("coefficients of the jerk", UNITS[3])
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
-        """Return the array ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, if a matrix has another
-        size. ``n_axes`` = 0 means the number of rows of ``displacement``.
+        """Return the array ``(4, n_axes, n_axes)``, ordered by derivative.
+
+        ``n_axes`` = 0 means the number of rows of ``displacement``. Raises ConfigError, with ``path``, if a matrix
+        has another size.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
@@ -77,7 +79,7 @@ class Content:
 
 @dataclass(frozen=True)
 class LoadingModel:
-    """A model of the loading system; ``feedforward`` is ``(4, n_axes, n_axes)``.
+    """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)`` has the coefficients of its inverse.
 
     ``axes`` is empty if the axes have no names. ``lead`` (s) is the delay of commands beyond the declared delay of
     the port. ``origin`` is the file or section of the model.
@@ -107,7 +109,6 @@ class LoadingModel:
 
     @property
     def dynamic(self) -> bool:
-        """True if each axis follows its command with dynamics."""
         return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of a loading system, defined by the inverse: command = sum of G_p times the p-th derivative of the
-motion.
+"""Models of a loading system, defined by its inverse.
 
-The inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8).
-G_xu itself, which feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored, and a minimal
-state space is derived from it.
+The command is the sum of the matrices G_p times the p-th derivatives of the motion. The inverse, G_FF(s), is thus
+a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8). The loading system itself, which
+feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored, and a minimal state space is
+derived from it.
 """
 
 from __future__ import annotations
@@ -42,22 +42,19 @@ class StateSpace(NamedTuple):
         return values[np.argsort(np.abs(values), kind="stable")]
 
     def response(self, s: Frequencies) -> Complex:
-        """Return C (s I - A)^-1 B at complex frequencies s ``(m,)``, rad/s: ``(m, n_axes, n_axes)``."""
+        """Return the response ``(m, n_axes, n_axes)`` at complex frequencies ``s`` ``(m,)``, rad/s."""
         resolvent = np.asarray(s)[:, None, None] * np.eye(len(self.system)) - self.system
         return np.asarray(self.outputs @ np.linalg.solve(resolvent, self.inputs.astype(np.complex128)[None]))
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
-    """Return G_FF ``(m, n, n)`` at complex frequencies s ``(m,)``, rad/s, from coefficients ``(powers, n, n)``."""
+    """Return the inverse ``(m, n, n)`` at complex frequencies ``s`` ``(m,)``, rad/s, from its coefficients."""
     powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
     return np.tensordot(powers, coefficients, 1)
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
-
-    d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t), with L = ``lead``. The shape does not change.
-    """
+    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, matrix in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
@@ -70,19 +67,19 @@ def diagonal(coefficients: Array) -> Array:
 
 
 def degrees(coefficients: Array) -> NDArray[np.intp]:
-    """Return the degree of each row of G_FF ``(n,)``: the order of the highest derivative in the command."""
+    """Return the order of the highest derivative in each command, ``(n,)``."""
     used = np.abs(coefficients).max(axis=2) > 0.0
     return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), 0)
 
 
 def leading(coefficients: Array) -> Array:
-    """Return L ``(n, n)``: the coefficients of the highest derivative in each row of G_FF."""
+    """Return the coefficients ``(n, n)`` of the highest derivative in each command."""
     rows = degrees(coefficients)
     return coefficients[rows, np.arange(len(rows))]
 
 
 def check(coefficients: Array, path: str) -> None:
-    """Raise ConfigError if the model is unstable, or the highest derivatives or the static part are singular."""
+    """Raise ConfigError if the model is unstable, or if its leading or static coefficients are singular."""
     rows = degrees(coefficients)
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
@@ -98,8 +95,7 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    An inverse that is used directly needs no further check, because it need not be a physical model beyond the
-    fitted frequencies.
+    An inverse that is used directly need not be a physical model beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")
@@ -123,12 +119,11 @@ def is_singular(matrix: Array) -> bool:
 
 
 def state_space(coefficients: Array) -> StateSpace:
-    """Return the minimal state space of G_xu = G_FF^-1, with as many states as the sum of the rows' degrees.
+    """Return the minimal state space of the loading system, balanced for Riccati solvers.
 
-    With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i. The lower
-    coefficients feed back into the integrators (observer form; Kailath, Linear Systems, 1980, section 6.4). The
-    states are balanced for Riccati solvers. ``coefficients`` must pass :func:`check`, with rows of degree 1 or
-    more.
+    With the matrix L of :func:`leading`, a chain of integrators leads from each command to a row of L x. Its
+    length is the degree of the row. The lower coefficients feed back into the integrators (observer form; Kailath,
+    Linear Systems, 1980, section 6.4). ``coefficients`` must pass :func:`check`, with rows of degree 1 or more.
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a specimen: models that compute restoring forces and have open parameters, relative to initial
-values.
+"""Copies of a specimen: models of the restoring force whose open parameters are estimated.
+
+Open parameters are relative to their initial values.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ KINDS = {
     ),
     "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
 }
-"""Models of copies, by component name."""
 
 
 class Open(NamedTuple):
@@ -125,9 +125,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return the force (N) of each open parameter at its initial value, ``(m,)``, and the force (N) of all
-        fixed parameters.
-        """
+        """Return the forces (N) of open parameters at initial values, ``(m,)``, and of all fixed parameters."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -137,7 +135,7 @@ class Copy:
 
 
 class Follower:
-    """Copy that is part of the numerical structure: a ``model`` with initial ``values`` (SI)."""
+    """Changes parameters of a ``model`` in the numerical structure, relative to initial ``values`` (SI)."""
 
     def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
         kind = KINDS[model]
@@ -146,11 +144,10 @@ class Follower:
         self._now = SimpleNamespace(**self._values)
 
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
-        """Set the parameters to ``shares`` of their initial values; return a function that converts constants and
-        memory.
+        """Set the parameters to ``shares`` of their initial values.
 
-        The memory changes in proportion to its size, e.g. the force of a yielding spring in proportion to the
-        yield force.
+        Return a function that converts constants and memory. The memory changes in proportion to its size, e.g.
+        the force of a yielding spring in proportion to the yield force.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):

@@ -8,9 +8,9 @@ explain the specimen, the parameters return to the initial values. A sample with
 parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-Its mean square, 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), is
-tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001,
-section 5.4.
+Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It
+is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
+2001, section 5.4.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval of samples, s. Over shorter intervals, noise dominates displacement differences."""
+"""Approximate interval between samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
-"""Largest innovation of a force that is used. In the mean square, a larger innovation counts as this value."""
+"""Largest innovation with which a force is used. In the mean square, a larger innovation counts as this value."""
 IDENTIFIED = 1.0 / 12.0
-"""Fraction of the initial uncertainty at which a parameter counts as identified, e.g. 30 % reduced to 2.5 %."""
+"""Fraction of the initial uncertainty at which a parameter counts as identified."""
 DETERMINED = 0.5
 """Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
@@ -72,7 +72,6 @@ WORDS = {
     SPIKE: f"innovation beyond {GATE:g} standard deviations",
     STRANGE: "the model does not explain the force",
 }
-"""Texts that describe the use of a sample."""
 
 
 class Settings(NamedTuple):
@@ -103,17 +102,20 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """Constant measured force ``shown`` (N), and the expected force ``since`` (N) at the time it became constant.
+    """State of a check for a load cell whose force stays constant.
 
-    ``since`` is infinite once the load cell counts as dead.
+    ``shown`` (N) is the constant measured force. ``since`` (N) is the expected force when the measured force
+    became constant, or infinite once the load cell counts as dead.
     """
 
     shown: float
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after ``force``. The load cell counts as dead if ``expected`` has ``moved`` but
-        ``force`` is still in ``band``.
+        """Return the state after a measured ``force`` and its ``expected`` value.
+
+        The cell counts as dead if ``expected`` has changed by more than ``moved``, but ``force`` by at most
+        ``band``.
         """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
@@ -132,7 +134,7 @@ class State(NamedTuple):
     displacement: float
     """Displacement of the last usable sample, m."""
     lost: int
-    """Number of unusable samples after that sample."""
+    """Number of samples since the last usable sample."""
     stuck: Still
     """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still
@@ -141,7 +143,9 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step: use of the sample, expected force (N), standard deviation (N) of measured minus expected
+    """Result of a step; ``use`` is a key of ``WORDS``.
+
+    ``expected`` is the expected force (N). ``spread`` (N) is the standard deviation of measured minus expected
     force.
     """
 
@@ -151,14 +155,12 @@ class Learning(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Estimator made of constants and pure functions. Only the belief changes."""
+    """Estimates parameters with constants and pure functions; only the :class:`Belief` changes."""
 
     def first(self) -> Belief: ...
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between
-        them.
-        """
+        """Return the belief after the motion from ``before`` (m) to ``sample``; ``lost`` samples are between."""
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
         """Return the expected force at the motion of ``sample``."""
@@ -286,5 +288,5 @@ def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer for the force ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
+    """Return the answer for a force that is ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

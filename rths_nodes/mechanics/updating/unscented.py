@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Square-root unscented Kalman filter with additive noise, for internal states and parameters together.
 
-R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
-International Conference on Acoustics, Speech, and Signal Processing, 2001, Algorithm 3.1 with alpha = 1, kappa =
-0, beta = 2. No weight is negative, and the points are at sqrt(n) standard deviations.
+R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. Proc.
+ICASSP, 2001, Algorithm 3.1 with alpha = 1, kappa = 0, beta = 2. No weight is negative, and the points are at
+sqrt(n) standard deviations.
 
-The covariance P = S S' is never formed: each step makes S by an orthogonal triangularisation, so that no rounding
-makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the covariance
-indefinite. The correction of the square-root cubature filter replaces it (I. Arasaratnam, S. Haykin: Cubature
-Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of states and
-parameters and Y of the force:
+The covariance P = S S' is never formed: each step computes S by an orthogonal triangularisation, so that no
+rounding makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the
+covariance indefinite. The correction of the square-root cubature filter replaces it (I. Arasaratnam, S. Haykin:
+Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of
+states and parameters and Y of the force, for a measured force f with noise r (rms):
 
     K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
@@ -37,8 +37,10 @@ class Belief(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Expected force (N), and weighted deviations of states and parameters ``(n, c)`` and of the force
-    ``(c,)``.
+    """Expected force (N) of a belief, with weighted deviations at c points.
+
+    ``numbers`` ``(n, c)`` are the deviations of states and parameters. ``forces`` ``(c,)`` are the deviations of
+    the force.
     """
 
     expected: float
@@ -46,9 +48,7 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force; ``noise`` is the measurement noise
-        (N rms).
-        """
+        """Return the standard deviation (N) of measured minus expected force; ``noise`` is in N rms."""
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
@@ -84,9 +84,7 @@ def points(belief: Belief) -> Array:
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Return the belief after ``moved`` has moved each point; the added ``noise`` has standard deviations
-    ``(n,)``.
-    """
+    """Return the belief after ``moved`` moves each point; ``noise`` ``(n,)`` are added standard deviations."""
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))
