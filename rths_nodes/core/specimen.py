@@ -31,7 +31,6 @@ class SpecimenKernel(NamedTuple):
 
 
 def no_rates(constants: object, state: object, displacement: float, velocity: float) -> tuple[()]:
-
     return ()
 
 
@@ -79,7 +78,9 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return a kernel and its constants. The kernel calls ``force`` and ``rate`` of a class that defines them.
+        """Return a kernel and its constants.
+
+        The kernel calls ``force`` and ``rate`` of a class that defines them.
         """
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
@@ -103,7 +104,6 @@ OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_sta
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:
-
     return 0.0
 
 
