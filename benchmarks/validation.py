@@ -76,8 +76,8 @@ EXPECTED = {
     ),
     "tadc_sweep": (
         "Measured: the order only",
-        "As published, the error of one stage (SADC) exceeds that of two (TADC). The noise of the sensor, 5 um rms "
-        "on 1 mm, is a part of the measured errors.",
+        "As published, the error of one stage (SADC) exceeds that of two (TADC). The noise of the sensor, 5 um "
+        "rms on 1 mm, is a part of the measured errors.",
     ),
 }
 """Scenario -> kind of its figures, and what is to be said of the comparison; in the order of the page."""
