@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small moves of the axes: data of the rig, result of each move, findings on signs, sensors, cables and scales.
+"""Results of the small moves of the axes, and findings on signs, sensors, cables and scales.
 
 The signs are correct if the displacement follows the command and the force increases with the displacement. Wrong
 signs of both displacement and command cancel, but the force shows them.
@@ -29,8 +29,7 @@ SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant changes of displacement and force, as fractions of the travel and of the load cell's range.
-"""
+"""Smallest significant changes of displacement and force, as fractions of travel and load cell range."""
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
@@ -42,7 +41,7 @@ class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
     ``out`` and ``back`` are the forces ``(n_axes,)`` N at each sample of outward and return motion. ``ended`` is
-    why the move ended early, or an empty string if the move is complete.
+    the reason for an early end, or an empty string.
     """
 
     index: int
@@ -59,8 +58,9 @@ class AxisMove:
 
     @property
     def late(self) -> float:
-        """Lag of the displacement in the return motion, samples: area between command and displacement, divided by
-        the travel.
+        """Lag of the displacement in the return motion, samples.
+
+        This is the area between command and displacement, divided by the travel.
         """
         end, after = self.stands[-1], self.after
         assert after is not None
@@ -78,7 +78,7 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of ``quantity`` from the rest ``since`` to the last rest, along ``direction``."""
+        """Return the change of ``quantity`` ``(n,)`` from the rest ``since`` to the last, along ``direction``."""
         return np.asarray(
             self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
         )
@@ -86,11 +86,10 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), permitted change of force (N)
-    and range of force (N).
+    """Data of the small moves: travel (m), velocity (m/s), permitted force change (N) and force range (N).
 
-    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
-    None without such a sensor.
+    Arrays are ``(n_axes,)``. ``second_displacement`` and ``second_force`` are indices of redundant sensors among
+    the auxiliary channels, or None without such a sensor.
     """
 
     names: tuple[str, ...]
@@ -141,7 +140,7 @@ class RigKnowledge:
         )
 
     def least(self, stand: Stand) -> tuple[Array, Array]:
-        """Return the least detectable changes between rests: displacement and force, ``(n_axes,)`` m and N."""
+        """Return the smallest significant changes of displacement (m) and force (N), ``(n_axes,)``."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
         return (
@@ -159,8 +158,9 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness matrix (N/m) of axes with complete moves. Rows are the axes whose force
-    changes, columns the axes that move.
+    """Return the tangent stiffness matrix (N/m) of axes with complete moves; empty if it cannot be computed.
+
+    Rows are the axes whose force changes, columns the axes that move.
     """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
@@ -300,8 +300,9 @@ BOTH_AFTER_HALF = 3
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is why the moves were
-    stopped, or an empty string.
+    """Return the checks of each axis. ``first`` is the rest before the moves.
+
+    ``stopped`` is the reason why the moves were stopped, or an empty string.
     """
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
@@ -506,7 +507,6 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 
 def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
-    """Return whether the force differs between the rests. A dashpot alone causes no difference."""
     return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 

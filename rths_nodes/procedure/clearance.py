@@ -2,9 +2,9 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. Displacements and commands of a test are relative to the
-offsets; forces are too if the operator has declared the specimen unloaded. The tare of a displacement is relative
-to the controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates
-a wrong zero of the sensor.
+offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Tares are
+bounded, because a larger tare indicates a wrong zero of the sensor. For the bound, a displacement is relative to
+the controller's active command, if this command can be read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AT_REST = 0.005
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the sent command.
+    ``active`` is the active command of the controller, or NaN if it cannot be read. ``held`` is the sent command.
     ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
@@ -81,8 +81,9 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``, and for a channel
-        without scatter unless the rig is ``simulated``.
+        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
+
+        A channel without scatter is also refused, unless the rig is ``simulated``.
         """
         problems = Problems()
         problems += [] if simulated else self._still(axes)
@@ -171,10 +172,9 @@ class ToSign:
 
 
 class Clearance:
-    """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
+    """Collects the findings of checks in ``record`` on the rig's ``axes``, and signatures of the operator.
 
-    ``cautions`` concern values in the scenario and the rig file. Signatures for cautions remain valid after a new
-    check.
+    ``cautions`` concern values in the scenario and the rig file. Their signatures remain valid after a new check.
     """
 
     def __init__(

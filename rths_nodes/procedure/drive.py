@@ -52,8 +52,7 @@ PATIENCE_S = 10.0
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread: continuously if ``interval`` is 0, never if ``interval`` is None, else every
-    ``interval`` s.
+    """Calls ``tick`` in a thread every ``interval`` s; continuously if it is 0, never if it is None.
 
     Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
     ends the loop.
@@ -166,9 +165,9 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason why
-    the rig must not move now, ``broken`` the reason why the drive has ended; both may be empty. ``braking``
-    receives the reason for a stop, ``on_measurement`` every Measurement.
+    ``measured`` is the last Measurement, and ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason
+    not to move the rig now, or an empty string. ``broken`` is the reason why the drive has ended, or an empty
+    string. ``braking`` receives the reason for a stop, and ``on_measurement`` every Measurement.
     """
 
     measured: Measurement
@@ -449,7 +448,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return why the rig must stop (an empty string if it need not), and the exceeded level, if any.
+        """Return the reason to stop the rig, or an empty string, and the Breach of a level, or None.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
@@ -466,7 +465,7 @@ class RigDrive:
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
         """Take the port back from a run; brake and hold the rig.
 
-        ``before`` and ``last`` are the last two commands of the run, ``measured`` is its last Measurement.
+        ``before`` and ``last`` are the last two commands of the run.
         """
         self._before, self.command, self.measured = np.array(before), np.array(last), measured
         self._samples = 0
@@ -505,7 +504,7 @@ STOP_LOOK_S = 0.01
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
-    """Return the rig file's warning output, if any. Raises ConfigError if ``port`` has no such output."""
+    """Return the rig file's warning output, or None. Raises ConfigError if ``port`` has no such output."""
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
     if section is not None and not port.can_warn:
         raise ConfigError(
@@ -517,7 +516,7 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
 
 
 class MotionWarning:
-    """Warning output of the rig of ``drive``, as declared in the rig file of ``scenario``.
+    """Switches the warning output of the rig of ``drive``, which the rig file of ``scenario`` declares.
 
     ``left`` is the time until the motion may begin, s. Raises ConfigError if the port has no warning output.
     """
@@ -544,9 +543,8 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig and a clock
-        measures the time. Raises ActRefused once ``stopped`` returns a reason, or once the rig can no longer be
-        held.
+        If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig. Raises
+        ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
         assert self._section is not None  # callers check ``wired``
         if self._on:

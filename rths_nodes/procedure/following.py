@@ -2,7 +2,7 @@
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
 If the interlock is open, the pressure is off, or the controller itself drives the rig, actuators do not follow,
-and later move to the external command at once. While the rig does not follow, the command therefore moves to the
+and may later jump to the external command. While the rig does not follow, the command therefore moves to the
 position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If the
 pressure has only dropped to low, the command moves to this position once.
 
@@ -41,15 +41,14 @@ from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, le
 from rths_nodes.procedure.clearance import Offsets
 
 AGREEMENT = 0.02
-"""Largest accepted difference between active command and measured position, as a fraction of the sensor's range.
-"""
+"""Largest accepted difference between active command and measured position, as a fraction of the sensor range."""
 MOVED = 1e-4
 """Largest accepted difference between active and sent command, as a fraction of the command's range. The
 resolution of the command is always accepted."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why the external command must not be accepted, or an empty string.
+    """Return the reason not to accept the external command, or an empty string.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -65,7 +64,7 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not follow the last command ``sent``, or an empty string.
+    """Return the reason if the controller does not follow the last command ``sent``, otherwise an empty string.
 
     Axes in force control are not checked: each is held where its loop has moved it, and follows only changes of
     the command.
@@ -83,8 +82,9 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` whose active command cannot be read; ``places`` ``(n_axes,)`` m are their
-    positions.
+    """Return remarks on ``axes`` whose active command cannot be read, one for each axis.
+
+    ``places`` ``(n_axes,)`` m are their positions.
     """
     return [
         f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
@@ -108,8 +108,8 @@ TAKEN_AFTER_S = 0.1
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses,
-    ``last`` the last reason. If an axis is force-controlled, modes and active commands are ignored.
+    ``reason`` is the reason why the rig does not follow, or an empty string. ``count`` is the number of losses,
+    and ``last`` the last reason. If an axis is force-controlled, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -275,7 +275,7 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return why the axis does not follow a slow ``command``, or an empty string.
+        """Return the reason if the axis does not follow a slow ``command``, otherwise an empty string.
 
         If ``window`` is true, the axis may be at any command of the last LATE_S seconds.
         """
@@ -305,7 +305,7 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why the load cell seems dead, or an empty string.
+        """Return a warning if the load cell seems dead, otherwise an empty string.
 
         The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one
         direction. The expected force is based on the small moves and the ``displacements`` (m) of all axes.
@@ -338,7 +338,7 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return why a slow motion must stop, or an empty string.
+        """Return the reason to stop a slow motion, or an empty string.
 
         ``command`` ``(n_axes,)`` m is untared.
         """
@@ -348,9 +348,9 @@ class Following:
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Return why a test must stop, or an empty string.
+        """Return the reason to stop a test, or an empty string.
 
-        ``command`` counts from the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
+        ``command`` is relative to the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
         while the test comes to rest, rests, or returns.
         """
         modes = command.control_mode

@@ -68,7 +68,7 @@ def situation(state: State) -> str:
 
 
 UNCONDITIONAL = ("stop", "hold", "note")
-"""Acts performed even after a stop or a change of state, because they move nothing."""
+"""Acts that are performed even after a stop or a change of state, because they move nothing."""
 
 
 class ActRefused(ConfigError):
@@ -108,9 +108,9 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 
 
 class SessionMachine:
-    """State of a procedure and its reason; refuses invalid transitions.
+    """Stores the state of a procedure and its reason, and refuses invalid transitions.
 
-    ``changed`` receives each state with its reason. ``history`` contains all states so far, ``stops`` is the
+    ``changed`` receives each state with its reason. ``history`` contains all states so far, and ``stops`` is the
     number of stops. Hold the ``lock`` to check and act atomically.
     """
 

@@ -7,8 +7,7 @@ on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
-With T = M dt, the velocity is at most 1.875 d / T and the acceleration 10 / sqrt(3) d / T^2. M is large enough to
-keep both within the bounds of each axis.
+M is large enough to keep velocity and acceleration within the bounds of each axis.
 """
 
 from __future__ import annotations
@@ -32,18 +31,17 @@ T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
 """Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
+"""Function that returns the reason why the rig does not follow the last command ``(n_axes,)`` m, or an empty
+string."""
 Guard = Callable[[Measurement], str]
-"""Function that returns why a ramp must end, or an empty string."""
+"""Function that returns the reason to end a ramp, or an empty string."""
 
 WINDOW_S = 0.05
 """Length of a window, s. At rest, the means of two windows agree within the noise."""
 AVERAGED_S = 0.5
-"""Averaging time at rest, s."""
 LONGEST_S = 2.0
 """Longest wait for rest, s. Values that still change after this time are used, with a remark."""
 FEWEST = 8
-"""Smallest length of a window, samples."""
 STILL = 1e-6
 """Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
 CERTAIN = 4.0
@@ -57,8 +55,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion. The motion is complete if ``reason`` is empty; otherwise it was stopped safely for this
-    reason.
+    """Outcome of a motion. ``reason`` is the cause of its safe stop, or an empty string if it is complete.
 
     ``tripped`` is false if the operator stopped the motion.
     """
@@ -69,8 +66,7 @@ class DriveOutcome:
 
 
 class GuidedMotion:
-    """Motion that begins at ``command`` ``(n_axes,)`` m and follows the generator ``steps``, which returns the
-    ``result``.
+    """Motion from ``command`` ``(n_axes,)`` m along the generator ``steps``, which returns the ``result``.
 
     ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
@@ -106,8 +102,9 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason. ``shown`` receives the number of
-    samples left.
+    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason. Return the Measurements.
+
+    ``shown`` receives the number of samples left.
     """
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
@@ -156,13 +153,13 @@ class BoundedRamp:
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
-    """Return the acceleration of a ramp, m/s^2: a fraction of the safe stop's deceleration."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity (m/s) of each axis in the motion to its start: the velocity of its small move, or a
-    fraction of its limit if it has no small move.
+    """Return the velocity (m/s) of each axis in the motion to its start.
+
+    This is the velocity of its small move, or by default a fraction of its limit.
     """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
@@ -171,9 +168,9 @@ def positioning_velocities(scenario: Scenario) -> Array:
 
 @dataclass(frozen=True)
 class Stand:
-    """Means and scatter (rms) of ``samples`` Measurements under one ``command``, ``(n_axes,)`` m and N.
+    """Rest of the rig: means and scatter (rms) of ``samples`` Measurements, ``(n_axes,)`` m and N.
 
-    ``resting`` is false if a value was still changing.
+    ``command`` is their common command. ``resting`` is false if a value was still changing.
     """
 
     command: Array
@@ -188,7 +185,7 @@ class Stand:
 
 
 class QuasiStatic:
-    """Ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m; ``dt`` is the period, s.
+    """Generates ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m; ``dt`` is the period, s.
 
     ``transport`` is the transport delay of the port, samples. ``acceleration`` ``(n_axes,)`` m/s^2 bounds the
     ramps. The rig rests if displacement (m) and force (N) change by less than ``still`` between two windows.
@@ -212,7 +209,7 @@ class QuasiStatic:
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.
 
-        Return why ``guard`` ended the ramp, or an empty string.
+        Return the reason of ``guard`` to end the ramp early, or an empty string.
         """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command

@@ -41,8 +41,7 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed rung with its ``code`` and its ``reach``, ``(n_axes,)`` m, the largest permitted displacement of
-    each axis.
+    """Armed rung, its ``code``, and the largest permitted displacement ``reach`` of each axis, ``(n_axes,)`` m.
 
     ``inputs`` are the hashes of the files that the scenario names, by path.
     """
@@ -76,8 +75,8 @@ def arm(
 ) -> Armed:
     """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. If scenario,
-    offsets, rig or code have changed, raises a ConfigError that lists all changes.
+    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. Raises ConfigError,
+    with a list of all changes, if scenario, offsets, rig or code have changed.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
@@ -202,10 +201,10 @@ class RunOutcome:
 
 
 class RungUnderWay:
-    """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
+    """Controls the rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end, or an
-    empty string. Raises ConfigError if a specimen model that the rung needs is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is the reason to end the rung, or
+    an empty string. Raises ConfigError if a specimen model that the rung needs is missing.
     """
 
     def __init__(
@@ -240,7 +239,7 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the state after the run. ``broken`` is why the port has failed, or an empty string."""
+        """Enter the state after the run. ``broken`` is the failure of the port, or an empty string."""
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -314,8 +313,7 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """Armed port of ``drive`` for one run, with ``tares`` as zero of the test; ``given_back`` is true after the
-    run.
+    """Armed port of ``drive`` for one run, after which ``given_back`` is true. ``tares`` is the zero of the test.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
     nothing. Measurements are untared, because limits apply to untared values.
@@ -408,7 +406,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that has stopped following in this run; None if it has always followed."""
+        """Return the command if the rig has stopped following in this run, or None if it has always followed."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None

@@ -61,7 +61,6 @@ from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic
 from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome, arm, check_second, start_of, two_persons
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
-"""Bounds of the measuring time of offsets, s."""
 ARMED_FOR_S = 60.0
 """Time after which an armed rung is disarmed, s, because the operator may have left."""
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
@@ -79,10 +78,10 @@ S = TypeVar("S", bound="GuardedRig")
 
 
 class Test(Protocol):
-    """Test that a session performs. It performs acts on rungs and checklist, adds guards and writes the record."""
+    """Test that a session belongs to. Performs acts on rungs and checklist, adds guards, and writes the record."""
 
     def barred(self, act: str) -> str:
-        """Return why the test forbids ``act``, or an empty string."""
+        """Return the reason why the test forbids ``act``, or an empty string."""
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
@@ -98,8 +97,9 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Turn ``method`` into the act of the same name. A stop ends the act; ActRefused is raised if the act is
-    impossible.
+    """Turn ``method`` into the act of the same name. A stop ends the act.
+
+    The act raises ActRefused if it is not possible.
     """
 
     @wraps(method)
@@ -114,7 +114,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost, or an empty string.
+    """Return the reason why the rig is lost, or an empty string.
 
     A rig that stops following its commands is lost only if its far end provides the ticks.
     """
@@ -122,7 +122,7 @@ def lost(drive: RigDrive) -> str:
 
 
 class GuardedRig(SessionMachine):
-    """State of a session with its rig, and the guards of its acts.
+    """Stores the state of a session with its rig, and evaluates the guards of its acts.
 
     ``taken`` are unconfirmed offsets. ``rehearsing`` is true while a rung runs on the simulator.
     """
@@ -148,7 +148,6 @@ class GuardedRig(SessionMachine):
         self.test: Test | None = None
         self.rehearsing = False
         self.rung: RungUnderWay | None = None
-        """Armed rung, or rung under way."""
         self._losses = 0
         """Number of losses of the rig before it was positioned."""
         self._armed_until = 0
@@ -163,13 +162,13 @@ class GuardedRig(SessionMachine):
         return self.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Return, by act, why the act is not possible, or an empty string."""
+        """Return, for each act, the reason why it is not possible, or an empty string."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
-        """Return why ``act`` is not possible, or an empty string.
+        """Return the reason why ``act`` is not possible, or an empty string.
 
         If ``early`` is true and the act ``commits``, check only the state.
         """
@@ -197,8 +196,9 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if the rig or the clock requires it. If the drive has ended, wait until the lock
-        is free.
+        """Leave a state at rest if the rig or the clock requires it.
+
+        If the drive has ended, wait until the lock is free.
         """
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
@@ -255,8 +255,7 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``. The state becomes ``motion[0]`` of the act, and ``motion[1]`` at the
-        end.
+        """Context of the motions of ``act``: enter state ``motion[0]`` of the act, and at the end ``motion[1]``.
 
         After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called with the first
         motion. A refusal before the first motion changes nothing.
@@ -299,9 +298,9 @@ class GuardedRig(SessionMachine):
 class RigSession(GuardedRig):
     """One procedure on the rig of ``scenario``, recorded in ``record``, in real time or in lockstep.
 
-    ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
-    cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
-    drives the rig. Raises ConfigError if there is no rig file, or if the port is invalid.
+    ``code`` is the code when the scenario was read, by default the current code. ``judged`` returns the cautions
+    about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that drives
+    the rig. Raises ConfigError if there is no rig file, or if the port is invalid.
     """
 
     def __init__(
@@ -401,8 +400,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def connect(self) -> str:
-        """Open the port; return position, force, hydraulics and interlock as text. Raises ConfigError if this
-        fails.
+        """Open the port. Return position, force, hydraulics and interlock as text.
+
+        Raises ConfigError if opening fails.
         """
         self.drive.connect()
         try:
@@ -459,9 +459,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test. Force offsets are used only if ``unloaded``
-        is true.
-        """
+        """Use the offsets with this ``hash`` as zero of the test. Tare forces only if ``unloaded`` is true."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -700,12 +698,12 @@ def told_of(drive: RigDrive) -> dict[str, str]:
 class Act:
     """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
-    ``guards`` return reasons why the act is not possible. ``arguments`` are names; if ``needed``, all of them
-    except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator can
-    intervene in a ``lasting`` act. An act is also possible during another act if ``at_once``, and in a held rung
-    if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
-    ``named``, ``do`` receives the operator's name. If the act ``commits``, ``do`` evaluates the guards once, under
-    the lock under which the act takes effect.
+    Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``arguments`` are names; if
+    ``needed``, all of them except ``optional`` are required. ``motion`` has the states during and after a guided
+    motion. The operator can intervene in a ``lasting`` act. An act is also possible during another act if
+    ``at_once``, and in a held rung if ``held``. If ``anybody``, other nodes may also request the act, because it
+    brings the rig to rest. If ``named``, ``do`` receives the operator's name. If the act ``commits``, ``do``
+    evaluates the guards once, under the lock under which the act takes effect.
     """
 
     words: str

@@ -6,7 +6,6 @@ axis moves, and in which direction. ``checks.py`` interprets the results.
 
 The scenario's specimen models make the same moves and give the expected stiffness, because a rate-dependent
 specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
-The ``experimental_stiffness`` of an integrator is compared in the same way.
 
 If the controller closes the force loop of an axis, a small force follows, which verifies sign and scale of
 commands in N, and bumpless changes of mode.
@@ -71,7 +70,7 @@ SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator
 
 @dataclass
 class SmallMoves:
-    """Moves of all axes. ``first`` is the rest before the moves; ``done`` contains the move of each axis."""
+    """Generates the moves of all axes. ``first`` is the rest before them, and ``done`` contains the moves."""
 
     scenario: Scenario
     rig: RigKnowledge
@@ -155,7 +154,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of the travel, or an empty string."""
+    """Return the reason to end the move after the rest at ``share`` of the travel, or an empty string."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -293,7 +292,7 @@ travel, as a fraction of the small move."""
 
 @dataclass
 class Pressed:
-    """Result of a small ``force`` (N) on the axis at ``index``: its rests before, under and after the force."""
+    """Result of a small ``force`` (N) on the axis at ``index``, with rests before, under and after the force."""
 
     index: int
     force: float
@@ -306,7 +305,7 @@ class Pressed:
 
 
 class SmallForces:
-    """Small forces on the axes of ``scenario`` whose force loop the controller closes.
+    """Generates small forces on the axes of ``scenario`` whose force loop the controller closes.
 
     The axes start at the position ``command`` (m). ``modes`` are the control modes in the last command of
     :meth:`run`, one byte per axis; empty bytes mean displacement.
@@ -378,8 +377,9 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. For an axis commanded in N, this is the displacement minus the sensor's offset
-        ``shift`` (m).
+        """Return ``sent`` in m. The measured position replaces a command in N.
+
+        ``shift`` (m) is the offset of the displacement sensor.
         """
         if not self.modes:
             return sent
@@ -395,7 +395,7 @@ def judge_forces(
 ) -> None:
     """Write verdicts on the force loops of the axes ``expected`` (indices) into ``checks``.
 
-    ``stopped`` is why the small forces were stopped, or an empty string.
+    ``stopped`` is the reason why the small forces were stopped, or an empty string.
     """
     done = {move.index: move for move in moves}
     for index in expected:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unloading of the specimen to zero force in steps, within bounds of travel and velocity.
 
-After each step the rig rests, and the forces F are measured. The next step is a damped Newton step of all axes
+After each step the rig rests, and the forces F are measured. The next step d is a damped Newton step of all axes
 together, so that axes of one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
-The factor a damps the step. J is the tangent dF/dc of forces with respect to commands. It is measured with a small
-step of each axis towards less force, and updated with the secant of each step (Broyden 1965), which also fits a
-yielded specimen. If the forces do not decrease, or the permitted travel is reached, unloading ends without moving
-back. Axes that carry weight are unloaded last.
+The factor a damps the step, and dF is the change of force. J is the tangent of forces with respect to commands. It
+is measured with a small step of each axis towards less force, and updated with the secant of each step (Broyden
+1965), which also fits a yielded specimen. If the forces do not decrease, or the permitted travel is reached,
+unloading ends without moving back. Axes that carry weight are unloaded last.
 
 A load cell may fail unnoticed. Within the travel of the small move, the force must therefore respond with the
 stiffness of that move. Otherwise the operator can sign for a motion to positions (:func:`goal_of`).
@@ -47,8 +47,7 @@ BLIND_STEP = 0.25
 IN_MOTION = 2.0
 """Safety factor for the change of force that velocity and damping explain."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of the ratio of measured to expected change of force. A yielded or hardened specimen stays within them.
-"""
+"""Bounds of the ratio of measured to expected change of force, even of a yielded or hardened specimen."""
 LEFT_OVER = 0.1
 """Smallest ratio of a significant expected change of force to the sum of the magnitudes of the axes'
 contributions."""
@@ -82,8 +81,7 @@ axis may push."""
 CLOSE_TO_LIMIT = 0.95
 """Largest force that an increase may reach, as a fraction of the force limit."""
 STILL = (1e-3, 1e-5)
-"""Largest changes between windows that count as rest, as fractions of a first step and of the load cell's range.
-"""
+"""Largest changes between windows at rest, as fractions of a first step and of the load cell's range."""
 
 
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
@@ -189,17 +187,16 @@ def unload(
 
 
 def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
-    """Return the longest travel of an axis in which its force need not respond, m."""
     if rig.small_move is None:
         return BLIND * bounds.travel
     return min(rig.small_move.displacement + (checks.lost_motion or 0.0), bounds.travel)
 
 
 class Way:
-    """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
+    """Moves axes from ``command`` ``(n_axes,)`` m to zero force, relative to ``tare`` ``(n_axes,)`` N.
 
-    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded, or
-    an empty string.
+    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is the reason why the specimen is not
+    unloaded, or an empty string.
     """
 
     def __init__(
@@ -257,7 +254,6 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force drifts. If the specimen only relaxes, successive changes decrease."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -284,9 +280,7 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the first step of an axis, even if the step is
-        very short.
-        """
+        """Return the smallest significant change of force in a first step, N."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -296,7 +290,7 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return why forces do not respond to axes that have ``moved`` (m), or an empty string.
+        """Return the reason if a force does not respond to axes that have ``moved`` (m), or an empty string.
 
         ``change`` and ``noise`` of the forces are in N; ``faster`` is the change of velocity, m/s.
         """
@@ -315,7 +309,6 @@ class Way:
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
-        """Return a guard that ends the step if a force rises, has crossed zero, or does not respond."""
         assert self.last is not None
         marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
         before = self._walk.command
@@ -457,7 +450,7 @@ class Way:
         return step
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """Make a step, rest, and update the tangent. Return why the step ended early, or an empty string."""
+        """Make a step, rest, and update the tangent. Return the reason for an early end, or an empty string."""
         start, before = self._walk.command, self._forces()
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()

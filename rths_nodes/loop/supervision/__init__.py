@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supervision of rig and test: limits, states, safe stop, bridges, heartbeat, monitor."""
+"""Supervision of rig and test: limits, states, safe stop, bridges, heartbeat, and monitor."""

@@ -4,11 +4,8 @@
 Holding the last value would stop the motion, and the compensator would respond with an abrupt command (Phillips &
 Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motion continues:
 
-    late Target    Taylor series of the last Target,       x(t) = x + v t + a t^2 / 2          MotionBridge
-    late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
-                                                                                               CommandBridge
-
-A prime marks the newest Command, two primes the Command before it.
+    MotionBridge     late Target: second-order Taylor series of the last Target
+    CommandBridge    late Command: straight line through the last two Commands
 
 A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
 its values. When the source of the motion changes, the difference between old and new motion fades out
@@ -142,10 +139,9 @@ STEEPEST = 1.875
 
 
 def _fading_polynomials() -> Array:
-    """Return the coefficients ``(3, 3, 6)``: derivative 0, 1 or 2, polynomial, and power of s.
+    """Return coefficients ``(3, 3, 6)`` by derivative (0, 1 or 2), polynomial, and power of s.
 
-    The polynomials fade value, slope and curvature. At s = 0, derivative i of polynomial i is 1 and its other two
-    derivatives are 0. At s = 1 all derivatives are 0.
+    At s = 0, derivative i of polynomial i is 1 and its other two derivatives are 0. At s = 1 all are 0.
     """
     table = np.zeros((3, 3, 6))
     table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
@@ -327,7 +323,7 @@ class BridgeCount:
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Wrap the ``pacer`` of the port, so that each missed period counts at the sample of its tick."""
+        """Return ``pacer``, extended to count missed periods at the sample of their tick; None without a pacer."""
         if pacer is None:
             return None
 

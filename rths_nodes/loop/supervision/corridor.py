@@ -24,15 +24,13 @@ from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""Quantities with a band, and their units."""
 LEFT = ": {0} = {{0:.6g}} {1}, but was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
-"""Suffix for the percentage of samples outside the band of a quantity."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corridor:
-    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` of QUANTITIES, from sample 0 on; NaN means no band.
+    """Holds bands ``lower`` to ``upper`` ``(3, n, n_axes)`` of QUANTITIES, from sample 0. NaN means no band.
 
     ``nominal`` ``(3, n, n_axes)`` is the response of the scenario's own plant. ``source`` describes the
     prediction.
@@ -81,7 +79,7 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 
 
 def quantities(displacement: Array, force: Array) -> Array:
-    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; the energy is 0 at sample 0.
+    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` at samples 1, 2, ..., n - 1. The energy is 0 at sample 0.
 
     ``displacement`` (m) and ``force`` (N) are ``(n, n_axes)``. Energies are summed as in
     :meth:`CorridorWatch.step`.
@@ -93,9 +91,9 @@ def quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
-    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is the first sample
-    at which a quantity had been outside its band for ``persistence`` samples, with a text. ``energies`` are the
-    absorbed energies, J.
+    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` contains the first
+    sample at which a quantity had been outside its band for ``persistence`` samples, and a text, or is None.
+    ``energies`` are the absorbed energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -117,15 +115,14 @@ class CorridorWatch:
         self._outside = [0] * len(self._rows)
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Set position (m) and force (N) at the start, ``(n_axes,)``; by default from the first sample."""
+        """Set position (m) and force (N) at the start, ``(n_axes,)``. The default is the first sample."""
         self._before = displacement, force
         self._reset()
 
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Advance by a sample: displacement (m) and force (N), ``(n_axes,)``.
+        """Advance by a sample with displacement (m) and force (N), ``(n_axes,)``.
 
-        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f. A prime marks the previous
-        sample.
+        The absorbed energy increases by the mean of the last two forces times the change of displacement.
         """
         before = self._before or (displacement, force)
         rows = zip(self.energies, displacement, force, *before, strict=True)
@@ -142,8 +139,9 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return, by quantity, the percentage of samples outside the band for the worst axis, and the sample of
-        ``left``.
+        """Return, by quantity, the percentage of samples outside the band for the worst axis.
+
+        Also return the sample of ``left``, or NaN.
         """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
         for number, (name, _) in enumerate(QUANTITIES):

@@ -50,7 +50,7 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests from an operator, in another thread, to the current run. The rig stage polls them at each tick."""
+    """Passes an operator's requests from another thread to the current run. The rig stage polls them."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
@@ -59,7 +59,7 @@ class OperatorRequests:
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """Request a safe stop, after which the run is held. Only the first reason counts."""
+        """Request a safe stop, after which the run is held. Only the first reason is kept."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
@@ -82,9 +82,10 @@ class Handover:
     """Data and callbacks that a procedure gives to the rig stage together with the port.
 
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
-    comes to rest, ``under_way`` when the rig follows the test again, ``stopping`` with the reason of a stop.
-    ``lost`` returns why the rig no longer follows; an empty string if it follows. ``following`` checks a Command,
-    relative to the zero of the test, and an untared Measurement; its third argument is true during pauses.
+    comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason of a stop.
+    ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` receives a
+    Command, relative to the zero of the test, an untared Measurement, and true during pauses. It returns the
+    reason to stop, or an empty string.
     """
 
     tares: Tares

@@ -22,9 +22,9 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, M
 MOST_UNDER_WAY = 63
 """Largest transport delay, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
-from the newest Command by at most the fraction NEARER of the travel during the hops. The variances of the
-deviations must have this ratio too, to exclude a readback with an offset."""
+"""Criterion for Commands that are applied immediately: in IN_A_ROW consecutive samples, the applied command
+deviates from the newest Command by at most the fraction NEARER of the travel during the hops. The standard
+deviations from newest and due Command must have this ratio too, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 
@@ -57,8 +57,9 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Assigns Commands to ticks of a rig with hops of ``depth``. The first ``depth`` ticks hold Command 0,
-    ``start``.
+    """Assigns Commands to ticks of a rig with hops of ``depth``.
+
+    The first ``depth`` ticks hold Command 0, ``start``.
     """
 
     def __init__(self, depth: int) -> None:
@@ -72,8 +73,8 @@ class UnderWay:
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
         """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` are compared.
 
-        The error of a Command refers to the displacement at its own sample. During a pause, ``targets`` are
-        returned unchanged, because the rig stage generates the Commands.
+        Targets are shifted by the displacement during the hops, because a Command refers to its own sample. During
+        a pause, ``targets`` are returned unchanged, because the rig stage generates the Commands.
         """
         if not self.depth:
             return targets
@@ -85,7 +86,7 @@ class UnderWay:
 
 
 class TakenAtOnce:
-    """Detects a driver that ignores hops of a ``depth`` and applies each Command at once.
+    """Detects a driver that ignores hops of a ``depth`` and applies each Command immediately.
 
     Call ``made`` with every Command, and ``reason`` with the next Measurement.
     """

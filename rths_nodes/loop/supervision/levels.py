@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of axes, of the complete rig, and of expressions, checked as limit rows (``limits.py``).
+"""Levels of axes, of the complete rig, and of expressions: optional limits, checked as rows (``limits.py``).
 
-The values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
+Their values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WHOLE_RIG = "whole rig"
 def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
     """Return a function that computes a quantity of the complete rig from the flags of Command and Measurement.
 
-    The quantity is a number of consecutive samples, or a fraction of the last second.
+    The quantity is a number of consecutive samples, or a fraction of the samples in the last second.
     """
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
@@ -67,9 +67,10 @@ def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
 
 
 class Values:
-    """Computes the values of ``axes`` and ``channels`` as one list. Only used values are computed. ``dt`` is in s.
+    """Computes the values that levels use, as one list; unused quantities are 0. ``dt`` is in s.
 
-    ``names`` contains index and unit of each value, by quantity and by axis or channel.
+    ``channels`` are auxiliary names with units. ``names`` contains the index and the unit of each value, by
+    quantity and by axis or channel.
     """
 
     def __init__(self, axes: Sequence[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
@@ -93,7 +94,7 @@ class Values:
         self._second_sensors: dict[int, int] = {}
         self._counts: dict[int, Callable[[int, int], float]] = {}
         self._made: list[Callable[[list[float]], float]] = []
-        """Functions for the values after the channels. Each function uses all earlier values."""
+        """Functions for the values after the channels. Each function receives the list of all earlier values."""
         self._before: list[Reading] = []
         self.failure = ""
         """Error of the first failed quantity, whose value is then NaN; empty without a failure."""
@@ -144,8 +145,9 @@ class Values:
         return value
 
     def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of the value of a ``level``. Raises ConfigError if its channel or expression is
-        invalid.
+        """Return the index of the value of a ``level``.
+
+        Raises ConfigError if the channel or the expression of the level is invalid.
         """
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
@@ -214,10 +216,10 @@ class Breach(NamedTuple):
 
 
 class LevelWatch:
-    """Checks the levels of all axes and of the rig. ``told`` collects a report when a level is first exceeded.
+    """Checks the levels of all axes and of the rig. ``told`` collects one report for each exceeded level.
 
-    Each of the ``levels`` has index and name of an axis, quantity, and level. A level has two rows for one value:
-    the first leads to a report, the second to the action.
+    Each element of ``levels`` has the index of an axis, its name, a quantity, and the level. A level has two rows
+    for one value: the first leads to the report, the second to the action.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
@@ -235,7 +237,7 @@ class LevelWatch:
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
-        """Number of samples beyond the level, and the first of these samples, by index."""
+        """Number of samples beyond the level, and the first of these samples, by index of the value."""
         self._calls = 0
         self.told: list[str] = []
 
@@ -251,8 +253,8 @@ class LevelWatch:
     ) -> LevelWatch | None:
         """Return a LevelWatch for the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
 
-        ``channels`` are auxiliary names with units, ``quantities`` have memory. Raises ConfigError if a channel,
-        quantity or expression is invalid.
+        ``channels`` are auxiliary names with units. ``quantities`` are parameters of quantities with memory, by
+        name. Raises ConfigError if a channel, quantity or expression is invalid.
         """
         axes = [
             (index, axis, axis_limits.levels)
@@ -270,10 +272,10 @@ class LevelWatch:
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
     ) -> Breach | None:
-        """Return the first level that Measurement k and Command k exceed, or None.
+        """Return the Breach of the first level that acts on a Measurement and its Command, or None.
 
-        Without a Command, the applied command is also the target. Displacements are compared with ``aims``
-        ``(n_axes,)`` m, by default the targets.
+        Without a Command, the applied command is also the target. Tracking errors are computed with ``aims``
+        ``(n_axes,)`` m instead of the targets, if given.
         """
         values, call = self._values.of(command, measured, aims), self._calls
         self._calls = call + 1

@@ -5,9 +5,9 @@
 :func:`broken_alone`, because a loop over rows takes 50 % longer. These functions are kernels, and so are the
 functions ``of_...``, which compute the values. NaN violates every bound.
 
-:class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). A
-breach stops the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a
-safety function: a rig needs its own interlocks.
+:class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). The rig
+stops at the first sample with a breach. Optional limits are in ``levels.py``. The software limits are not a safety
+function: a rig needs its own interlocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.loop.supervision.handover import Tares
 
 Floats = Sequence[float] | Array
 NONE, NEVER = -1, 2**62
-"""Result if no row acts, and persistence of a row that never acts."""
+"""NONE is the result if no row acts. NEVER is the persistence of a row that never acts."""
 
 
 class Row(NamedTuple):
@@ -49,21 +49,21 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows (index, bounds, persistence), and two lists by index: the number of consecutive samples outside the bounds,
-and the last such sample."""
+"""Rows (index of a value, lower bound, upper bound, persistence), and two lists by index: the number of
+consecutive samples outside the bounds, and the last of these samples."""
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """Return the table of ``rows`` for ``acting``, in order of priority."""
+    """Return ``rows``, in order of priority, as a table for :func:`acting`."""
     bounds = tuple((row.slot, row.low, row.high, row.persistence) for row in rows)
     size = 1 + max((index for index, *_ in bounds), default=0)
     return bounds, [0] * size, [NONE - 1] * size
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Return the index of the first row that acts, or NONE.
+    """Return the ``slot`` of the first row that acts, or NONE.
 
-    The count of a row restarts if ``sample`` - 1 was within its bounds.
+    A row acts after ``persistence`` consecutive samples outside its bounds.
     """
     rows, in_a_row, last = limits
     first = NONE
@@ -77,18 +77,18 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
 
 
 Move = tuple[int, float, float, float, float]
-"""Index of an axis, and its limits in m: zero of commands, stroke, largest step per sample, twice the largest
-change of the step."""
+"""Constants of an axis: index, zero of its commands, stroke, largest step, and twice the largest change of the
+step per sample (m)."""
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
 
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
-    """Return PER_MOVE times the axis plus the limit that the first impossible move violates, or NONE.
+    """Return a code for the first violated limit of a command, or NONE.
 
-    The target must be finite, the position within the stroke, and the step v within the largest step. The braking
-    distance must not exceed the remaining distance l. If v^2 > 2 a l, with deceleration a, it is counted in whole
-    samples.
+    The code is PER_MOVE times the axis, plus TARGET, PLACE, STEP or WAY. The target must be finite, the position
+    within the stroke, and the step within the largest step. The braking distance must not exceed the remaining
+    stroke.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -107,9 +107,9 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Check the braking distance of axes that stop together, with the result of :func:`broken_alone`.
+    """Return a code as :func:`broken_alone`, with COMMON_WAY, if an axis cannot stop together with its group.
 
-    Each axis of a group stops within the N samples of the slowest axis, so that |v| N must be <= 2 l.
+    All axes of a group take as many samples to stop as its slowest axis.
     """
     for group in groups:
         longest = 0.0
@@ -131,7 +131,7 @@ def _too_long(position: float, step: float, stroke: float, samples: float) -> bo
 
 PER_LOAD = 7
 Load = tuple[int, float, float, float]
-"""Constants of a force axis: index, zeros of its commands in m and in N, dt (s)."""
+"""Constants of a force axis: index, zero of its commands in m and in N, and dt (s)."""
 
 
 def of_load_commands(
@@ -139,8 +139,9 @@ def of_load_commands(
 ) -> list[float]:
     """Return seven values for each load: target, command, refusal, force, force rate, position and velocity.
 
-    The refusal is 1 if a command in N is refused, otherwise 0. Values in the other unit are 0. ``modes`` are the
-    control modes of ``commands``, of ``previous``, and in the last Measurement.
+    The refusal is 1 if a command in N is refused, otherwise 0. Force and force rate are 0 for a command in m;
+    position and velocity are 0 for a command in N. ``modes`` are the control modes of ``commands``, of
+    ``previous``, and of the last Measurement.
     """
     modes_now, before, shown = modes
     values, at = [0.0] * (PER_LOAD * len(loads)), 0
@@ -161,10 +162,11 @@ def of_load_commands(
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Return two values for each axis: displacement from zero (m), and error.
+    """Return two values for each axis: the displacement from its zero (m), and the tracking error.
 
-    The error is target minus displacement (m). For a force axis the error is target minus force (N) in MODE_FORCE,
-    otherwise 0. ``zeros`` are the zeros of displacement and force, and true for a force axis.
+    The error of a displacement axis is its target minus this displacement (m). The error of a force axis is its
+    target minus its force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` has the zero of the
+    displacement (m), the zero of the force (N), and true for a force axis.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -202,13 +204,12 @@ LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within 
 class LimitCheck:
     """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
-    Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
-    to the readings of sensors and controller. The limit of a corrected force applies to its original channel. Axes
-    with the same number in ``groups`` stop together. Force axes are last. Values by axis are in m, or in N in
-    force mode.
+    Commands and targets are relative to the zero of the test (``tares``). Measurements are untared, and forces are
+    checked before their correction. Axes with the same number in ``groups`` stop together. Force axes are last.
+    Values by axis are in m, or in N in force mode.
 
-    The other attributes are constants of the kernels. ``beside`` is true if more than displacement and force is
-    limited.
+    ``beside`` is true if measurements have limits other than displacement and force. Other public attributes are
+    constants of the kernels.
     """
 
     def __init__(

@@ -5,16 +5,13 @@ In bridges and pauses, loads hold their last command. When Commands return, load
 SHARE of their force rate limit, which does not trip the rig.
 
 In a safe stop each load keeps its force until the other axes rest, and then holds its position. Holding the
-position earlier would unload a specimen whose head still drifts. A load that caused the trip holds its position at
-once.
+position earlier would unload a specimen whose top still drifts. A load that caused the trip holds its position
+immediately.
 
-A force loop uses the target of the neighbouring axis. The command of that axis leads its target by the delay of
-its actuator. After the command has stopped, the target continues to the same position along a cubic,
-
-    x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
-
-with M = N + 2 l / v samples: N samples of the stop, lead l of the command, step v of the target. If the command
-leads by a pure delay, v decreases linearly to zero.
+A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay of
+the actuator, and stops first. The target moves to the same end along a cubic that begins with its last velocity.
+It takes longer than the command by twice the lead divided by this velocity, so that with a pure delay the velocity
+decreases linearly.
 """
 
 from __future__ import annotations
@@ -36,8 +33,9 @@ LONGEST_LEAD_S = 0.1
 
 
 class LoadBridge:
-    """Extends the ``bridge`` of the first ``n_moved`` axes to the loads after them. ``rates`` are force rate
-    limits, N/s.
+    """Extends the ``bridge`` of the first ``n_moved`` axes to the loads after them.
+
+    ``rates`` are the force rate limits of the loads, N/s.
     """
 
     def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
@@ -175,8 +173,9 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, extended by the loads if there are any. ``passive`` are the auxiliary
-    inputs.
+    """Return the bridge over late Commands, extended by the loads if there are any.
+
+    ``passive`` are the auxiliary inputs.
     """
     rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
     n_moved = len(limits) - len(rates)

@@ -105,10 +105,9 @@ Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
     """Return a function that computes the largest slopes of tracking indicators over ``SPAN`` samples of ``dt`` s.
 
-    Call the function with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes
-    (m^2/s, 1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of
-    frequency f, amplitude X and lag phi. For the second slope, the slope of each axis is divided by the square of
-    its largest target so far, or of ``smallest`` (m) if larger. The second slope is 0 if ``smallest`` is None.
+    Call the function at each sample with the tracking indicators (m^2) and the largest targets so far (m) of all
+    axes. It returns the largest slope (m^2/s), and the largest ratio of slope to squared largest target (1/s).
+    Both are 0 during the first samples. ``smallest`` (m) replaces smaller targets; if it is None, the ratio is 0.
     """
     span, missing = SPAN * dt, SPAN
     last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
@@ -132,8 +131,8 @@ def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
 class Monitor:
     """Computes all indices of a test and checks their limits.
 
-    The monitor receives every Target, and every sample in order. ``breach`` is the first sample at which a limit
-    was exceeded, with the reason. The indices begin after the soft start.
+    The monitor receives every Target, and every sample in order. ``breach`` contains the first sample at which a
+    limit was exceeded and the reason, or is None. The indices begin after the soft start.
     """
 
     def __init__(
@@ -261,7 +260,7 @@ class Monitor:
         }
 
     def metrics(self) -> Data:
-        """Return the indices by nested names. An undefined index is NaN."""
+        """Return the indices as nested dictionaries. An undefined index is NaN."""
         self._take_targets()
         energy = self.energy.now
         largest = int(np.argmax(np.maximum(np.abs(energy.highest), np.abs(energy.lowest))))

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
-Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks. x is the target of
-an axis, and l = u - x is the lead of its command u. v and w are the last changes of x and l per sample. Target and
-lead by phase:
+Ticks continue during a pause, samples do not. A phase follows polynomials of its elapsed fraction s:
 
-    slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
-    waits        at the end of this motion, without a lead
-    returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
-    starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
+- slow down: the speed, relative to the test, falls as 1 - 3 s^2 + 2 s^3
+- wait at rest
+- return: the distance to the target of the last sample falls as 1 - 10 s^3 + 15 s^4 - 6 s^5
+- start: the speed rises as 3 s^2 - 2 s^3; targets are interpolated linearly between samples
 
-The lead compensates the actuator's lag at full speed; at the fraction r of this speed it is multiplied by r.
-Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the acceleration within
-the deceleration of each axis. The motion of the last phase is slower, and within half a sample of its targets.
-This is correct for a rate-independent specimen.
+The lead (command minus target) compensates the actuator's lag at full speed, and is multiplied by the relative
+speed. Displacement and velocity never jump, and phases add no acceleration at their ends. Phases are long enough
+to keep the acceleration within the deceleration of each axis. During the start, samples are measured within half a
+sample of their targets. This is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
 from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
 
 SHARPEST = 1.5
-"""Largest slope of r. In M ticks, v changes by at most SHARPEST v / M per tick."""
+"""Largest slope of 3 s^2 - 2 s^3."""
 
 BENT = 6.0
-"""Largest curvature of r. The curvature of r l is at most (BENT l + BENT w M) / M^2."""
+"""Largest curvature of 3 s^2 - 2 s^3."""
 
 MOST_CURVED = 10.0 / math.sqrt(3.0)
 """Largest curvature of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
@@ -39,10 +37,10 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 class Pause:
     """Drives the rig while a Command is missing, from :meth:`begin` until ``active`` is false.
 
-    ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, from
-    :meth:`supply`, or None. ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the
-    last sample, ``count`` the number of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2,
-    n_moved)`` m: target and lead of the displacement axes. The force axes keep the loads of the last sample.
+    ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, or None.
+    ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the last sample, and ``count``
+    the number of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2, n_moved)`` m: target
+    and lead of the displacement axes. The force axes keep the loads of the last sample.
     """
 
     known: Command
@@ -191,8 +189,9 @@ class Pause:
     def _needed(self, lead: Array, change: Array) -> float:
         """Return the number of ticks in which the motion slows down to rest or starts from rest.
 
-        ``change`` is per sample. The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2
-        is at most the deceleration.
+        It is the smallest M with (SHARPEST v + BENT w) / M + BENT l / M^2 within the deceleration, for the
+        ``lead`` l and the ``change`` v and w of target and lead per sample. The velocity of the lead remains
+        within SHARE of its limit.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)

@@ -30,7 +30,7 @@ class OfOne:
 class Integral:
     """Integral over time, by the trapezoidal rule: for example energy from power, or travel from velocity.
 
-    I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
+    For values x_k of the expression, I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
     """
 
     @params
@@ -56,7 +56,8 @@ class Integral:
 class LowPass:
     """First-order low-pass filter: removes noise, with a delay of 1 / (2 pi f).
 
-    y_k = y_{k-1} + a (x_k - y_{k-1}), a = 1 - exp(-2 pi f dt), and y = x at the first sample.
+    For values x_k of the expression, y_k = y_{k-1} + a (x_k - y_{k-1}) with a = 1 - exp(-2 pi f dt), and y = x at
+    the first sample.
     """
 
     @params
@@ -83,7 +84,8 @@ class LowPass:
 class MovingRms:
     """Root mean square over the last samples, e.g. the intensity of a vibration.
 
-    sqrt(sum x^2 / n), where n samples take the time ``duration``. Values before the first sample count as 0.
+    The result is sqrt(sum x^2 / n) for the last n values x of the expression. The n samples take the time
+    ``duration``. Values before the first sample are 0.
     """
 
     @params

@@ -34,7 +34,7 @@ def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time
 
     The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates for at least ``time``
     s, because other axes may stop with it. The largest deceleration is ``sharpest`` times the mean. The actuator
-    moves further by its lag at that sample.
+    moves further than its command by its lag.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -46,8 +46,8 @@ Floats = list[float] | Array
 class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
-    A group therefore stays on a straight line (``core/braking.py``). ``groups`` has a number for each axis;
-    without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
+    A group therefore stays on a straight line (``core/braking.py``). ``groups`` contains the group number of each
+    axis; without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
     group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further
@@ -94,16 +94,18 @@ class SafeStop:
 
 PER_AXIS = 5
 START, STEP, SAMPLES, LOW, HIGH = range(PER_AXIS)
-"""Values of an axis when the stop begins: command (m), step (m), samples to rest, bounds of the commands (m)."""
+"""Values of an axis when the stop begins: command (m), step (m), samples to rest, lower and upper bound of
+commands (m)."""
 StopRow = tuple[int, float, float, float, float]
-"""Constants of an axis: index, and zero of commands, stroke, largest step, largest change of the step (m)."""
+"""Constants of an axis: index, zero of commands, stroke, largest step, and largest change of the step (m)."""
 
 
 def begin(
     groups: Sequence[Sequence[StopRow]], state: Floats, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Begin the stop of all ``groups`` after the last two commands (m). Write ``state``, and return its largest
-    number of samples.
+    """Begin the stop of all ``groups`` after the last two commands (m).
+
+    Write ``state``, and return the largest number of samples of a group.
     """
     longest = 0.0
     for group in groups:
@@ -137,11 +139,10 @@ def command_after(state: Floats, axis: int, done: float) -> float:
 def held_places(
     commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, measured: Measurement
 ) -> tuple[Array, Array]:
-    """Return the last two ``commands`` ``(n_axes,)`` in m. Axes after the first ``n_moved`` may have commands in
-    N.
+    """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` may have commands in N.
 
-    ``modes`` are the modes of the two commands. The measured position replaces a command in N, so that the axis is
-    held there without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
+    ``modes`` are the modes of the two commands. The measured position replaces a command in N, where the axis is
+    held without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

@@ -65,7 +65,7 @@ class TooEarly(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """Sample of the rig: commands and displacement (m), force (N), and why the far end has ``stopped``."""
+    """Sample of the rig: commands and displacement (m), force (N), and the reason if the far end ``stopped``."""
 
     sample: int
     sent: Array
@@ -177,7 +177,7 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free after a ``change`` of force ``(n_axes,)`` N, or an empty string."""
+        """Return the reason if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
         size = np.abs(change)
         if not (size > self._force).any():
             return ""
@@ -193,7 +193,6 @@ class FreeRig:
             pass
 
     def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
-        """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; yield every sample."""
         ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.scenario.dt)
         while (wanted := ramp.step()) is not None:
             yield self.tick(wanted)
@@ -285,8 +284,9 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if the session cannot be
-        opened.
+        """Context of a session that begins with the rig at home.
+
+        Raises ConfigError if the session cannot be opened.
         """
         rig = self.rig()
         with real_time(self.realtime):
@@ -340,8 +340,9 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If ``attempt`` fails, retry if the rig is ``emulated``; otherwise ask
-        the operator.
+        """Return the result of ``attempt``.
+
+        If ``attempt`` fails, retry if the rig is ``emulated``; otherwise ask the operator.
         """
         end = time.monotonic() + PATIENCE_S
         while True:
@@ -379,8 +380,9 @@ class Dash:
 
     @classmethod
     def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion that brakes for BRAKING_SAMPLES, or fewer if the stroke or the velocity limit requires
-        this.
+        """Return a motion that brakes for BRAKING_SAMPLES.
+
+        It brakes for fewer samples if the stroke or the velocity limit requires this.
         """
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))

@@ -5,8 +5,8 @@ The commissioning process shares the socket of the process that it kills, and re
 brakes. For a port without a listener, a new session measures where the rig rests.
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
-received, it may continue at v, and then brakes. With the deceleration a it comes to rest after
-n = ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
+received, it may continue at v, and then brakes with the deceleration a. It comes to rest after ceil(v / (a dt))
+further samples.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 STEADY = 16
 """Number of samples of constant velocity before a motion is aborted."""
 KILLS = 3
-"""Maximum number of attempts to kill a process during its steady motion."""
 TOLD = 2
 """Largest accepted delay, samples, from the watchdog to a state that reports the end of the session."""
 LISTENED_S = 1.0
@@ -498,7 +497,6 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
 
 
 def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return as text the speed, in a slow motion, of the axis that is slowest relative to its limit."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
     index = int(np.argmin(rig.velocity / most))
     return bench.speed(index, float(rig.velocity[index]))

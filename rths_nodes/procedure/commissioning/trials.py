@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS` of all trials in order.
-
-A new trial needs a function that returns rows, and an entry in the table.
-"""
+"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS` of all trials in order."""
 
 from __future__ import annotations
 
@@ -93,7 +90,6 @@ BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 ROUNDING = 1e-3
 """Relative tolerance of a limit, needed because the period is rounded."""
 OFFSETS_S = 0.5
-"""Measuring time of the offsets, s."""
 MOVED = 0.1
 """Fraction of the small move after which the operator's stop is issued."""
 SETTLED_S = 0.2
@@ -112,7 +108,6 @@ SIMULATED = {
 """Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
 STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
 ATTEMPTS = 10
-"""Maximum number of attempts at a trial if the operator acts too early."""
 HERTZ = 0.1
 """Frequency of a motion that defines the start of the scenario and is never run, Hz."""
 
@@ -301,8 +296,9 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes, discard the findings, because a load cell without a specimen seems dead, and sign for all
-    items.
+    """Check the axes, discard the findings, and sign for all items.
+
+    The findings are invalid, because a load cell without a specimen seems dead.
     """
     for axis in session.check().values():
         axis.findings.clear()
@@ -311,8 +307,9 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel in m,
-    ``(n_axes,)``.
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true.
+
+    ``travel`` is ``(n_axes,)`` m.
     """
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
@@ -390,8 +387,9 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all after
-    it.
+    """Return the row for the operator's stop.
+
+    ``commands`` ``(n, n_axes)`` m are the last two before the stop, and all after it.
     """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
@@ -657,7 +655,7 @@ TRIALS: dict[str, Trial] = {
         "the statement of the rig file; nothing is measured",
     ),
 }
-"""Trials by name, in order. The trial of the signs is first, because all other trials depend on it."""
+"""Trials by name, in order. All other trials depend on the trial of the signs."""
 
 
 def proofs() -> dict[str, str]:
@@ -669,8 +667,9 @@ def proofs() -> dict[str, str]:
 
 
 def scenario_of(rig: RigFile) -> Scenario:
-    """Return a scenario for the rig, whose axes start at half of the smallest small move. Raises ConfigError if
-    the rig file is unsuitable.
+    """Return a scenario for the rig. Its axes start at half of the smallest small move.
+
+    Raises ConfigError if the rig file is unsuitable.
     """
     problems = Problems()
     if rig.servo_rate is None:
