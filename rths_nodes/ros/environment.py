@@ -34,7 +34,6 @@ PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 """Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
-"""Timeout for a host to report a closed port, s."""
 KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),

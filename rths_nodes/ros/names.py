@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-Wiring, recordings and documentation use the table, which does not need rclpy.
+Endpoints of nodes, recordings and documentation use the table. This module does not import rclpy.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "recorder",
 )
 AXIS = "axis"
-"""Node of one axis, below the namespace of the rig."""
+"""Name of the node of one axis. The namespace of this node ends with the axis."""
 CONSOLE = "console"
-"""Node of ``rths run`` if other processes run the nodes. The console receives results and may request a trip."""
+"""Node of ``rths run`` that receives results, and may request a trip, if other processes run the nodes."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
-"""Node that stops a procedure and publishes its state; not a peer of any run."""
+"""Node that stops a procedure and publishes the procedure's state. No run has this node as a peer."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Names in the record for callers of the operator's services."""
+"""Names of the callers of the operator's services: an unknown client, and the page."""
 MOTION = "motion "
 """Prefix of the run name for the curves of a procedure's motion."""
 RIG = "rig"
@@ -41,13 +41,12 @@ NAMESPACE = options.NAMESPACE
 STOPS = ("stop", "trip")
 """Services of the actuator node that end a test in the state HELD or TRIPPED, respectively."""
 FORMER_TRIP = "emergency_stop"
-"""Name of the topic and of the service ``trip`` up to version 0.9.0. The next version will not accept this name.
-"""
+"""Former name (up to version 0.9.0) of the topic and service ``trip``; the next version does not accept it."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One row of the table. Names are relative to the namespace of the rig."""
+    """One row of the table. ``name`` is absolute, or relative to the namespace of the rig or axis."""
 
     name: str
     type: str
@@ -79,7 +78,6 @@ class Topic:
         return bool(self.publishers) and not self.subscribers
 
     def lossy(self, best_effort: bool) -> bool:
-        """Return True if messages may be lost. With ``best_effort``, streams may lose messages too."""
         return self.best_effort or (best_effort and self.stream)
 
     @property
@@ -105,7 +103,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics with the measured, target and commanded states of the axes, as joints."""
+"""JointState topics with the measured, target and commanded states of the axes."""
 
 
 def _joints(name: str) -> Topic:

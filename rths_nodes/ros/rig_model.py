@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of a rig for RViz: URDF of its axes, and a view of the model."""
+"""URDF model of the axes of a rig, and an RViz configuration that shows the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 GROUND = "ground"
 THICK, WIDE, APART = 0.5, 6.0, 5.0
-"""Height, width and distance of the slabs, divided by the stroke of the axis."""
+"""Height, width and vertical distance of the slabs, as multiples of the stroke of the axis."""
 
 
 def below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
@@ -24,7 +24,7 @@ def xml_text(root: ElementTree.Element) -> str:
 
 
 def urdf(scenario: Scenario) -> str:
-    """Return a model with a slab for each axis, on a prismatic joint along x with the stroke (m) of the axis."""
+    """Return the URDF text of a model in which each axis is a slab on a prismatic joint along x."""
     robot = ElementTree.Element("robot", name=scenario.name)
     _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0
@@ -51,6 +51,6 @@ def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> N
 
 
 def rviz(rig: str) -> str:
-    """Return a view of the model in the namespace ``rig``, which is also the prefix of the model's frames."""
+    """Return the text of an RViz configuration that shows the model of the rig in the namespace ``rig``."""
     template = resource("config", "templates", "layouts", "rig.rviz.tmpl").read_text(encoding="utf-8")
     return Template(template).substitute(prefix=rig.strip("/"), ground=GROUND)

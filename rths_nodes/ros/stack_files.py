@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2.
+"""Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator and SROS 2.
 
-The files are made from the table of topics, for one namespace and without rclpy. ``config/stack`` has the default
-files.
+The files are generated from the table of topics, for one namespace and without rclpy. ``config/stack`` contains
+the files for the default namespace.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """Return the QoS for ``ros2 bag record``: KEEP_ALL instead of the default KEEP_LAST with depth 10."""
+    """Return YAML text with the QoS of each topic for ``ros2 bag record``.
+
+    The history is KEEP_ALL instead of the default KEEP_LAST with depth 10.
+    """
     rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
     overrides[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
@@ -85,7 +88,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return parameters of ``aggregator_node`` for a tree of loop, observers and axes."""
+    """Return YAML text with the parameters of ``aggregator_node``, for a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),
@@ -109,8 +112,10 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 
 
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
-    """Return the policy file of SROS 2, with enclaves ``/rths/integrator`` etc. for processes with one node, and
-    ``/rths/test`` for a process with all nodes.
+    """Return the SROS 2 policy (XML text) for the rig in ``namespace``, with nodes of the given ``axes``.
+
+    The enclaves ``/rths/integrator`` etc. are for processes with one node. The enclave ``/rths/test`` is for a
+    process with all nodes.
     """
     rig = "/" + namespace.strip("/")
     profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}

@@ -51,7 +51,6 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """Make the node ``role`` with parameter ``values`` and its faults. ``hosted`` is passed to :class:`Host`."""
     clock = hosted.get("clock", SYSTEM_CLOCK)
     opened, interpose = with_faults(open_writer, hosted.get("own_process", False), clock)
     host = Host(**{"interpose": interpose} | hosted)
@@ -76,8 +75,8 @@ def run(
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    Until the test begins, ``starting`` receives a text about nodes not yet ready. ``port`` is an open port that
-    replaces the scenario's port. Raises NodeRefused if a node refuses the test.
+    ``starting(text)`` reports nodes that are not ready yet. ``port`` is an open port that replaces the scenario's
+    port. Raises NodeRefused if a node refuses the test.
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
@@ -137,8 +136,6 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 class ComposedTest:
-    """Runs the nodes of a test in one process."""
-
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
     ) -> None:

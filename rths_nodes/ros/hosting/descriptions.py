@@ -36,7 +36,7 @@ class NodeDescription:
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Describe the nodes of a rig, with a recorder if the test is recorded.
+    """Return descriptions of the nodes of a rig, with a recorder if the test is recorded.
 
     ``axes`` are the axes with their own nodes. With ``console`` the test waits for the runner's console.
     """
@@ -54,8 +54,9 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for an unknown node or
-    a missing actuator node.
+    """Return the peers among ``descriptions`` that this machine starts.
+
+    Raises ConfigError for an unknown node or a missing actuator node.
     """
     peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
@@ -83,8 +84,9 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes that have their own nodes: all axes or none. Raises ConfigError if the axes must share a
-    node.
+    """Return the axes that have their own nodes: all axes or none.
+
+    Raises ConfigError if the axes must share a node.
     """
     if actuator_nodes == ONE_NODE:
         return ()

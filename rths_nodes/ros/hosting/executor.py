@@ -37,7 +37,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """Estimates the duration of a task, which runs only if it fits before the tick."""
+    """Estimates the duration of a task, and decides whether the task fits before the tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -52,7 +52,6 @@ class SlackBudget:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task`` and measure its duration. Return False if ``task`` returned False (no work)."""
         started = self._now()
         did = task() is not False
         if did:
@@ -93,13 +92,12 @@ class SlackUser:
 SERVE_EVERY_NS = 50_000_000
 """Period of rounds, ns. A round serves the handshakes of all nodes and at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
-"""Smallest slack for a handshake, ns."""
 SERVE_LATEST_NS = 500_000_000
 """Delay after which a round begins or continues even without slack, ns."""
 
 
 class ServiceDesk:
-    """Serves ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
+    """Serves the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
         self,
@@ -185,11 +183,8 @@ MIXED_S = 0.0005
 
 
 DIAGNOSE_SLACK_NS = 500_000
-"""Smallest slack for diagnostics, ns; at most half a servo period."""
 RECORD_SLACK_NS = 50_000
-"""Smallest slack for messages to the recorder and to nodes outside the loop, ns."""
 FOREIGN_AT_A_TIME = 256
-"""Maximum number of foreign messages dropped from an inbox per tick."""
 DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
@@ -199,7 +194,6 @@ FOLLOWING_SLEEP_S = 0.002
 """Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
 this time."""
 OBSERVER_SLEEP_S = 0.01
-"""Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. Sockets need only one
 yield; with more yields, two nodes would keep yielding to each other."""
@@ -215,8 +209,9 @@ PATIENT_TURNS = 16
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn unless it must wait; return True if the node did work. An unexpected error ends the
-    node.
+    """Let ``node`` handle up to ``limit`` samples unless it must wait; return True if the node did work.
+
+    An unexpected error ends the node.
     """
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
@@ -256,7 +251,6 @@ class LoopExecutor:
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers
         self._sets: dict[int, WaitSet] = {}
-        """Wait sets by number of subscriptions."""
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0

@@ -65,7 +65,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds``.
+    """End this process with ``code`` if the ``with`` block takes longer than ``seconds``.
 
     Raises OSError if no timer is available.
     """
@@ -78,8 +78,9 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """Call ``closing`` and Python's exit handlers, then exit with ``code``, within ``LEAVING_S`` even if a call
-    hangs.
+    """Call ``closing`` and Python's exit handlers, then exit with ``code``.
+
+    The process exits within ``LEAVING_S`` even if a call hangs.
     """
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
+"""Faults of a node: lost messages, wrong sensors, slow answers, suspension and death.
 
 Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. The faults
 kill, freeze and disk_full at sample k act when the node receives Measurement k or, in the actuator node, before
 Measurement k is sent. In the host ``processes``, kill and freeze are signals (SIGKILL, SIGSTOP, SIGCONT). In the
-host ``composed``, a dead or frozen node gets no turn.
+host ``composed``, a dead or frozen node does not work.
 """
 
 from __future__ import annotations
@@ -196,10 +196,9 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox that adds the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is
-    sent.
+    """Inbox that adds the faults of ``stream``.
 
-    ``clock()`` is the last known sample.
+    ``sent_at(number)`` is the sample at which message ``number`` is sent. ``clock()`` is the last known sample.
     """
 
     def __init__(
@@ -227,8 +226,9 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``. After this call, the inbox returns
-    messages only while ``may_work()`` is true.
+    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``.
+
+    After this call, the inbox returns messages only while ``may_work()`` is true.
     """
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:

@@ -88,11 +88,10 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Return a launch description with the arguments of a test, ``further`` arguments, and the entities from
-    ``make(context)``.
+    """Return a launch description with the arguments of a test and the entities from ``make(context)``.
 
-    ``defaults`` replaces default values; ``composes`` adds the arguments ``composed`` and ``separate``. Invalid
-    tests and unknown arguments are refused before any node starts.
+    ``further`` are additional arguments, and ``defaults`` replaces default values. ``composes`` adds the arguments
+    ``composed`` and ``separate``. Invalid tests and unknown arguments are refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -136,8 +135,9 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test, with one run id. Raises ConfigError if the test cannot run as
-    configured.
+    """Makes the launch actions for the nodes of a test, with one run id.
+
+    Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:

@@ -42,7 +42,7 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class EndOfLaunch:
-    """Follows the processes of a test until they exit, and owns a temporary folder for their files and reports.
+    """Monitors the processes of a test until they exit, and owns a temporary folder for their files and reports.
 
     If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
     Foreign recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result
@@ -74,7 +74,10 @@ class EndOfLaunch:
     def actions(
         self, processes: Sequence[ExecuteProcess], further: Sequence[ExecuteProcess]
     ) -> list[LaunchDescriptionEntity]:
-        """Return the actions of a launch. ``further`` processes, such as a page, end with the test."""
+        """Return the actions that start the processes and end the launch with the test.
+
+        ``further`` processes, such as a page, end with the test.
+        """
         self._running, self._further = list(processes), further
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [

@@ -39,12 +39,10 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Maximum number of stored messages; the oldest are dropped first."""
 
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
-"""Maximum number of messages per request; a client that lags needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
@@ -119,7 +117,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``, all of the same run."""
+        """Return the situation, the next ``number``, and the columns since ``number``, all from the same run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
@@ -128,7 +126,7 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store ``stop`` (result of a stop) or ``reaches`` (whether a stop can reach the rig) from ``status``."""
+        """Store from ``status`` the result of a stop (``stop``), or whether a stop is possible (``reaches``)."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -238,8 +236,8 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 class WatchListener(ThreadedNode):
     """Receives the states of procedure and rig in ``namespace``.
 
-    A separate thread stores arrival time (s, monotonic), topic and content of each message. Raises ConfigError if
-    ROS 2 does not start.
+    A separate thread stores arrival time (s, monotonic), topic and content of each message in ``messages``. Raises
+    ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

@@ -42,7 +42,7 @@ LONGEST_REPORT = 4000
 LOOKS = 20
 
 HANGS_S = 20.0
-"""Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
+"""Time without CPU after which a node is hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 
 STOPPED_S = 2.0
 """Longest wait after the test for a node that a signal has suspended, s."""
@@ -244,7 +244,6 @@ class Processes:
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all processes except the roles ``but``, and kill hung processes. Return False on timeout."""
         end = time.monotonic() + seconds
         while any(process.role not in but for process in self.alive()):
             if time.monotonic() > end:
@@ -274,15 +273,14 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Return the report of ``ended``; if there is none, the report of a process with the same exit code."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
+        """Return the processes whose exit codes decide the outcome; ``reported`` are the roles with a Summary.
 
-        A process that the runner has ended after its Summary does not count. A recorder counts even then, because
-        its recording is incomplete.
+        A process that the runner has ended after its Summary is excluded. A recorder is included even then,
+        because its recording is incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

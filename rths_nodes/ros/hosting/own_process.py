@@ -40,10 +40,10 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
-"""Longest turn of the actuator node after its Summary before the node counts as hung, s."""
+"""Time after which an actuator node that hangs after its Summary is ended, s."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test before the node counts as hung, s; enough for a slow disk."""
+"""Time after which a node that hangs after the test is ended, s; enough for a slow disk."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
@@ -122,8 +122,9 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Run the node and return its exit code, or 0 if launch reads the report. A node that reports the outcome
-        returns the exit code of the test.
+        """Run the node and return its exit code, or 0 if launch reads the report.
+
+        A node that reports the outcome returns the exit code of the test.
         """
         (node,) = self.nodes
         with self._leaving:
@@ -245,7 +246,6 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def print_problems(node: RthsNode, left: bool = False) -> None:
-    """Print problems of a node, and send errors to the runner. With ``left``, launch prints the problem."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

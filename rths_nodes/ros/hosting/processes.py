@@ -63,10 +63,6 @@ def run(
 
 
 def _end_after(died: Process, processes: Processes, console: Console, idle: Callable[[], None]) -> None:
-    """Trip the rig after a node has died, and end the nodes that still run after ``GRACE_S``.
-
-    If the node has refused the test before the rig could move, end the other nodes immediately.
-    """
     if died.popen.returncode == ExitCode.REFUSED and console.result.state not in UNDER_WAY:
         processes.send(signal.SIGTERM)
         return
@@ -87,7 +83,7 @@ def exit_codes(
     idle: Callable[[], None],
     died: Sequence[Process] = (),
 ) -> list[int]:
-    """Wait until all processes have exited; complete ``result`` and return the exit codes that count."""
+    """Wait until all processes have exited, complete ``result``, and return the exit codes for the outcome."""
     if not (died or result.received_by_all):
         processes.send(signal.SIGTERM)
     result.notes += processes.see_out(idle)

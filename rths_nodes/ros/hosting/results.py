@@ -52,14 +52,11 @@ class Result:
         self.numbers |= numbers
 
     def blame(self, why: str) -> None:
-        """Put ``why`` at the start of the reason, unless the reason contains it already."""
         if why not in self.reason:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Set the exit code of the test from the exit ``codes`` of its nodes. Add a reason to a failure without a
-        reason.
-        """
+        """Set the exit code of the test from the exit ``codes`` of its nodes, and add notes about missing data."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:

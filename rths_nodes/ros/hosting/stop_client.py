@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rclpy.task import Future
 
 STOP_S = 2.0
-"""Timeout for the answer to a stop, s."""
 LOOK_S = 5e-3
 THREADS = 2
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the address at which the executive in ``namespace`` receives datagrams: ``S`` to stop the test, ``T``
-    to trip it.
+    """Return the socket address at which the executive in ``namespace`` receives stop requests.
+
+    The datagram ``S`` stops the test, and ``T`` trips it.
     """
     return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
 
@@ -62,7 +62,6 @@ class StopClient(ThreadedNode):
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
-        """Clients that have not sent a request yet."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuator node: receives Commands and publishes Measurements; owns the rig, the tick and the state of the test.
+"""Actuator node: drives the rig, sets the ticks, and publishes Measurements and the state of the test.
 
-If each axis has its own node (``axis.py``), the actuator node leads the axis nodes.
+If each axis has its own node (``axis.py``), the actuator node sends the Commands to the axis nodes.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ JUDGED_NS = 2_000_000_000
 """Timeout for the monitor to check the last samples, ns."""
 
 TRUTH_NS = 200_000_000
-"""Timeout for the true states of axes with their own nodes, ns."""
+"""Timeout for the true states from axis nodes after the test, ns."""
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-"""Longest wait for data from the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
 """Time without a Measurement after which the node checks that the axis node is alive, ns."""
 
 LOST_NS = 250_000_000
-"""Time without a Measurement after which an axis counts as lost if a stop is requested, ns."""
+"""Time without a Measurement after which an axis is considered lost if a stop is requested, ns."""
 
 
 class TopicLinks:
     """Sends Commands to the axis nodes and receives their answers, on topics below the name of each axis.
 
-    ``stamp`` returns the nominal time of a tick, ns. An axis without an answer for ``patience`` ns counts as lost.
+    ``stamp(tick)`` returns the nominal time of a tick, ns. ``stop_asked()`` returns True if a stop is requested.
+    An axis without an answer for ``patience`` ns is considered lost.
     """
 
     def __init__(
@@ -111,8 +111,9 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port that drives the nodes of all ``axes`` and closes their force loops. Raises ConfigError if
-    the axes must share a node.
+    """Return the port that drives the nodes of all ``axes`` and closes their force loops.
+
+    Raises ConfigError if an axis of the scenario has no node, or if the axes must share a node.
     """
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
@@ -205,7 +206,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Flush the topics. If the test has not begun, first wait until all peers except the console have left."""
+        """Flush the topics. If the test did not begin, first wait up to ``farewell`` s for the peers to leave."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -213,7 +214,6 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True if the node is active or is still stopping its rig."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -243,7 +243,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time to the tick, ns, if the tick can run now; None if the node can only wait for messages."""
+        """Time until the next tick, ns; None if the node must wait for messages, and in lockstep."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -288,9 +288,9 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Send the Command of the next tick. In real time, first wait for the tick, even if there is no Command.
+        """Run the next tick, with or without a Command. In real time, first wait for the time of the tick.
 
-        If the Measurement is not available immediately, the sample is completed in a later turn.
+        If the Measurement is not available immediately, a later call completes the sample.
         """
         if self._measuring:
             self.rig.port.wait(LOOK_S)
@@ -364,7 +364,7 @@ def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
 
 
 class Completion:
-    """Leads the actuator node from the last sample of the rig to the end of the node.
+    """Completes the work of the actuator node between the last sample of the rig and the end of the node.
 
     The monitor may still trip a finished test through ``gate``. After the monitor's verdict and the last true
     state, ``questions`` compares the clocks again, and the node publishes its Summary. The node leaves when all

@@ -26,9 +26,9 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
-    TestState contains the ``constants`` of the test. True states are queued in ``deferred``. If ``gathered``, axis
-    nodes send the true states later. In lockstep, ``/clock`` has the time of every ``clock_every``-th sample (0:
-    never).
+    TestState contains the ``constants`` of the test. True states are queued in ``deferred``. If ``gathered`` is
+    true, axis nodes send the true states later. In lockstep, the time of every ``clock_every``-th sample is
+    published on ``/clock``; 0 disables this.
     """
 
     def __init__(

@@ -30,16 +30,15 @@ class StartRefused(Exception):
 
 
 class Arming:
-    """Leads the actuator node from its activation until the rig is armed.
+    """Arms the rig, or refuses the test, after the activation of the actuator node.
 
     All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
-    compares the clocks of other machines. In real time a round trip may take at most 1 + ``hops.depth`` samples.
+    compares the clocks of other machines. In real time a round trip to another machine may take at most 1 +
+    ``hops.depth`` samples.
 
     After a refusal, the node waits up to ``farewell`` (s) for its peers to leave, because a peer accepts the
-    refusal only after it has discovered this node.
-
-    A real rig waits FOUND_S before it is armed, because a trip request is lost if its publisher has not discovered
-    the node.
+    refusal only after it has discovered this node. A real rig is armed only FOUND_S (s) after the activation, when
+    clients that can stop the test have discovered the node.
     """
 
     def __init__(

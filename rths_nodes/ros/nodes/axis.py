@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node of one axis: receives Commands and publishes Measurements.
 
-The node is below the namespace of the rig (``rths/story_1``) and answers each Command of the actuator node, which
-leads all axes. If no Commands arrive, the node stops its axis.
+The namespace of the node ends with the axis (``rths/story_1``). The node answers each Command of the actuator
+node. If no Commands arrive, the node stops its axis.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
-"""Longest wait of an interrupted or deactivated axis for the next Command, ns. The Command may bring the axis to
-rest."""
+"""Time that an interrupted or deactivated axis waits for the next Command before the axis stops by itself, ns."""
 
 LATER_NS = 1_000_000_000
-"""Additional wait for a Command in real time, ns. The actuator node, which stops all axes, must act first."""
+"""Additional time to wait for a Command in real time, ns, because the actuator node must stop all axes first."""
 
 
 class AxisNode(RthsNode):

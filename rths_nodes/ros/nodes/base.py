@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of all nodes: lifecycle, turns, and handling of unexpected errors.
+"""Base class of all nodes: lifecycle, polling, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake as bytes.
+A node connects a stage (``loop/stages``) to topics. It polls messages of loop and handshake as bytes.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ class Host:
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
     commands: Callable[[Assembly], CommandStage] = CommandStage
     rig: Callable[[Scenario, Port], RigStage] = RigStage
-    """Functions that make the stages of integrator, compensator and actuator node."""
+    """``numerical``, ``commands`` and ``rig`` make the stages of the integrator, compensator and actuator node."""
     follows: bool = False
-    """True if the stages follow the executive."""
+    """True if the stages return the messages of the executive."""
 
 
 class Writer(Protocol):
@@ -150,8 +150,9 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Function that opens a recording, given its directory, topics (name and row) and information. Raises ConfigError.
-"""
+"""Function that opens a recording, given its directory, topics (name and row) and information.
+
+Raises ConfigError if the recording cannot be opened."""
 
 
 PERIOD_NS = 1_000_000_000
@@ -163,7 +164,7 @@ IN_WORDS = (ComponentError, IntegratorError, PortError)
 
 
 class NodeRefused(ConfigError):
-    """A node cannot be configured; the message is the reason."""
+    """Raised if a node cannot be configured; the message is the reason."""
 
 
 class RthsNode(FewRequests, LifecycleNode):
@@ -188,7 +189,7 @@ class RthsNode(FewRequests, LifecycleNode):
     awaits_answer: bool = False
     """True while another node of the loop computes the input of this node."""
     deadline: int | None = None
-    """Time at which the node must work even without a message, monotonic ns, or None."""
+    """Time at which the node must work even without a message, monotonic ns; None if there is no such time."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
@@ -248,7 +249,7 @@ class RthsNode(FewRequests, LifecycleNode):
                 raise NodeRefused(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Configure the node. Catch errors, because rclpy hides them."""
+        """Configure the node. Report errors here, because rclpy hides exceptions."""
         self.phase.configure()
         try:
             self._configure()
@@ -289,7 +290,6 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.publish()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to participate. Activation is refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -297,14 +297,12 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop participating. Deactivation is refused while the rig moves, unless this node stops the rig."""
         if self.under_way and not self.stops_rig:
             return _refused(self, "deactivate")
         self.phase.activate(False)
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints. Cleanup is refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -315,7 +313,6 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop a test in progress, and exit after its end. Without a test, exit at once."""
         if self.under_way:
             self.stop(f"the {self.identity} node was shut down")
             self.shutdown.interrupt()
@@ -381,7 +378,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Call ``action``; after an unexpected error bring the rig to rest and fail the node."""
+        """Call ``action`` and return its result. After an unexpected error, fail the node and return False."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -409,7 +406,8 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        The trip takes effect immediately or, in lockstep, at the sample ``effective`` unless ``effective`` is 0.
+        In lockstep the trip takes effect at sample ``effective``, unless this is 0. Otherwise the trip takes
+        effect immediately.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -425,8 +423,9 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``. It does nothing if the stage is ``external`` or no time is
-    saved.
+    """Return the warm-up of the stage of ``node``.
+
+    The warm-up does nothing in lockstep, with one sample per integration step, or if the stage is ``external``.
     """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
@@ -440,7 +439,7 @@ def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
 
 
 class Diagnostics:
-    """Diagnostics message of a configured node, published once per second."""
+    """Publishes the diagnostics of a configured node once per second."""
 
     def __init__(self, node: RthsNode) -> None:
         location = node.location
@@ -454,7 +453,7 @@ class Diagnostics:
         self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def publish_if_due(self) -> bool:
-        """Publish if the last message is 1 s old; return True if published. Call only within the slack."""
+        """Publish if due; return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensator node: receives Targets and Measurements, bridges late Targets in real time, publishes Commands."""
+"""Compensator node: receives Targets and Measurements, bridges late Targets, and publishes Commands."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ class CompensatorNode(RthsNode):
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
-        """Return True if a Target is late and was already late in the last turn.
+        """Return True if a Target is late and was already late at the previous call of ``work``.
 
-        Between these turns, an integrator that was suspended together with this process can run.
+        Between these calls, an integrator that was suspended together with this process can run.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:

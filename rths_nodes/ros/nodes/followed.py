@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages for nodes that follow the executive. The stages return the executive's messages and compute nothing.
 
-The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, because this row
-completes the responding Command and Target.
+The nodes of one process share a :class:`Feed`. A Measurement is released only after the next row of the executive
+has arrived, because this row completes the Command and the Target that answer the Measurement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rths_nodes.loop.supervision.states import State
 
 
 class Feed:
-    """Sink of the executive that stores messages until the nodes receive them."""
+    """Stores messages of the executive until the nodes receive them."""
 
     def __init__(self) -> None:
         self.targets: deque[Target] = deque()
@@ -157,8 +157,6 @@ class FollowedRig(RigStage):
 
 
 class FollowedTargets(RecordedTargets):
-    """Numerical substructure that returns the Targets of the program."""
-
     def __init__(self, feed: Feed, substeps: int) -> None:
         super().__init__((), substeps)
         self._feed = feed.targets

@@ -20,13 +20,13 @@ COMPLAINT_NS = 3_000_000_000
 """Period of messages about undiscovered peers, ns."""
 
 DUPLICATE_NS = 2_000_000_000
-"""Time for which duplicate names are tolerated before a test, ns. Nodes of the last test may be leaving."""
+"""Time for which duplicate names are tolerated before a test, ns. Nodes of the previous test may be leaving."""
 
 DUPLICATES_EVERY_NS = 100_000_000
 """Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Largest age at which a message from the actuator node counts as live once the test is ARMED, ns."""
+"""Largest age of a live message from the actuator node once the test is ARMED, ns."""
 OLD_NS = 60 * SECOND
 """Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
 
@@ -36,11 +36,12 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark. Unless
-    ``scenario_hash`` is None, the other run must have this hash. Once ``settled()`` is true, other runs are
-    ignored. Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain
-    of the publisher, the node joins no active or ended test and ignores old messages. A message that arrives
-    before the name of its publisher is kept for :meth:`cleared`.
+    ``join(mark)`` joins the other run, and raises ConfigError for an invalid mark. The other run must have the
+    hash ``scenario_hash``, unless this is None. Once ``settled()`` is true, other runs are ignored.
+
+    Replayed messages have older stamps than messages of the actuator node. If ``guard()`` is not certain that the
+    actuator node has sent a message, the node joins no active or ended test and ignores an old message. A message
+    that arrives before the name of its publisher is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Membership:
         return self._counts(state)
 
     def cleared(self) -> list[Data]:
-        """Return the kept TestState if its publisher is now known and accepted."""
+        """Return the kept TestState in a list if its publisher is now accepted; otherwise an empty list."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
@@ -105,8 +106,9 @@ class Membership:
 class Handshake:
     """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
 
-    ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
-    reason if a test must not begin. ``own_missing`` returns a text about other missing requirements.
+    ``prepare()`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives
+    the reason if a test must not begin. ``own_missing()`` returns a text about other missing requirements; empty
+    if none is missing.
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """Return True while a peer exists twice. Refuse to participate after ``DUPLICATE_NS``."""
+        """Return True while two nodes have one peer's name. Refuse the test after ``DUPLICATE_NS``."""
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:

@@ -19,7 +19,7 @@ from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 
 SOONER = 1.5
-"""Number of samples before the next step at which the node resumes polling in real time."""
+"""Number of samples before the next integration step at which the node resumes polling in real time."""
 
 
 ASK_AGAIN_NS = 200_000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monitor node: checks limits, computes indices, requests trips."""
+"""Monitor node: checks limits, computes indices and requests trips."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ INTERVAL_NS = 100_000_000
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values`` ``(columns, curves, 4)``.
+    """Return the message with ``values``, an array ``(columns, curves, 4)``.
 
-    The values begin at sample ``first`` and have ``per`` samples per column.
+    The first column begins at sample ``first``. Each column covers ``per`` samples.
     """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
@@ -72,8 +72,9 @@ Values = Sequence[float]
 class Joints:
     """Publishes measured, target and commanded states of the axes as joints, through ``publish(topic, message)``.
 
-    Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
-    efforts. Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
+    ``axes`` contains True for each force-controlled axis, whose target and command are efforts. Positions are
+    displacements (m), efforts are forces (N). Velocities (m/s) are computed from successive positions. ``dt`` is
+    the servo period, s.
     """
 
     def __init__(

@@ -59,8 +59,9 @@ class RigClock:
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
-        """Return the nominal time of ``tick``, ns since 1970. Ticks during a pause are counted, but have no
-        samples.
+        """Return the nominal time of ``tick``, ns since 1970.
+
+        Ticks during a pause are counted, but have no samples.
         """
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
@@ -83,7 +84,6 @@ class RigClock:
 
     @property
     def waited(self) -> int:
-        """Time since the last Measurement was sent, ns."""
         return int(self._now() - self.measured_at)
 
     @property
@@ -113,7 +113,7 @@ class RigContext:
 
 
 PROGRESS_SAMPLES = 64
-"""Number of samples between Progress messages in lockstep, well below the window."""
+"""Number of samples between Progress messages in lockstep, well below LOCKSTEP_WINDOW."""
 
 
 class ProgressReports:
@@ -155,7 +155,7 @@ class LockstepWindow:
         """Do nothing, because ``follow`` polls when necessary."""
 
     def effective(self, sample: int) -> int:
-        """Return the sample at which a trip for ``sample`` takes effect, limited to the window."""
+        """Return the sample at which a trip takes effect: ``sample``, limited to the window ahead of the rig."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
@@ -177,8 +177,9 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer. If this observer is ``optional``, only calls
-    ``warn``.
+    """Trips the rig if ``heartbeat`` reports a lost observer.
+
+    If this observer is in ``optional``, ``warn`` is called instead.
     """
 
     def __init__(

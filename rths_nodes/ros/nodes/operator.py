@@ -2,7 +2,7 @@
 """Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
-refused. The untared ``rig_state`` is published between runs and, if there is a watcher, also during runs. Other
+refused. ``rig_state`` (without tare) is published between runs and, if there is a watcher, also during runs. Other
 actions use the operator socket (``app/procedure/operator_socket.py``).
 """
 
@@ -55,7 +55,7 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Time to search for another operator node at the start, and polling period, s."""
+"""Duration of the search for another operator node at the start, and polling period of this search, s."""
 REQUESTS = 64
 THREADS = 2
 """Number of threads; with two, a trip request does not wait for a timer."""
@@ -88,13 +88,13 @@ class Conducted(Protocol):
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """Return number, samples per column, first sample and new columns of each motion."""
+        """Return number, samples per column, first sample and values ``(columns, curves, 4)`` of each motion."""
         ...
 
     def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
     def hold(self, reason: str) -> None:
-        """Hold the current rung. Raises ConfigError if no rung is running."""
+        """Hold the run of the current rung. Raises ConfigError if no rung is running."""
         ...
 
 

@@ -91,7 +91,6 @@ def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequen
 
 
 def section(scenario: Scenario, path: str) -> Any:
-    """Return the value at the dotted ``path`` of a scenario, such as ``axes.story_1``."""
     part: object = scenario
     for name in path.split("."):
         part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)

@@ -53,7 +53,7 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""Valid next phases, in addition to GONE. A test can end before the rig moves."""
+"""Valid next phases of each phase, in addition to GONE. A test can end before the rig moves."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
@@ -68,8 +68,9 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and reason of a node's end; the reason is empty without a problem. A ``silent`` cause is not
-    published.
+    """Exit code and reason of a node's end. The reason is empty if there is no problem.
+
+    A ``silent`` cause is not published.
     """
 
     exit_code: int = 0
@@ -78,10 +79,10 @@ class Cause:
 
 
 class PhaseMachine:
-    """Phase of a node; refuses invalid transitions.
+    """Holds the phase of a node, and raises RuntimeError for an invalid transition.
 
-    ``active`` is true in the lifecycle's active state; ``note`` is information for the user. ``begun`` is true if
-    the rig may have moved. ``on_ended`` is called at the end of the test.
+    ``active`` is true in the active state of the lifecycle. ``begun`` is true if the rig may have moved. ``note``
+    is information for the user. ``on_ended`` is called at the end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -111,7 +112,6 @@ class PhaseMachine:
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Participate if ``active``, otherwise pause until the next activation."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)
@@ -140,7 +140,6 @@ class PhaseMachine:
         self.cause = Cause(exit_code, problem, silent)
 
     def fail(self, problem: str) -> None:
-        """Record an unexpected problem. Keep the exit code of an earlier failure."""
         in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
         self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 

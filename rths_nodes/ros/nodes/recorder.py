@@ -43,7 +43,7 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of recorded topics of other programs: first those in every recording, then ``topics``.
+    """Return the full names of the topics of other programs to record: ``ALSO_RECORDED``, then ``topics``.
 
     Raises ConfigError for an invalid name, and for a topic that the test records anyway.
     """
@@ -124,8 +124,9 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """A :class:`Writer` that may fail. After a failure, it calls ``on_lost`` with the reason and ignores later
-    calls.
+    """Wraps a :class:`Writer` that may fail.
+
+    After a failure, this class calls ``on_lost`` with the reason and ignores later calls.
     """
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
@@ -160,8 +161,8 @@ EXIT_NOW_NS = 100_000_000
 class RecorderNode(RthsNode):
     """Records a test.
 
-    The Summary of each node has the number of messages sent per stream. Missing messages count as gaps. Nodes
-    without a Summary are listed as ``silent``.
+    The Summary of each node contains the number of messages sent per stream. Missing messages are reported as
+    gaps, and nodes without a Summary as ``silent``.
     """
 
     role = RECORDER
@@ -355,7 +356,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages per stream. Without a Summary, missing last messages do not count."""
+        """Number of missing messages per stream. Without a Summary, missing messages at the end are unknown."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()
@@ -363,7 +364,7 @@ class RecorderNode(RthsNode):
         return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
     def close(self) -> None:
-        """Close the recording last, because indexing takes time."""
+        """Close the recording. Call this method last, because indexing takes time."""
         if self.writer is None or self.closed:
             return
         self.closed = True

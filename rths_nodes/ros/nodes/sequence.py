@@ -16,8 +16,8 @@ from rths_nodes.ros.transport.topics import NodeTopics
 class MeasurementSequence:
     """Receives Measurements in order from ``topics``, until one is missing.
 
-    Each Measurement extends the waiting time of ``shutdown``. ``on_lost`` receives the reason if a message is
-    missing or malformed.
+    Each Measurement extends the time that an interrupted node waits (``shutdown``). ``on_lost`` receives the
+    reason if a message is missing or malformed.
     """
 
     def __init__(self, topics: NodeTopics, shutdown: Shutdown, on_lost: Callable[[str], None]) -> None:
@@ -53,8 +53,9 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``), unless it is None, once per integration step of ``substeps``
-    samples.
+    """Calls ``twin`` (``loop/warm_up.py``) once per integration step of ``substeps`` samples.
+
+    ``twin`` is None if there is no warm-up.
     """
 
     def __init__(

@@ -81,8 +81,9 @@ def _as_parameter(default: object) -> object:
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``location``, read-only while ``frozen()`` is true. ``built`` is a scenario to
-    reuse.
+    """ROS parameters of ``node`` at ``location``, read-only while ``frozen()`` is true.
+
+    ``built`` is a scenario that is reused if the parameter ``scenario`` has its name.
     """
 
     def __init__(
@@ -94,8 +95,8 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """``lockstep`` is true if the node waits for other nodes, ``clocked`` if the pace is real time. Both are
-        true if the node follows the executive in real time."""
+        """``lockstep`` is true if the node waits for other nodes. ``clocked`` is true if the pace is real time.
+        Both are true if the node follows the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End of a node: stop requests, loss of the leader, and the Summary."""
+"""End of a node: stop requests, loss of the actuator node, and the Summary."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LEADER_LOST_NS = 1_000_000_000
 """Time after the departure of the actuator node within which its last messages may still arrive, ns."""
 
 OVERDUE_NS = 6_000_000_000
-"""Longest presence of the actuator node after a test, ns. The node leaves within 5 s (``Completion``).
+"""Time after a test after which the actuator node is considered gone, ns.
 
-If the single datagram that announces the departure is lost, the middleware keeps the participant for another 20 s.
-"""
+The actuator node leaves within 5 s (``Completion``). If the datagram that announces the departure is lost, the
+middleware keeps the participant for another 20 s."""
 
 
 class Shutdown:
@@ -51,8 +51,9 @@ class Shutdown:
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
-        """Handle a signal. The actuator node stops the test; other nodes wait a limited time for the end of the
-        test.
+        """Handle a stop signal. After a second signal, a node does not wait any longer.
+
+        The actuator node stops the test. Other nodes wait a limited time for the end of the test.
         """
         now = self._now()
         if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
@@ -64,7 +65,6 @@ class Shutdown:
 
     @property
     def interrupted_for(self) -> int:
-        """Time since a stop request, ns; 0 without a request."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gate of the next tick: Command, trips, observers and stop requests."""
+"""Decision whether the next tick may run, and stop requests to the actuator node."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``receive_stops``
-    polls for other requests. If no Command arrives for ``patience`` ns, the rig trips.
+    ``observers`` watches monitor and recorder. ``stops`` contains calls that are executed before the next tick.
+    ``receive_stops()`` polls for other stop requests. If no Command arrives for ``patience`` ns, the rig trips.
     """
 
     def __init__(
@@ -50,9 +50,10 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Poll for the Command of the next tick. With hops, Commands for later ticks arrive early and are kept.
+        """Poll for the Command of the next tick.
 
-        In real time the first tick waits for its Command, because a slow start could delay this Command.
+        If ``hops.depth`` > 0, Commands for later ticks arrive early and are kept. In real time the first tick
+        waits for its Command, because a slow start could delay this Command.
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
@@ -77,18 +78,19 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the awaited Command is late, ns; None once the Command has arrived, and before the first
-        motion.
+        """Time after which the missing Command is late, monotonic ns.
+
+        None if the Command has arrived, if the rig is still at sample 0, or in lockstep.
         """
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
 
     def may_tick(self, interrupted: bool = False) -> bool:
-        """Return True if the next tick can run without a Command, or if its Command is present and the observers
-        keep up.
+        """Execute stop requests, and return True if the next tick may run.
 
-        ``interrupted`` is true if the operator requests a hold.
+        A tick needs its Command and observers that keep up. A tick of a stop or of a pause, or after the deadline,
+        needs neither. ``interrupted`` is true if the operator requests a hold.
         """
         rig = self._rig
         if trips := self._topics.received(TRIP):
@@ -143,8 +145,9 @@ class TickGate:
 class StopRequests:
     """Receives stop requests to ``node``: its services ``stop`` and ``trip``, and messages on the topic ``trip``.
 
-    A thread answers the services. ``acts`` hold and trip the rig for a reason. The loop executes them through
-    ``calls`` before a service responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
+    A thread answers the services. ``acts`` is a pair of functions that hold and trip the rig, respectively, for
+    the given reason. The loop executes these functions through ``calls`` before a service responds. ``former`` is
+    the inbox of ``FORMER_TRIP``; ``warn`` is called if a client uses this name.
     """
 
     def __init__(

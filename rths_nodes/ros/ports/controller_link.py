@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics of a forward_command_controller and a joint_state_broadcaster, checked before any command is sent."""
+"""Link to a forward_command_controller and a joint_state_broadcaster, checked before any command is sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STAND_IN = "rths_stand_in"
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
-"""Time to discover other publishers before the test, s: with a stand-in, and with real hardware."""
+"""Time to discover other publishers before the test, s. Key: true for a stand-in, false for real hardware."""
 NAMED_S = 2.0
 """Timeout for learning the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
@@ -37,7 +37,7 @@ KEPT = 1000
 
 
 class ControllerLink(ThreadedNode):
-    """Node, without a thread, that exchanges commands and joint states with a controller until :meth:`close`.
+    """Exchanges commands and joint states with a controller until :meth:`close`, without a thread of its own.
 
     ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
     are in the order of the axes, with the counter last. Raises ConfigError for an unsuitable controller.
@@ -112,9 +112,7 @@ class ControllerLink(ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a reason if a topic has another publisher or the controller is missing; otherwise an empty
-        string.
-        """
+        """Return a reason if another program publishes or the controller is missing; otherwise an empty text."""
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
             return f"{_names(publishers)} also publishes on {commands}, but only one program may drive the rig"
@@ -192,7 +190,7 @@ class ControllerLink(ThreadedNode):
 
 
 def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
-    """Raise ConfigError if the type of a joint in ``description`` (URDF) is not ``wanted``."""
+    """Raise ConfigError if one of ``joints`` has another type than ``wanted`` in ``description`` (URDF)."""
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:

@@ -48,11 +48,10 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
-    """One joint state of all axes. ``stamp`` is in s, displacement and force ``(n_axes,)`` in the units of the
-    joints.
+    """One joint state of all axes, as sample ``number``.
 
-    ``echo`` is the number of the newest command that the hardware has received; None without a counter. ``number``
-    is the sample number.
+    ``stamp`` is in s. Displacement and force ``(n_axes,)`` are in the units of the joints. ``echo`` is the number
+    of the newest command that the hardware has received; None without a counter.
     """
 
     stamp: float
@@ -129,7 +128,7 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleCount:
-    """Numbers joint states by their stamps, because joint states have no counter. The first number is 0.
+    """Computes sample numbers from stamps, because joint states have no counter. The first number is 0.
 
     ``period`` is the time between states, s; a sample has ``per_sample`` states. Deviations of up to 0.4 periods
     and clock drift are tolerated.
@@ -142,7 +141,7 @@ class SampleCount:
         self.repeated = 0
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and the number of its sample; None for a state between two samples."""
+        """Return a pair: true if the state is new, and the number of its sample (None between two samples)."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -158,10 +157,10 @@ class SampleCount:
 
 
 class SampleStream:
-    """Joint states of a test as samples; only the newest sample is used.
+    """Converts joint states of a test to samples; only the newest sample is used.
 
     If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
-    Therefore unused samples count as ``slipped``. ``heard_at`` is the arrival time of the last new state, ns;
+    ``slipped`` is the number of unused samples. ``heard_at`` is the arrival time of the last new state, ns.
     ``ages`` are ages of samples on arrival.
     """
 
@@ -204,7 +203,7 @@ class SampleStream:
 PROBES, PROBING_S = 32, 3.0
 """Number of joint states and time (s) for measuring their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
-"""Timeout for a joint state per turn, and polling period for other publishers, s."""
+"""Timeout for a joint state, and period of the search for other publishers, s."""
 
 
 class Ros2ControlPort(OfPort, Readback):
@@ -347,10 +346,10 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster without sending a command. Raises ConfigError if a check
-        fails.
+        """Find and check controller and broadcaster without sending a command.
 
         ``pacer`` is called at each sample of the rig. A pacer is required, because this port needs real time.
+        Raises ConfigError if a check fails.
         """
         if pacer is None:
             raise ConfigError(
@@ -416,8 +415,7 @@ class Ros2ControlPort(OfPort, Readback):
         return self.sample
 
     def write(self, command: Command) -> None:
-        """Send the Command. If the first Command is too far from the position of the rig, open the interlock
-        instead.
+        """Send the Command, or open the interlock if the first Command is too far from the position of the rig.
 
         If the interlock is open for another reason, commands of the safe stop are still sent.
         """
@@ -453,7 +451,8 @@ class Ros2ControlPort(OfPort, Readback):
     def ready(self) -> bool:
         """Return True if an unused joint state has arrived, or the time of the sample has elapsed.
 
-        The time counts only if the interlock is open. The safe stop then follows the clock of this computer.
+        The elapsed time is used only if the interlock is open. The safe stop then follows the clock of this
+        computer.
         """
         if self._found:
             return True
@@ -509,9 +508,7 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command, because commands are not read back; initially return the position of the
-        rig.
-        """
+        """Return the last sent command, or the position of the rig before the first command."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:

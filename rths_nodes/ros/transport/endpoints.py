@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints for bytes, polled without an executor.
+"""Publishers and subscriptions that handle messages as bytes, polled without an executor.
 
 Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes of one machine use a
 line (``line.py``).
@@ -61,7 +61,7 @@ class Inbox:
     """Polled subscription that returns only messages accepted by the ``guard``.
 
     ``by_hand`` is true if the publisher is a neighbour, which passes messages directly. ``line`` is the line in
-    use, or None. With a neighbour or a line, the same messages from the middleware are dropped. ``owner`` is the
+    use, or None. Copies from the middleware of messages from a neighbour or a line are dropped. ``owner`` is the
     full name of the node.
     """
 
@@ -142,7 +142,7 @@ class Inbox:
         return None
 
     def drop(self, most: int = AT_MOST) -> None:
-        """Drop the middleware's copies of messages received directly, and count foreign messages."""
+        """Drop up to ``most`` copies, from the middleware, of messages received directly; count foreign ones."""
         guard = self.guard
         line = self.line if self.by_line else None
         elsewhere = self.by_hand or (line is not None and not line.given_back)
@@ -171,11 +171,11 @@ class Inbox:
 
 
 class StreamPublisher:
-    """Publisher of bytes; ``sent`` counts its messages.
+    """Publishes messages as bytes; ``sent`` is their number.
 
-    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines``, by full name, lead
-    to other nodes of this machine. The middleware receives messages only if ``has_topic_subscribers`` and, with
-    ``holds``, only on request.
+    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` contains the lines
+    to other nodes of this machine, by full name. The middleware receives messages only if
+    ``has_topic_subscribers`` is true. With ``holds``, it receives them only after a call of :meth:`publish_held`.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -209,7 +209,6 @@ class StreamPublisher:
             self._publish_elsewhere(data)
 
     def publish_held(self) -> None:
-        """Publish messages that only the neighbours have, and send messages queued on lines."""
         for line in self.lines.values():
             if line.behind:
                 line.send_kept()
@@ -277,7 +276,7 @@ def open_inbox(
     name: str = "",
     speakers: Sequence[str] = (),
 ) -> Inbox:
-    """Subscribe ``node`` to ``topic``, or to ``name``, for polling.
+    """Return an inbox of ``node`` for ``topic``, subscribed as ``name`` if ``name`` is not empty.
 
     Messages of ``run`` from the nodes ``speakers`` (full names) are accepted. The inbox keeps up to ``AT_MOST``
     messages, so that a foreign node cannot displace messages of peers.

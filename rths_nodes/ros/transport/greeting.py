@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification of two nodes of one machine that a socket connects: names, credentials, greeting.
+"""Identification of two nodes that a socket connects on one machine: names, credentials and greeting.
 
 Every local process may bind or call an abstract socket name, so both sides query the kernel for the user of the
 other process.
@@ -23,7 +23,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def address(node: str, domain: int, user: int | None = None) -> bytes:
-    """Return the abstract name at which ``node`` (full name) of ``user`` listens. Default: the current user."""
+    """Return the abstract socket name of ``node`` (full name). The default ``user`` is the current user."""
     name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
     if len(name) > LONGEST_NAME:
         name = b"rths/" + hashlib.sha256(name).hexdigest().encode()
@@ -71,7 +71,7 @@ class Greeting:
 
     @classmethod
     def unpack(cls, data: bytes) -> Greeting:
-        """Unpack a greeting. Raises ValueError for other ``data``."""
+        """Unpack a greeting. Raises ValueError if ``data`` is not a greeting."""
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or values.keys() != names.keys():

@@ -26,7 +26,7 @@ SENT_AT = struct.Struct("<q")
 
 
 class SocketReader:
-    """Receiving end of a line.
+    """Receives messages on a line.
 
     ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
     of the last message. ``given_back`` is true if further messages arrive on the topic.
@@ -81,9 +81,9 @@ class SocketReader:
 
 
 class SocketWriter:
-    """Sending end of a line. ``open`` is true while the receiver listens.
+    """Sends messages on a line. ``open`` is true while the receiver listens.
 
-    At most ``depth`` messages are queued while the kernel's buffer is full. Further messages are ``lost``; the
+    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts further messages; the
     receiver detects the gap by message numbers.
     """
 
@@ -97,7 +97,7 @@ class SocketWriter:
         self._send = sock.send
 
     def send(self, packed: bytes) -> bool:
-        """Send a message with its time of sending. Return False if the receiver has closed the line."""
+        """Send or queue a message with its time of sending. Return False if the receiver has closed the line."""
         self.spoken = True
         if self._kept:
             self.send_kept()
@@ -133,8 +133,9 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; return False if the receiver has closed the line. After the first message, only a
-        failed send reveals a closed line.
+        """Send queued messages; return False if the receiver has closed the line.
+
+        After the first message, only a failed send reveals a closed line.
         """
         self.send_kept()
         if self.open and not self.spoken:
@@ -156,8 +157,9 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit. Return the number of messages
-    that fit.
+    """Enlarge the send buffer of ``sock`` for ``messages`` messages of ``size`` bytes, within the system's limit.
+
+    Return the number of messages that fit.
     """
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value

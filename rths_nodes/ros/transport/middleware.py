@@ -23,8 +23,8 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Libraries of Fast DDS 2 and 3, with the variable for their settings and two settings files of this package. The
-second file restricts discovery to this machine."""
+"""For each library of Fast DDS 2 and 3: the environment variable that names a settings file, and two such files.
+The second file restricts discovery to this machine."""
 FOUND_S = 4.0
 """Time within which local nodes discover each other, s. The middleware announces names again every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
@@ -69,7 +69,7 @@ def in_words() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Restrict discovery to this machine, disable shared memory, and repair lost messages quickly.
+    """Configure the middleware: by default local discovery, no shared memory, and quick repair of lost messages.
 
     The user's settings are kept. In a process with earlier nodes only the discovery range can change. Raises
     ConfigError for settings that ROS 2 would misread, and for hosts outside the discovery range.

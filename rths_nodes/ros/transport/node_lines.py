@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of one node, incoming and outgoing."""
+"""Incoming and outgoing lines (``line.py``) of one node."""
 
 from __future__ import annotations
 
@@ -30,26 +30,24 @@ AT_A_TIME = 64
 MOST_UNKNOWN = 512
 """Maximum number of callers with unknown identity, enough for two per axis of a large rig."""
 MOST_STRANGERS = 64
-"""Maximum number of refused callers counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
 """Function that checks a greeting. Returns an empty text to accept, a reason to refuse, or None if undecided."""
 
 KEPT = names.TOPICS["measurement"].kept
-"""Maximum number of messages queued for a slow partner, equal to the queue depth of the publisher."""
+"""Maximum number of messages queued for a slow partner."""
 AGAIN_NS = 50_000_000
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node receives messages by topic, ns."""
 UNDISCOVERED = "the called node has not discovered the caller yet"
-"""Answer to a caller whose publisher is not discovered yet. The caller tries again."""
 
 
 @dataclass(frozen=True)
 class Load:
     """Capacity of a line: number of ``messages`` of at most ``size`` bytes.
 
-    If ``holds``, messages for other subscribers may wait (:class:`StreamPublisher`).
+    If ``holds`` is true, messages for other subscribers may wait (:class:`StreamPublisher`).
     """
 
     messages: int
@@ -58,9 +56,10 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; empty if unknown.
+    """Connects ``node`` by lines to nodes of this machine, from :meth:`open` to :meth:`close`.
 
-    ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
+    ``run()`` returns the mark of the run; empty if unknown. ``warn`` receives the reason if messages to a partner
+    on this machine are sent by topic.
     """
 
     def __init__(
@@ -237,8 +236,9 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract ``address``. ``problem`` is the reason if listening fails. ``strangers`` counts
-    refused calls by caller.
+    """Listens at the abstract socket name ``address``.
+
+    ``problem`` is the reason if listening fails. ``strangers`` counts refused calls by caller.
     """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -331,7 +331,7 @@ class Acceptor:
 
 
 class Connector:
-    """Call to the node that listens at ``address``, with the greeting ``hello``.
+    """Calls the node that listens at ``address``, with the greeting ``hello``.
 
     ``answered`` is true once the call is accepted or refused, or times out. ``problem`` is the reason for a
     missing ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message filters: accept messages from peers of this run; drop and count other messages, except trip requests.
 
-A message has the gid of its publisher; the graph has the publisher's node. Until the test begins, peers may
-appear, or return with another publisher. Later publishers are not accepted.
+A message contains the gid (identifier) of its publisher, and the ROS graph contains the publisher's node. Until
+the test begins, peers may appear, or return with another publisher. Later publishers are not accepted.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstr
 """Definition of Trip in programs built before version 0.10."""
 
 LONGEST = 200
-"""Maximum lengths of the source and of the reason of a request, in characters."""
+"""Maximum length of the source, and of the reason, of a trip request, in characters."""
 
 MOST_FOREIGN = 64
-"""Maximum number of foreign publishers of a topic counted separately."""
 
 MOST_UNJUDGED = 64
-"""Maximum number of messages of a topic kept until the run is known."""
 
 UNKNOWN = "unknown"
-"""Name for publishers that have no node in the graph, or are not counted separately."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
@@ -69,8 +66,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a warning if one of ``nodes`` uses another version of the type of ``topic``, otherwise an empty
-    string.
+    """Return a warning if one of ``nodes`` has another version of the type of ``topic``; otherwise an empty text.
 
     Type hashes are compared if the middleware provides them.
     """
@@ -93,12 +89,12 @@ def _full_name(info: TopicEndpointInfo) -> str:
 
 
 class PublisherGuard:
-    """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
+    """Filters one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
-    ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
-    graph; if the graph has no node for the gid yet, the last message is kept. In distributions without gids, only
-    the bytes show whether a message belongs to this run. With ``early``, messages before the test may come from a
-    node without a run.
+    ``known`` contains the gids of the peers' publishers. While the guard is open, the node of an unknown gid is
+    looked up in the graph. If the graph has no such node yet, the last message is kept. In distributions without
+    gids, only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
+    come from a node without a run.
     """
 
     def __init__(
@@ -158,7 +154,6 @@ class PublisherGuard:
 
     @property
     def complete(self) -> bool:
-        """True if every expected peer has exactly one publisher."""
         return len(self._gids) == len(self.speakers)
 
     @property
@@ -202,7 +197,7 @@ class PublisherGuard:
             self._kept.clear()
 
     def meet(self, gid: bytes, data: bytes) -> None:
-        """Put a message of an unknown publisher into ``waiting``, keep it, or drop it."""
+        """Decide on a message of an unknown publisher: accept it into ``waiting``, keep it, or drop it."""
         if not self.open or gid in self._dropped:
             self.drop(gid)
             return
@@ -242,14 +237,14 @@ class PublisherGuard:
 
 
 class AnnouncementGuard(PublisherGuard):
-    """Guard of the topic that announces runs. Subscribers of this topic check the run themselves."""
+    """Filters the topic that announces runs. Subscribers of this topic check the run themselves."""
 
     def admits(self, data: bytes) -> bool:
         return self.open or self.run.has_sent(data)
 
 
 class OpenGuard(PublisherGuard):
-    """Guard of a public topic, which has no runs."""
+    """Accepts all messages of a public topic, because these messages belong to no run."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         self.waiting.append((data, gid))
@@ -259,7 +254,7 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips from peers. Trips from other programs arrive in the inboxes of requests."""
+    """Accepts trips from peers. :class:`RequestGuard` accepts trips from other programs."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         if request_in(data) is None:
@@ -292,7 +287,7 @@ def reason_of(run: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason (:func:`reason_of`) of a request of version 2 or 3, or None for other messages."""
+    """Return the reason (:func:`reason_of`) of a trip request of version 2 or 3; None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
         if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # such a Trip of version 2 has a run

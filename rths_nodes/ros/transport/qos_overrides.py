@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topic settings of the user: parameters ``qos_overrides.TOPIC.publisher.POLICY``, and remapping.
+"""QoS settings of the user: parameters ``qos_overrides.TOPIC.publisher.POLICY``, and remapping of topics.
 
-Only topics between a test and other programs can be changed. Name and QoS of other topics are part of the
-protocol: a short queue would lose samples, and recordings identify a stream by its name.
+Only topics between a test and other programs can be changed, because the name and QoS of other topics are part of
+the protocol.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ POLICIES: dict[str, tuple[str, ...]] = {
 
 
 def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
-    """Return rclpy's overriding options for a publisher of ``topic``; None if its QoS is fixed."""
     if not topic.for_onlookers:
         return None
     return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
 
 
 def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) -> None:
-    """Raise ConfigError for ineffective overrides of ``node``, and for remapped topics of the protocol."""
+    """Raise ConfigError for invalid overrides of ``node``, and for remapped topics of the protocol."""
     rows = dict(_topics(node, location))
     topics = {node.resolve_topic_name(name): row for name, row in rows.items()}
     problems = Problems()

@@ -74,7 +74,10 @@ GuardCondition, RCLError, WaitSet = _rclpy.GuardCondition, _rclpy.RCLError, _rcl
 
 
 def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, Data] | None]:
-    """Return the function that receives the next message of a type, as bytes or object, with its information."""
+    """Return the function ``take(type, raw)``, which returns the next message and its information, or None.
+
+    The message is bytes if ``raw`` is true, otherwise an object.
+    """
     return subscription.handle.take_message  # type: ignore[no-any-return]
 
 
@@ -96,14 +99,14 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Remove the name of a destroyed node, by destroying the state machine that rclpy keeps."""
+    """Remove the name of a destroyed node from the graph, by destroying the state machine that rclpy keeps."""
     node._state_machine.destroy_when_not_in_use()
 
 
 INFO_BYTES, ID_AT = 256, 16
 """Size of the buffer for rmw_service_info_t, and offset of request_id after two stamps of 8 bytes."""
 OK, GONE, NOTHING = 0, 2, 601
-"""RCL_RET_OK, RCL_RET_TIMEOUT (the client has left), RCL_RET_SERVICE_TAKE_FAILED."""
+"""RCL_RET_OK, RCL_RET_TIMEOUT (the client has left) and RCL_RET_SERVICE_TAKE_FAILED (no request)."""
 
 _POINTER = ctypes.c_void_p
 _name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
@@ -132,7 +135,7 @@ class _Kind:
 
 
 class RequestQueue:
-    """Requests to one ``service`` without an executor; not thread-safe.
+    """Receives and answers requests to one ``service`` without an executor; not thread-safe.
 
     rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. This class
     holds the lock only during the conversion of a message.

@@ -36,15 +36,16 @@ class FewRequests:
 
 
 class LoopCalls:
-    """Calls from other threads that are executed in the thread of the loop."""
+    """Executes calls from other threads in the thread of the loop."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], object], Future[object]]] = deque()
         self.closed = False
 
     def call(self, function: Callable[[], object]) -> object:
-        """Wait until the loop has called ``function``; return the result. Raises CancelledError if the calls are
-        closed.
+        """Wait until the loop has called ``function``; return the result.
+
+        Raises CancelledError if the calls are closed.
         """
         future: Future[object] = Future()
         self.waiting.append((function, future))
@@ -71,10 +72,10 @@ class LoopCalls:
 
 
 class ServiceThread:
-    """Thread that calls ``answers`` (by service) for requests. Failed requests are refused and reported through
-    ``warn``.
+    """Answers requests in a thread. ``answers`` maps each service to the function that answers its requests.
 
-    With ``first`` the thread keeps the priority of the loop, for requests that must not be delayed.
+    Failed requests are refused and reported through ``warn``. With ``first`` the thread keeps the priority of the
+    loop, for requests that must not be delayed.
     """
 
     def __init__(

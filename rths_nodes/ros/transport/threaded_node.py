@@ -16,7 +16,7 @@ from rths_nodes.ros.transport import middleware
 
 
 class ThreadedNode:
-    """Node ``name`` in ``namespace``, in a private context; ``threads`` threads spin it from start to close.
+    """Runs the node ``name`` in a private context. ``threads`` threads spin the node from start to close.
 
     The node has none of the default services of rclpy. Raises ConfigError if ROS 2 does not start.
     """

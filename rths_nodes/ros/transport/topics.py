@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics of one node: polled publishers and inboxes, counts of messages, deferred messages to the recorder."""
+"""Topics of one node: publishers, polled inboxes, counts of messages, and deferred messages to the recorder."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer between a node and its parts, without effect in this class. If ``holds_up``, it may deny turns of the
-    node.
+    """Layer between a node and its topics and port. This class has no effect; subclasses insert faults.
+
+    If ``holds_up`` is true, the node works only while ``may_work()`` is true.
     """
 
     holds_up = False
@@ -75,11 +76,11 @@ class _Counted:
 
 
 class NodeTopics:
-    """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
+    """Holds publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` are the
-    ``inboxes`` without an interposer. ``senders`` publish through ``outlets`` and count messages for the recorder.
-    ``on_received`` receives each message on a low-rate topic.
+    ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` contains the
+    ``inboxes`` without the interposer. ``senders`` publish through ``outlets`` and count messages for the
+    recorder. ``on_received`` receives each message on a low-rate topic.
     """
 
     codec: Codec
@@ -179,14 +180,13 @@ class NodeTopics:
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
     def publish(self, topic: str, values: Data) -> None:
-        """Publish on a low-rate topic. Before the run is known, publish only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
             header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
             self.senders[topic](encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:
-        """Return the next valid sample of a stream and its stamp; drop and count malformed messages."""
+        """Return the next valid sample of a stream and its stamp, or None; drop and count malformed messages."""
         inbox = self.inboxes[topic]
         while (data := inbox.take()) is not None:
             try:
@@ -226,7 +226,7 @@ class NodeTopics:
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
-        With ``holds``, other subscribers receive these messages only on request (:meth:`publish_held`).
+        With ``holds``, other subscribers receive these messages only after a call of :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
         listening = [
@@ -298,7 +298,6 @@ class NodeTopics:
         return ""
 
     def close_guards(self) -> None:
-        """Admit no further publishers, because the test begins."""
         for guard in self.guards.values():
             if guard.complete:
                 guard.close()
@@ -331,7 +330,7 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 
 
 class DeferredSends:
-    """Queue of at most ``BURST`` messages on ``topics``.
+    """Queues up to ``BURST`` messages on ``topics``.
 
     In lockstep a burst wakes the recorder once. In real time the executor sends the burst after the Command.
     """

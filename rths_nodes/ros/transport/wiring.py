@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints of a node and their partners, from the table of topics, without ROS."""
+"""Endpoints of a node and their partners, derived from the table of topics without ROS."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription ``key`` on topic ``name``. The ``partners`` (full names) of an ``awaited``
-    endpoint must be discovered before a test.
+    """Publisher or subscription ``key`` on topic ``name``.
+
+    The ``partners`` (full names) of an ``awaited`` endpoint must be discovered before a test.
     """
 
     key: str
@@ -54,10 +55,10 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of the node at ``location`` in a test with ``peers``. With ``clock`` the node publishes
-    the time.
+    """Return the endpoints of the node at ``location`` in a test with ``peers``.
 
-    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine (empty: all peers).
+    With ``clock`` the node publishes the time. ``wanted(topic)`` selects the topics of a test. ``here`` lists the
+    peers on this machine; empty if all peers are on this machine.
     """
     result = []
     for publishes, rows in (
