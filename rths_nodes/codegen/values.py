@@ -200,7 +200,7 @@ def kind_of(numbers: Iterable[Scalar]) -> str:
 def joined(values: Sequence[Value], stem: str) -> Value:
     """Return one value that can represent any of ``values``, or MISMATCH.
 
-    The names of differing parts begin with ``stem``.
+    Each part that differs between ``values`` becomes a variable whose name begins with ``stem``.
     """
     if len(set(map(nesting, values))) > 1:
         return MISMATCH

@@ -159,7 +159,7 @@ def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Motion on the parabola at the time t after its start: start + t (slope + t curvature / 2)."""
+    """Motion on the parabola at a sub-step."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step

@@ -226,7 +226,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """``state`` plus ``h`` times the Runge-Kutta mean of four rates, (a + 2 b + 2 c + d) / 6."""
+    """``state`` plus ``h`` times the Runge-Kutta mean of four rates."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:

@@ -118,12 +118,15 @@ class Setup(Component):
         return forces
 
     def histories(self, displacement: Array) -> Array:
-        """Return axis displacements ``(steps, n_axes)`` m for degrees of freedom ``(steps, n_dof)``."""
+        """Convert displacements of the degrees of freedom to displacements of the axes.
+
+        Both are in m, with the shapes ``(steps, n_dof)`` and ``(steps, n_axes)``.
+        """
         still = np.zeros(displacement.shape[1])
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """Return degrees of freedom ``(steps, n_dof)`` m for axis displacements ``(steps, n_axes)`` m."""
+        """Convert displacements of the axes to displacements of the degrees of freedom; see :meth:`histories`."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 

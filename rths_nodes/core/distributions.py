@@ -2,8 +2,8 @@
 """Distributions of a value: syntax, checks and random values.
 
 A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. A *relative*
-distribution multiplies the nominal value. Each number of a list or a matrix gets its own factor. A value *like*
-another key is multiplied by a power (default 1) of the factor of that key.
+distribution multiplies the nominal value. Each number of a list or a matrix gets its own factor. A value with
+``{like: KEY}`` is multiplied by the factor of that key, raised to a power (default 1).
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Describes a kind of distribution: names and check of its ``numbers``, and the drawing function."""
+    """Describes a kind of distribution: ``numbers`` are the names of its parameters, and ``draw`` draws a value.
+
+    ``refusal`` returns the reason why parameters are invalid, or an empty string.
+    """
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]

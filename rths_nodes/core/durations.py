@@ -93,7 +93,7 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Return the times between ticks ``(n - 1,)`` s for their ``lateness`` ``(n,)`` s.
+    """Return the intervals between ticks, ``(n - 1,)`` s, from the ``lateness`` of each tick, ``(n,)`` s.
 
     A tick that is late by one or more whole periods delays all later ticks by these periods.
     """

@@ -93,7 +93,7 @@ def advance_of(
     def advance(
         k: object, s: object, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float
     ) -> object:
-        """Classical Runge-Kutta step: s + h (a + 2 b + 2 c + d) / 6."""
+        """Classical Runge-Kutta step."""
         half = 0.5 * h
         a = rate(k, s, x0, v0)
         b = rate(k, along(s, half, a), x1, v1)

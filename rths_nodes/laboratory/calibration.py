@@ -54,7 +54,7 @@ class Characterised:
     """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
 
     Delays include the transport. The stiffness was measured with the sensors of the small move and therefore
-    cannot verify their scales. If the small move gives a different stiffness, a scale or the specimen has changed.
+    cannot verify their scales.
     """
 
     scenario: str = text("scenario of the tests")
@@ -374,7 +374,7 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """Signed factors from port numbers to SI units for one axis: displacement and command in m, force in N.
+    """Signed factors from numbers of the port to SI units for one axis: displacement and command in m, force in N.
 
     ``newtons`` is the factor for commands in N; without ``force_command`` it equals ``command``.
     """
@@ -464,7 +464,7 @@ class Calibration:
         )
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
-        """Return the port's numbers for commands ``(n_axes,)``, in N for axes in force mode, otherwise in m."""
+        """Convert commands ``(n_axes,)`` in N or m to numbers of the port; N applies to axes in force mode."""
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
@@ -485,7 +485,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Return commands (N for axes in force mode, otherwise m) for port numbers; inverse of :meth:`to_port`."""
+        """Convert numbers of the port to commands in N or m; inverse of :meth:`to_port`."""
         return np.asarray(sent[self.seats] * self._gains(modes))
 
 

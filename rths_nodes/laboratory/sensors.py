@@ -189,7 +189,10 @@ class Output(MayBeWrong):
 
 
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
-    """Return, for each axis, the index of the actuator that its sensors measure; empty if no cables are wrong."""
+    """Return, for each axis, the index of the actuator that its sensors measure.
+
+    The list is empty if all sensors measure the actuators of their own axes.
+    """
     names = list(sensors)
     seat_numbers = [names.index(sensor.cabled_to or name) for name, sensor in sensors.items()]
     return [] if seat_numbers == list(range(len(names))) else seat_numbers

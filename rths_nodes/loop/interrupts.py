@@ -28,10 +28,10 @@ Handler = Callable[[int], None]
 
 
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
-    """Handle all stop signals by ``action(number)``; return the previous handlers by signal number.
+    """Call ``action(number)`` for every stop signal; return the previous handlers by signal number.
 
-    An ignored SIGHUP (``nohup``) stays ignored. After another SIGHUP, output to the closed terminal is discarded,
-    so that it cannot disturb the stop. Outside the main thread, do nothing and return an empty dict.
+    An ignored SIGHUP (``nohup``) stays ignored. Otherwise, after SIGHUP, output to the closed terminal is
+    discarded so that it cannot disturb the stop. Outside the main thread, do nothing and return an empty dict.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}

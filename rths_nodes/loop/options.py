@@ -56,8 +56,9 @@ DEFAULTS: dict[str, dict[str, object]] = {
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
     """Return the names of an option by interface.
 
-    ``everywhere`` is the name at all interfaces; ``places`` contains separate names. Further keys are ``metavar``
-    for the command-line help, and ``roles``: the nodes with this parameter, separated by spaces (default: all).
+    ``everywhere`` is the name in all interfaces, ``places`` the name in single interfaces. Further keys are
+    ``metavar`` for the command-line help, and ``roles``: the nodes with this parameter, separated by spaces
+    (default: all).
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -274,9 +275,9 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return RunOptions from ``values``, whose keys are the names at ``interface``. None selects the default.
+    """Return RunOptions from ``values``, whose keys are option names of ``interface``. None selects the default.
 
-    ``fixed`` are fields that the interface sets without an option. Paths are converted to text. Raises ConfigError
+    ``fixed`` holds fields for which the interface has no option. Paths are converted to text. Raises ConfigError
     if a name or a value is invalid.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed

@@ -161,7 +161,11 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung. ``differences`` are relative rms differences from an earlier rung and the rehearsal."""
+    """Record of one rung.
+
+    ``differences`` holds relative rms differences from an earlier rung and from the rehearsal, by quantity and
+    axis.
+    """
 
     name: str
     started: str

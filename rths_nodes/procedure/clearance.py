@@ -2,9 +2,9 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. Displacements and commands of a test are relative to the
-offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Tares are
-bounded, because a larger tare indicates a wrong zero of the sensor. For the bound, a displacement is relative to
-the controller's active command, if this command can be read.
+offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Offsets that
+are subtracted (tares) are bounded, because a larger tare indicates a wrong zero of the sensor. The bound applies
+to the displacement minus the controller's active command, or to the displacement if this command cannot be read.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.on_measurement, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Outcome of an aborted motion of the current act. No further motion begins before :meth:`ready`."""
+        """Outcome of an aborted motion of the current act; None if no motion was aborted."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -299,7 +299,7 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion``. A safe stop of the motion bars further motions until :meth:`ready`.
+        """Move the rig along ``motion``. After a safe stop, no motion begins before :meth:`ready` is called.
 
         Errors of the function set by :meth:`expect` are raised before any motion.
         """

@@ -55,7 +55,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion. ``reason`` is the cause of its safe stop, or an empty string if it is complete.
+    """Outcome of a motion. ``reason`` is the cause of its safe stop; empty if the motion is complete.
 
     ``tripped`` is false if the operator stopped the motion.
     """
@@ -209,7 +209,7 @@ class QuasiStatic:
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.
 
-        Return the reason of ``guard`` to end the ramp early, or an empty string.
+        Return the reason for which ``guard`` ended the ramp early, or an empty string.
         """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command

@@ -497,7 +497,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with flags and state of the rig."""
+        """Return the simulator's Measurement with the state of the rig, and with the rig's flags added."""
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)

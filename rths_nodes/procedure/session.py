@@ -196,10 +196,6 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if the rig or the clock requires it.
-
-        If the drive has ended, wait until the lock is free.
-        """
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _displaced(self) -> tuple[State, str] | None:

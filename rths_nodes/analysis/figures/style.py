@@ -127,7 +127,7 @@ def on_paper(millimetres: float) -> Mapping[str, Any]:
 
 
 def printed() -> float | None:
-    """Return the width of the paper for the style in force, inches; None on the screen."""
+    """Return the paper width of the current style, inches; None on the screen."""
     width: float = matplotlib.rcParams["figure.figsize"][0]
     return width if matplotlib.rcParams["pdf.fonttype"] == PRINT["pdf.fonttype"] else None
 
@@ -172,10 +172,10 @@ def in_grey_lines(drawn: Artist) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Fit ``figure`` to the paper of the style in force: arrange panels, set the size and use dashes.
+    """Fit ``figure`` to the paper width of the current style: arrange panels, set the size and the line styles.
 
     The title is removed. A figure that already has the paper's width keeps its layout. Raises ConfigError if the
-    result would be too high.
+    figure would be too tall.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
@@ -274,10 +274,7 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line for grey paper.
-
-    The dashes depend on ``colour``, the width depends on ``line``.
-    """
+    """Return colour, style and width of a line for grey paper."""
     if colour not in PALETTE:
         return colour, line, width
     again = LINES.index(line) if line in LINES else 0

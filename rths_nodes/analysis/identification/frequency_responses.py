@@ -4,7 +4,7 @@
 1. Each actuator is driven with band-limited noise; the estimator H1 gives displacement over command, a matrix.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/models/inverse.py``).
-4. The state space follows from the fit (``inverse.state_space``).
+4. The state-space model follows from the fit (``inverse.state_space``).
 
 The response relates samples to samples and includes the hold of the commands. For periodic noise see
 ``doc/identified_inverse.md``.
@@ -126,8 +126,8 @@ def _spectra(
 
     These are sums over the lines between successive ``edges`` (Hz), with inputs u and displacements x. The first
     inputs are the ``n`` commands and, unless all commands begin and end at rest, the ``transients`` (1 for this
-    experiment, 0 for the others). The other inputs are the first inputs times the position in the interval, which
-    is between -1 and 1.
+    experiment, 0 for the others). The other inputs are the first inputs multiplied by the position of the line
+    between its two edges, from -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:

@@ -4,10 +4,10 @@
     G(s) = P(s)^-1 e^(-s D)
 
 is the response of the rig. P is the matrix of polynomials of ``frequency_responses.fit_inverse``, and D is the
-delay of all commands. The search starts from the polynomials of ``fit_inverse`` at their best delay. Weighted
-least squares of the measured responses give all coefficients and the delay, with their standard deviations. The
-weights are the inverse standard deviations of the noise (L. Ljung, System Identification, 2nd ed. 1999, sections
-7.4 and 10.2). Noise biases the inverse of a response, but not the response.
+delay of all commands. The search starts from the polynomials of ``fit_inverse`` at their best delay. A weighted
+least-squares fit to the measured responses gives all coefficients and the delay, with their standard deviations.
+The weights are the inverse standard deviations of the noise (L. Ljung, System Identification, 2nd ed. 1999,
+sections 7.4 and 10.2). Noise biases the inverse of a response, but not the response.
 
 The degrees of the polynomials minimise the information criterion of Schwarz (1978) among the stable models.
 """

@@ -9,9 +9,10 @@ next target z is
     constant       z = x - (1 - w) r, with the factor w
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
                    Wall 2008)
-    quasi_newton   z = x + sum c_i (x_i - x_j), c least squares of r_j + sum c_i (r_i - r_j) = 0, summed over the
-                   previous runs i   (IQN-ILS, Degroote, Bathe & Vierendeels 2009), after a first step of constant
-    model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
+    quasi_newton   z = x + sum c_i (x_i - x_j), with the least-squares solution c of r_j + sum c_i (r_i - r_j) = 0,
+                   summed over the previous runs i   (IQN-ILS, Degroote, Bathe & Vierendeels 2009); the first step
+                   is ``constant``
+    model          z = y + (1 + G E)^-1 r, where E is the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
 All relaxations start from the measured displacement, so that poor tracking by the rig causes no wrong correction.
@@ -224,9 +225,9 @@ class Substructure:
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the motion of structure and ``specimens`` due to their force for ``residual``.
+        """Return the response ``(samples, 3, n_axes)`` of structure and ``specimens`` to the force E ``residual``.
 
-        The motion is ``(samples, 3, n_axes)``.
+        E is the dynamic stiffness of ``specimens``.
         """
         return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 
@@ -513,10 +514,7 @@ class Step:
 
 
 class Relaxation:
-    """Computes targets by the relaxation ``kind`` (see the module).
-
-    ``omega`` is the factor, or its first value. ``part`` is the numerical substructure.
-    """
+    """Computes targets by the relaxation ``kind`` (see the module). ``part`` is the numerical substructure."""
 
     def __init__(self, kind: str, omega: float, part: Substructure) -> None:
         self._kind, self.omega, self._part = kind, omega, part

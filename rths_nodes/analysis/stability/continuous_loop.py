@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a hybrid test at small motion in continuous time.
+"""Continuous-time loop of a hybrid test for small motion.
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
@@ -47,7 +47,7 @@ class WholeStructure:
 
     @cached_property
     def whole_stiffness(self) -> Array:
-        """Stiffness including the specimens without their memory, ``(n_dof, n_dof)`` N/m."""
+        """Stiffness of both substructures, ``(n_dof, n_dof)`` N/m, without internal states of the specimens."""
         tested = np.diag([specimen.stiffness for specimen in self.specimens])
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
@@ -116,7 +116,7 @@ SLOW = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """A closed loop at small motion.
+    """Computes the responses of a closed loop for small motion.
 
     ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s;
     ``transport`` is the delay of the port, s.
@@ -132,7 +132,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) at which crossings are searched, away from the poles of an undamped structure."""
+        """Growth rate (rad/s) at which crossings are searched for, off the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -153,7 +153,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def delay(self) -> float:
-        """Low-frequency delay of the slowest axis, without compensator, s."""
+        """Low-frequency delay of the slowest axis without a compensator, s."""
         omega = np.array([SLOW * self.scale / self.time_ratio])
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
@@ -175,8 +175,8 @@ class ContinuousLoop(WholeStructure):
     def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
         """Return det(M^-1 Z(s)) ``(n,)``, whose zeros are the motions of the closed loop.
 
-        ``gain`` is a factor on the specimens' forces, ``delay`` a further delay of every axis (s). ``ratio`` is a
-        factor on all times of the rig, equivalent to a factor on the structure's natural frequencies.
+        ``gain`` multiplies the specimens' forces. ``delay`` is a further delay of every axis (s). ``ratio``
+        multiplies all times of the rig, which is equivalent to multiplying the structure's natural frequencies.
         """
         omega = -1j * s * ratio / self.time_ratio
         way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]

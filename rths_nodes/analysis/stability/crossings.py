@@ -28,7 +28,7 @@ COUNTED_PER_DECADE = 100
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Smallest factor on the tested forces in the search, which excludes the poles of an undamped structure."""
+"""Smallest scale factor of the tested forces in the search, which excludes the poles of an undamped structure."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
@@ -37,7 +37,7 @@ NEAR = 0.2
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
 """Largest corrections of a limit of the delay, in the order of the attempts, as phases of the motion, rad."""
 FARTHEST = 16.0
-"""Largest factor on the natural frequencies in the search. Its inverse is the smallest factor."""
+"""Largest scale factor of the natural frequencies in the search. Its inverse is the smallest factor."""
 STEP = 1.03
 HALVINGS = 8
 VERIFIED = 1e-3
@@ -95,11 +95,11 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
-    """Return the number of growing roots, with conjugates.
+    """Return the number of growing roots, including conjugates.
 
-    In continuous time, only roots below the servo's Nyquist frequency are included. The neighbourhood of
-    ``frequencies`` (rad/s) is finely resolved. ``state`` may contain gain, delay and ratio. Raises ConfigError if
-    the number cannot be resolved.
+    In continuous time, only roots below the servo's Nyquist frequency are included. ``frequencies`` (rad/s) are
+    additional points of the evaluated path. ``state`` may contain gain, delay and ratio. Raises ConfigError if the
+    number cannot be determined.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -120,7 +120,11 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` and neighbours of undamped poles."""
+    """Return a logarithmic sweep (rad/s) up to ``top`` that includes ``frequencies``.
+
+    It also includes one value just below and one just above each undamped natural frequency of the numerical
+    substructure.
+    """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
     places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
@@ -158,7 +162,7 @@ def _open(loop: Loop) -> Callable[[Array], Complex]:
 
 
 def gains(loop: Loop, grid: Array) -> list[Crossing]:
-    """Return factors on the tested forces at which an eigenvalue of the open loop is -1."""
+    """Return the scale factors of the tested forces at which an eigenvalue of the open loop is -1."""
     crossings = [
         Crossing(-1.0 / value.real, omega / HZ, (-1j * value / slope).real > 0.0)
         for omega, value, slope in _zeros(_open(loop), lambda values: values.imag, grid)
@@ -180,7 +184,7 @@ def _gains_at_ends(loop: SampledLoop) -> Iterator[Crossing]:
 
 
 def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
-    """Return factors on all natural frequencies at which a motion with the rig's response is undamped."""
+    """Return the scale factors of all natural frequencies at which a motion of the loop is undamped."""
     least = MARGINAL * loop.scale
 
     def damping(motions: Complex) -> Array:
@@ -259,7 +263,10 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies at which the stability changes; an empty list if none."""
+    """Return a list with the nearest scale factor of all natural frequencies at which the stability changes.
+
+    The list is empty if the search finds no such factor.
+    """
 
     def stable(ratio: float) -> bool:
         return loop.reaches(ratio) and growing_motions(loop, frequencies, ratio=ratio) == 0

@@ -95,13 +95,14 @@ class DelayMargin(NamedTuple):
 class Judgement:
     """Stability of the loop of a test, determined before the test.
 
-    ``growing`` is the number of growing roots, with conjugates. ``motions`` are the resolved growing roots without
-    conjugates, rad/s, fastest first. ``delay`` is the low-frequency delay of the rig's slowest axis, without
-    compensator, s.
+    ``growing`` is the number of growing roots, including conjugates. ``motions`` (rad/s) are the computed growing
+    roots without conjugates; the fastest growth is first. ``delay`` is the low-frequency delay of the rig's
+    slowest axis without a compensator, s.
 
-    ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (factor on the tested forces) are
-    the nearest limits. They are above the present value for a stable loop, below it for an unstable loop, and None
-    without a limit. A stable loop also becomes unstable below ``least_gain`` (conditional stability).
+    ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
+    forces) are the nearest limits. They are above the present value if the loop is stable, and below it if it is
+    unstable. A limit is None if it does not exist. A stable loop also becomes unstable below ``least_gain``
+    (conditional stability).
     """
 
     loop: Loop

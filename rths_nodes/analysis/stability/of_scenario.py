@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of a scenario at small motion, in discrete time with its steps and in continuous time."""
+"""Discrete-time and continuous-time loops of a scenario for small motion."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a hybrid test at small motion with its steps: integrator, ramp and servo samples in discrete time.
+"""Discrete-time loop of a hybrid test for small motion: integrator, ramp and servo samples.
 
 Once per step h, the integrator with the state y_k computes a Target u_k (displacement, velocity, acceleration)
 from the forces f_k measured at the end of step k (``Integrator.linearised``):
@@ -15,7 +15,7 @@ With z = e^{s h} and m states, the motions of the closed loop are the zeros of
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
             | -P(z)/z C                I - P(z)/z D      |
 
-The determinant has no pole outside of the unit circle and is 1 at infinity, so the angle by which it turns around
+The determinant has no pole outside the unit circle and is 1 at infinity, so the angle by which it turns around
 zero along the unit circle gives the number of growing motions. If an integrator repeats every q steps
 (:class:`Period`), z^q replaces z.
 """
@@ -130,12 +130,12 @@ class Period(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampledLoop:
-    """A closed loop at small motion in discrete time.
+    """Computes the responses of a closed loop for small motion in discrete time.
 
-    ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a factor on the natural
-    frequencies, or raises ConfigError. ``axes_of`` ``(n_axes, n_dof)`` and ``forces_of`` ``(n_dof, n_axes)``
-    belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is true if every axis
-    has its own specimen. ``force_loops`` are judged separately.
+    ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a scale factor of the
+    natural frequencies, or raises ConfigError. ``axes_of`` ``(n_axes, n_dof)`` and ``forces_of`` ``(n_dof,
+    n_axes)`` belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is true if
+    every axis has its own specimen. ``force_loops`` are judged separately.
     """
 
     whole: WholeStructure
@@ -168,7 +168,7 @@ class SampledLoop:
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """Return the largest factor on the natural frequencies, at most ``ratio``, that the integrator allows."""
+        """Return the largest permitted scale factor of the natural frequencies, at most ``ratio``."""
         for _ in range(HALVINGS):
             try:
                 self.integrator(ratio)
@@ -290,9 +290,9 @@ class SampledLoop:
     ) -> Complex:
         """Return the determinant (see the module), ``(n,)``. Its zeros are the motions (rad/s) of the closed loop.
 
-        ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
-        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, applied to the
-        numerical mass and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
+        ``gain`` multiplies the forces. ``delay`` is a further delay of every axis (s), linear between samples as
+        in the actuator ``pure_delay``. ``ratio`` multiplies the natural frequencies by changing the numerical mass
+        and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

@@ -60,9 +60,9 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the number of samples that are bridged, and the number after which the session ends.
+        """Return the number of samples that the receiver bridges, and the number after which it ends the session.
 
-        Planted faults change both numbers.
+        Planted faults change the stated numbers, ``bridged`` and ``watchdog``.
         """
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:

@@ -224,10 +224,7 @@ def _rounded_down(value: float) -> float:
 
 
 def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) after the soft start, one row per step, ``(n, n_axes)``.
-
-    ``samples_per_step`` defaults to the value of the test.
-    """
+    """Return displacement (m) and force (N) after the soft start, one row per step, ``(n, n_axes)``."""
     scenario = run.scenario
     samples_per_step = samples_per_step or scenario.samples_per_step
     first = scenario.soft_start_steps * samples_per_step
@@ -235,9 +232,10 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return the relative differences of two runs, keyed ``displacement of AXIS`` and ``force of AXIS``.
+    """Return the relative differences between two runs.
 
-    A difference is NaN if the axis moved only in ``run``.
+    The keys are ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in
+    ``run``.
     """
     result: dict[str, float] = {}
     same = run.scenario.time_ratio == before.scenario.time_ratio

@@ -227,11 +227,11 @@ def _like(default: object, value: object, name: str) -> object:
 
 
 class SocketOperator:
-    """Client of the operator socket of ``rths test --socket`` in ``namespace``.
+    """Sends requests to the operator socket of ``rths test --socket`` in ``namespace``.
 
     ``user`` is the uid of the user who runs the test; ``user`` and ``domain`` default to the values of this
-    process. An act is valid for the situation of the last answer, ``seen``. Each request has its own connection,
-    so that a stop never waits for an act.
+    process. The test refuses an act if its situation has changed since the last answer, ``seen``. Each request has
+    its own connection, so that a stop never waits for an act.
     """
 
     def __init__(self, namespace: str = NAMESPACE, user: int | None = None, domain: int | None = None) -> None:

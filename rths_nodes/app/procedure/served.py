@@ -266,9 +266,10 @@ def _value(act: str, name: str, text: str) -> object:
 
 
 class Attendant:
-    """Serves a test in ``namespace`` to its end. A signal stops the rig and ends the test.
+    """Provides the operator socket and node of a test in ``namespace`` until the test ends.
 
-    ``page`` and ``told_hz`` are as in :class:`Served`. Raises ConfigError if an operator node exists already.
+    A signal stops the rig and ends the test. ``page`` and ``told_hz`` are as in :class:`Served`. Raises
+    ConfigError if an operator node exists already.
     """
 
     def __init__(

@@ -34,10 +34,10 @@ Python."""
 
 @dataclass(frozen=True)
 class Where:
-    """Place of the work: a dask cluster, or processes on this machine.
+    """Selects where work runs: on a dask cluster, or in processes on this machine.
 
     ``scheduler`` is the address of the cluster (``tcp://host:8786``). Without it, the work runs in ``processes``
-    on this machine; a single process is the current process.
+    on this machine, or in the current process if ``processes`` is 1.
     """
 
     processes: int = 1
@@ -49,9 +49,9 @@ class Where:
         return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """Return the engine for runs like ``scenario``.
+        """Return the engine for runs like ``scenario`` with a total of ``samples`` samples.
 
-        The engine ``auto`` compiles if this saves time for ``samples`` in total.
+        The engine ``auto`` selects the compiled engine if compilation saves time.
         """
         if self.engine != AUTO:
             return self.engine

@@ -65,7 +65,7 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` on each axis, and return one experiment per axis.
+    """Run one test per axis, with ``noise`` on this axis only, and return one experiment per axis.
 
     The tests are recorded in ``record``/<axis>. Raises Stopped if a test does not finish.
     """

@@ -6,17 +6,17 @@ The inverse of the actuator is a series of the target x and its derivatives, wit
     u = a0 x + a1 x' + a2 x''
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
-with the sent commands u and the measured displacements xm. Both pass the same low-pass filter, which does not
-affect the relation. An actuator with the natural frequency w (rad/s) and the damping ratio zeta has the
+with the sent commands u and the measured displacements xm. Both pass through the same low-pass filter, which does
+not affect the relation. An actuator with the natural frequency w (rad/s) and the damping ratio zeta has the
 coefficients (1, 2 zeta / w, 1 / w^2). A pure delay has approximately (1, delay, delay^2 / 2).
 
 Three details differ from the publication:
 
 - The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
   noisy than differences of its output.
-- For a motion of one frequency, x'' is proportional to x, and the least squares are singular in a0 and a2. This
-  fit therefore penalises changes of the coefficients. Where the motion determines them, repeated fits converge to
-  the least-squares solution.
+- For a motion of one frequency, x'' is proportional to x, and the least-squares problem is singular in a0 and a2.
+  This fit therefore penalises changes of the coefficients. Where the motion determines them, repeated fits
+  converge to the least-squares solution.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
 A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. Sums of products

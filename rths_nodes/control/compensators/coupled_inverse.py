@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of several axes: commands, and updates by the law of ``recursive_iv.py``, with arrays."""
+"""Identified inverse of several axes: computes commands and updates the coefficients, using arrays.
+
+``recursive_iv.py`` describes the law of the updates.
+"""
 
 from __future__ import annotations
 

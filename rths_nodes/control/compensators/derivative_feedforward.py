@@ -18,7 +18,7 @@ from rths_nodes.core.parameters import integer, number, params
 
 
 def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
-    """Command for the ``delay`` tau: x + tau v for order 1, x + tau v + tau^2 a / 2 for order 2."""
+    """Command for the ``delay``, by a Taylor series of order 1 or 2."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)

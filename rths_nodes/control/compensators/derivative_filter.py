@@ -31,10 +31,7 @@ Five = tuple[float, float, float, float, float]
 
 
 class DerivativeFilter:
-    """Fourth-order Butterworth filter whose states are its output and three derivatives of the output.
-
-    The p-th derivative is divided by ``frequency`` (rad/s) to the power p.
-    """
+    """Fourth-order Butterworth filter whose states are its output and three derivatives of the output."""
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt
@@ -95,7 +92,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return contributions of inputs and of values known before a block to the states after the block."""
+    """Split the ``matrix`` of a block into columns of its inputs and columns of the values known before."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user-defined, fixed linear law: a state space or a transfer function, e.g. exported from MATLAB.
+"""A user-defined, fixed linear law: a state-space model or a transfer function, e.g. exported from MATLAB.
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
@@ -52,7 +52,10 @@ class System(NamedTuple):
 
 @params
 class Law:
-    """Linear law: a state space, the matrix D alone, or numerator and denominator (one input and one axis)."""
+    """Linear law, defined by a state-space model, by the matrix D alone, or by a transfer function.
+
+    A transfer function is possible only for one input and one axis.
+    """
 
     A: Rows | None = matrix("matrix A, with a row and a column for each state", default=None)
     B: Rows | None = matrix("matrix B, with a row for each state and a column for each input", default=None)
@@ -213,7 +216,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[tuple[Numbers, ...], Numbers]:
-    """Return the next state A z + B u and the command C z + D u, for state z and inputs u of the law."""
+    """Return the next state and the command of the law."""
     commands, onward, waits, lead = k
     z, x_before, v_before, a_before, acceleration_before = s
     ahead, half, of_x, of_v, of_a = lead

@@ -25,7 +25,7 @@ State = tuple[Array, int]
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Command for the ``delay`` tau: x + tau v + tau^2 a / 2 + tau^3 j / 6; j is the slope of the acceleration."""
+    """Command for the ``delay``, by a Taylor series whose third derivative is the slope of the acceleration."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:

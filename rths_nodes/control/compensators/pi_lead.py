@@ -3,8 +3,8 @@
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with the command u, the target y and the measured displacement m, the latter two of the last sample. Both transfer
-functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
+u is the command, y the target and m the measured displacement; y and m are values of the last sample. Both
+transfer functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
 simulation, in which a measurement affects the command of the same instant.
 """
 

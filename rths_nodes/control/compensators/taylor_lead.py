@@ -40,7 +40,7 @@ def ahead(step: ToNumber) -> ToNumber:
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Inner step with the target extrapolated by the lead L: x + L v + L^2/2 a + L^3/6 j, with the jerk j."""
+        """Inner step with the target extrapolated by the lead."""
         lead, dt, constants = k
         before, inner = s
         inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)

@@ -34,8 +34,8 @@ class Codec:
     ``n_auxiliary`` is the number of measured auxiliary channels, and ``n_inputs`` the number of auxiliary channels
     of a command. ``n_state`` is the number of the compensator's internal quantities, and ``n_updating`` the number
     of quantities of model updating. The last ``n_force`` axes may be controlled by force. Messages of runs other
-    than ``run`` are refused. ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return sample and
-    stamp of a message.
+    than ``run`` are refused. ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return the sample
+    and the stamp of a message.
     """
 
     def __init__(

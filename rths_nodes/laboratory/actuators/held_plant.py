@@ -64,9 +64,9 @@ state and both commands to displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
-    """Advance the plant exactly by one sample: x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
+    """Advance the plant exactly by one sample.
 
-    The kernel's state holds x and the last command c (m).
+    The kernel's state holds the plant's state and the last command (m).
     """
     rows, shown = k
     x, before = s
@@ -224,7 +224,7 @@ def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
 
 
 def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:
-    """Advance a first-order actuator: d_k = d_{k-1} + (c_k - d_{k-1}) / alpha, v_k = (d_k - d_{k-1}) / dt."""
+    """Advance a first-order actuator by one sample."""
     alpha, dt = k
     (before,) = s
     displacement = before + (command - before) / alpha

@@ -56,7 +56,8 @@ class OfRate(NamedTuple):
 class Constants(NamedTuple):
     """Constants of the exact solution and of the Runge-Kutta solution.
 
-    ``rows`` multiply ``(*scaled states, last command, command)``. ``units`` convert scaled states to SI units.
+    ``rows`` contains the matrix that maps ``(*scaled states, last command, command)`` to the next scaled states.
+    ``units`` are the factors from scaled states to SI units.
     """
 
     rows: tuple[Numbers, ...]

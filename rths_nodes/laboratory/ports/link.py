@@ -115,7 +115,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives states of the session of ``link``, also in another process.
+    """Receives states of the session of ``link``. The listener may be passed to another process.
 
     The datagrams that :meth:`stop` sends have the header ``head``.
     """

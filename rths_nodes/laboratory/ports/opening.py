@@ -160,8 +160,8 @@ def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
 def opened(link: Link, terms: Terms, lockstep: bool) -> tuple[Head, Answer, bool]:
     """Open the session of ``link`` under ``terms``.
 
-    Return header and answer of the rig, and True if lockstep is used. Lockstep is requested if ``lockstep`` is
-    true. Raises ConfigError if the ends do not agree.
+    Return the header and the answer of the rig, and whether lockstep is used. Lockstep is requested if
+    ``lockstep`` is true. Raises ConfigError if the ends do not agree.
     """
     numbers, address = count(1), link.transport.address
     head, data = _asked(link, terms, lockstep, next(numbers))

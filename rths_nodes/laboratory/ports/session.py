@@ -55,7 +55,7 @@ FURTHEST = 100_000
 
 
 class SentCommands:
-    """Holds the last Command, in port numbers.
+    """Holds the last Command, in the units of the port.
 
     A Command takes effect after ``transport`` samples of ``dt`` s. It is interpreted in N only while the state
     reports force control. During a change of mode a controller reports the command as a position, or as the force
@@ -280,7 +280,7 @@ class SessionPort(WarningPort):
         self.safe()
 
     def wait_tick(self) -> int:
-        """Return the tick's number without waiting; the tick arrives with the state."""
+        """Return the number of the next tick without waiting."""
         self.sample += 1
         self._expected, self._complete = self.sample, False
         return self.sample

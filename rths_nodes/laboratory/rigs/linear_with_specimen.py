@@ -4,8 +4,8 @@
 z' = A z + B u + e F for the state z and the inputs u. F is the force of a specimen whose displacement x and
 velocity v are linear in z. In each substep the linear part is exact for linear inputs. A first pass holds the
 force; in a second pass the force is linear. The specimen's states follow by RK4 along the velocity of the first
-pass, in more increments if they decay fast. The error is of second order in the substep. The motion at the end of
-substep j is
+pass, in several increments if the states decay fast. The error is of second order in the substep. The motion at
+the end of substep j is
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})
 
@@ -76,7 +76,10 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
-        """Advance the specimen's states from one motion to the next, in more increments if they decay fast."""
+        """Advance the specimen's states from motion (x0, v0) to motion (x1, v1).
+
+        Several increments are used if the states decay fast.
+        """
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
@@ -109,7 +112,7 @@ def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
 ) -> Stepping:
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
-        """Advance z' = A z + B u + e F. Each substep is computed first with constant F, then with linear F."""
+        """Advance the system and its specimen by one sample."""
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, specimen = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         states, moved, inner, x0, v0, f = s

@@ -29,7 +29,7 @@ Rows = dict[str, dict[str, Array]]
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples``, in the order of the arguments of the generated text.
+    """Return the known inputs of the next ``samples``, in the order of the arguments of the generated function.
 
     ``forces`` are the excitation and, unless the loop is live, the external forces. If ``in_lists`` is true, noise
     is a list, which plain Python reads twice as fast as an array.
@@ -62,7 +62,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 class Histories:
     """Stores the histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    If ``brief``, only displacements of Targets and reported compensator values are stored.
+    If ``brief``, Targets are stored only as displacements, and compensator values only when reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:

@@ -60,7 +60,7 @@ class Parts(NamedTuple):
 
 
 class Resists(Exception):
-    """Raised with the reason why a scenario cannot run over kernels."""
+    """Raised with the reason why a scenario cannot run in the loop over kernels."""
 
 
 def parts_of(assembly: Assembly) -> Parts | str:

@@ -80,7 +80,10 @@ class Messages:
                 sink.truth(self._parts.true)
 
     def take(self, row: Array, integers: Integers) -> None:
-        """Convert a row ``(words,)``; ``integers`` is the same row as integers."""
+        """Convert a row ``(words,)`` to messages for the monitor and the sinks.
+
+        ``integers`` is a view of the row as integers.
+        """
         sample, kind, made = integers[:3].tolist()
         target = self._target(row, integers) if made else None
         if kind != FIRST and (kind != BRAKED or not self._stopping):

@@ -239,8 +239,8 @@ class FrozenSensors:
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
         """Return whether samples ``(n, n_axes)`` of a simulator, in m and N, must be judged one by one.
 
-        Sensors of a simulator do not freeze, but can have the wrong sign. Actuators can be too slow, and specimens
-        can exert no force.
+        Sensors of a simulator do not freeze, but may have the wrong sign. Actuators may be too slow, and specimens
+        may not exert any force.
         """
         if len(target) < self._fewest:
             return False

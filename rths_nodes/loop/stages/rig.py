@@ -135,9 +135,9 @@ class RigStage:
         set_trigger(self.port, True)
 
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
-        """Start the test and return Measurement 0, which must be available immediately.
+        """Start the test and return the first Measurement, which the port must provide without waiting.
 
-        If the commands ``sent`` (m) of ``sample`` are given, the test continues after this sample.
+        To continue a test after ``sample``, pass the commands ``sent`` (m) of that sample.
         """
         self.begin()
         measured = self.complete()

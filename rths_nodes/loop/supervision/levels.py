@@ -218,8 +218,8 @@ class Breach(NamedTuple):
 class LevelWatch:
     """Checks the levels of all axes and of the rig. ``told`` collects one report for each exceeded level.
 
-    Each element of ``levels`` has the index of an axis, its name, a quantity, and the level. A level has two rows
-    for one value: the first leads to the report, the second to the action.
+    Each element of ``levels`` has the index of an axis, its name, a quantity, and the level. A level has two pairs
+    of bounds: exceeding the first causes the report, exceeding the second causes the action.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:

@@ -32,8 +32,8 @@ NONE, NEVER = -1, 2**62
 class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
-    ``action`` is due after ``persistence`` samples outside the bounds. ``text`` follows ``path`` in a report and
-    is formatted with the value, ``high`` and ``low``.
+    ``action`` is due after ``persistence`` consecutive samples outside the bounds. ``text`` follows ``path`` in a
+    report and is formatted with the value, ``high`` and ``low``.
     """
 
     path: str
@@ -61,10 +61,7 @@ def table(rows: Iterable[Row]) -> Table:
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Return the ``slot`` of the first row that acts, or NONE.
-
-    A row acts after ``persistence`` consecutive samples outside its bounds.
-    """
+    """Return the ``slot`` of the first row that acts, or NONE."""
     rows, in_a_row, last = limits
     first = NONE
     for index, low, high, persistence in rows:
@@ -86,9 +83,7 @@ TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
     """Return a code for the first violated limit of a command, or NONE.
 
-    The code is PER_MOVE times the axis, plus TARGET, PLACE, STEP or WAY. The target must be finite, the position
-    within the stroke, and the step within the largest step. The braking distance must not exceed the remaining
-    stroke.
+    The code is PER_MOVE times the axis, plus TARGET, PLACE, STEP or WAY.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -107,9 +102,10 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Return a code as :func:`broken_alone`, with COMMON_WAY, if an axis cannot stop together with its group.
+    """Return a code for the first axis that cannot stop together with its group, or NONE.
 
-    All axes of a group take as many samples to stop as its slowest axis.
+    The code is PER_MOVE times the axis, plus COMMON_WAY. All axes of a group take as many samples to stop as its
+    slowest axis.
     """
     for group in groups:
         longest = 0.0
@@ -165,8 +161,8 @@ def of_errors(
     """Return two values for each axis: the displacement from its zero (m), and the tracking error.
 
     The error of a displacement axis is its target minus this displacement (m). The error of a force axis is its
-    target minus its force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` has the zero of the
-    displacement (m), the zero of the force (N), and true for a force axis.
+    target minus its force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` contains the zero of
+    the displacement (m), the zero of the force (N), and whether the axis is a force axis.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):

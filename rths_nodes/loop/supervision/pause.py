@@ -59,7 +59,8 @@ class Pause:
     def begin(self, before: Command, last: Command) -> None:
         """Begin a pause because the next Command is missing. ``before`` and ``last`` are the last two Commands.
 
-        If the rig is still starting after an earlier pause, it returns to the last sample of this start.
+        If the pause begins during the start phase of an earlier pause, the rig returns to the last sample of that
+        phase.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -189,9 +190,9 @@ class Pause:
     def _needed(self, lead: Array, change: Array) -> float:
         """Return the number of ticks in which the motion slows down to rest or starts from rest.
 
-        It is the smallest M with (SHARPEST v + BENT w) / M + BENT l / M^2 within the deceleration, for the
-        ``lead`` l and the ``change`` v and w of target and lead per sample. The velocity of the lead remains
-        within SHARE of its limit.
+        ``lead`` l is the command minus the target. ``change`` contains the changes of target v and lead w per
+        sample. The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the
+        deceleration. The velocity of the lead remains within SHARE of its limit.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)

@@ -84,8 +84,8 @@ class LowPass:
 class MovingRms:
     """Root mean square over the last samples, e.g. the intensity of a vibration.
 
-    The result is sqrt(sum x^2 / n) for the last n values x of the expression. The n samples take the time
-    ``duration``. Values before the first sample are 0.
+    The result is sqrt(sum x^2 / n) for the last n values x of the expression. The n samples span ``duration`` s.
+    Values before the first sample are 0.
     """
 
     @params

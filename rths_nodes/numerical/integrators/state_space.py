@@ -39,7 +39,7 @@ Matrices = tuple[Array, Array, Array]
 
 
 def state_space(structure: Structure) -> tuple[Array, Array]:
-    """Return A ``(2 n, 2 n)``, B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
+    """Return A ``(2 n, 2 n)`` and B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
     n = len(structure.influence)
     inverse = np.linalg.inv(structure.mass)
     nothing, identity = np.zeros((n, n)), np.eye(n)
@@ -152,7 +152,7 @@ class ByMatrix(Dynamics):
 
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        """Return step matrices, and True if the measured force is extrapolated."""
+        """Return step matrices, and whether the measured force is extrapolated."""
         raise TypeError("a subclass of ByMatrix must define matrices()")
 
     @classmethod

@@ -17,7 +17,7 @@ DAMPING = {"type": "modal", "ratios": [0.02]}
 
 
 class Partition:
-    """A linear structure with a part in the laboratory. The numerical part is the whole minus this part."""
+    """A linear structure with a part in the laboratory."""
 
     elastic_energy: float = 0.0
     influence: Array
@@ -40,7 +40,10 @@ class Partition:
 
     @property
     def ground_load(self) -> Array:
-        """Return the ground load of both parts, ``(n_dof,)`` N per m/s^2, because the laboratory does not move."""
+        """Return the load of both parts, ``(n_dof,)`` N, for a ground acceleration of -1 m/s^2.
+
+        The load includes the experimental part, because the laboratory floor does not move.
+        """
         return combined_load(self)
 
     @staticmethod

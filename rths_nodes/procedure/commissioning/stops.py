@@ -309,7 +309,7 @@ def _received(pipe: Connection) -> Any:
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Open a session and move along ``dash``, in the process to be killed.
+    """Run in the process to be killed: open a session and move the axes along ``dash``.
 
     In lockstep, the process sends no commands while it waits to be killed, so that time stops.
     """

@@ -389,7 +389,7 @@ def _settle(bench: Bench, session: RigSession) -> None:
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two before the stop, and all after it.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands.
     """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
@@ -667,7 +667,7 @@ def proofs() -> dict[str, str]:
 
 
 def scenario_of(rig: RigFile) -> Scenario:
-    """Return a scenario for the rig. Its axes start at half of the smallest small move.
+    """Return a scenario for the rig. The axes start at half of the smallest travel of a small move.
 
     Raises ConfigError if the rig file is unsuitable.
     """

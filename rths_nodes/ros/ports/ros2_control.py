@@ -409,7 +409,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Do nothing. The counter stops when the test ends, and a watchdog then holds the rig."""
 
     def wait_tick(self) -> int:
-        """Return the number of the next tick, which begins when the answering joint state arrives."""
+        """Return the number of the next tick without waiting. The tick begins when a new joint state arrives."""
         self.sample += 1
         self._found = False
         return self.sample
@@ -508,7 +508,6 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command, or the position of the rig before the first command."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:

@@ -78,7 +78,7 @@ class NodeLines:
         self.direct = False
 
     def open(self, load: Load) -> None:
-        """Listen for calls, before any endpoint makes this node discoverable."""
+        """Listen for connections, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
             self._warn(
                 f"messages of {load.size} bytes are too long for a socket (at most "
@@ -125,7 +125,7 @@ class NodeLines:
         return "" if gid in guard.known else None
 
     def settle(self) -> None:
-        """Begin the test: accept no more calls, and receive either all streams by line or none."""
+        """Begin the test: accept no more connections, and receive either all streams by line or none."""
         if self._listener is not None:
             self.answer()
             self._listener.close()
@@ -144,7 +144,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused calls by process, without calls from partners that were discovered later."""
+        """Number of refused connections by process, without connections of partners that were discovered later."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -155,7 +155,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text about missing answers; empty if none is missing."""
+        """Connect to the partners. Return a text about missing answers; empty if none is missing."""
         if self._load is None:
             return ""
         missing = []
@@ -236,9 +236,9 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract socket name ``address``.
+    """Listens on the abstract socket ``address``.
 
-    ``problem`` is the reason if listening fails. ``strangers`` counts refused calls by caller.
+    ``problem`` is the reason if listening fails. ``strangers`` is the number of refused connections by caller.
     """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -331,9 +331,9 @@ class Acceptor:
 
 
 class Connector:
-    """Calls the node that listens at ``address``, with the greeting ``hello``.
+    """Connects to the node that listens on ``address``, and sends the greeting ``hello``.
 
-    ``answered`` is true once the call is accepted or refused, or times out. ``problem`` is the reason for a
+    ``answered`` is true once the connection is accepted or refused, or times out. ``problem`` is the reason for a
     missing ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
     discovered this node.
     """

@@ -502,9 +502,10 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Answer the client and return the awaited item; empty once its first displacement has arrived.
+        """Answer the client and return a description of the missing item, or an empty string.
 
-        Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
+        The string is empty once the client's first displacement has arrived. Raises ConfigError, before the rig
+        moves, if the client does not connect or violates the protocol.
         """
         try:
             problem = self._welcome()
