@@ -7,6 +7,8 @@
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 # What `make test` leaves out: tests that are recorded as longer, s (test/durations.json); inf: nothing.
 LONGEST ?= 0.5
+# What it takes of these nevertheless: share K (from 0) of N, e.g. 2/6.
+SHARE ?=
 # Collects test/installed as well, which plain pytest leaves out.
 INSTALLED := -o norecursedirs=lint
 # Which tests `make oldest` and `make newest` run.
@@ -208,7 +210,7 @@ test durations:
 	$$python -m pytest $(INSTALLED) -m 'not nodes and not soak' "$${parallel[@]}" $(LENGTH)
 	$$python -m pytest $(INSTALLED) -m 'nodes and not soak' "$${waiting[@]}" $(LENGTH)
 
-test: LENGTH = --longest $(LONGEST)
+test: LENGTH = --longest $(LONGEST) $(if $(SHARE),--share $(SHARE))
 durations: LENGTH = --record-durations
 
 # With the lowest versions that pyproject.toml allows, and with the newest that there are, each in an environment of

@@ -132,6 +132,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="S",
         help="leave out tests of more than S seconds, and cases beyond S in total",
     )
+    group.addoption("--share", default="", metavar="K/N", help="run share K, from 0, of N of these long tests")
     group.addoption(
         "--record-durations", action="store_true", help="store the durations of the tests that are run"
     )
@@ -149,7 +150,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = config.stash[LEFT_OUT] = Counter({"marked soak (make soak)": len(soaks) - len({*soaks} & {*items})})
     recorded = durations.recorded()
     if (longest := config.option.longest) is not None:
-        long = durations.longer_than(longest, items, recorded)
+        long = durations.longer_than(longest, items, recorded, config.option.share)
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
         left_out[f"recorded as longer than {longest:g} s (make test LONGEST=inf)"] = len(long)

@@ -36,8 +36,15 @@ SHORT = [item("test_short.py", f"test_{letter}") for letter in "abcde"]
 
 
 def test_long_tests_and_cases_beyond_the_limit_are_left_out() -> None:
-    left_out = durations.longer_than(2.0, [*LONG, *SHORT], RECORDED)
+    left_out = durations.longer_than(2.0, [*LONG, *SHORT], RECORDED, "")
     assert [each.name for each in LONG if each in left_out] == ["test_whole", "test_cases[2]"]
+
+
+def test_each_long_test_belongs_to_one_share() -> None:
+    whole = durations.longer_than(0.0, [*LONG, *SHORT], RECORDED, "")
+    shares = [whole - durations.longer_than(0.0, [*LONG, *SHORT], RECORDED, f"{number}/3") for number in range(3)]
+    assert set().union(*shares) == whole
+    assert sum(map(len, shares)) == len(whole) == 5
 
 
 def test_each_process_begins_with_its_share_of_the_long_files() -> None:

@@ -2,8 +2,9 @@
 """Recorded durations of the tests (``test/durations.json``): what ``make test`` leaves out, and what begins first.
 
 ``pytest --longest S`` leaves out each test of more than S seconds. Of a test with many cases it runs those that
-fit into S seconds, in their order. ``make durations`` runs all tests but those marked soak, and records how long
-they take. Tests that are not recorded, because they are quick or new, are always run.
+fit into S seconds, in their order. With ``--share K/N`` it also runs share K, from 0, of N of the tests that were left
+out; ``.ci/run`` takes another share for each commit. ``make durations`` runs all tests but those marked soak, and
+records how long they take. Tests that are not recorded, because they are quick or new, are always run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections import Counter
 from heapq import heapify, heapreplace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -35,14 +37,17 @@ def _of(item: pytest.Item, durations: Durations) -> float:
     return durations.get(item.path.relative_to(TESTS).as_posix(), {}).get(item.name, 0.0)
 
 
-def longer_than(longest: float, items: list[pytest.Item], durations: Durations) -> set[pytest.Item]:
-    """Return the tests that ``--longest`` leaves out."""
+def longer_than(longest: float, items: list[pytest.Item], durations: Durations, share: str) -> set[pytest.Item]:
+    """Return the tests that ``--longest`` leaves out, without those of the ``share`` K/N."""
+    number, shares = map(int, share.split("/")) if share else (0, 0)
     spent: Counter[tuple[Path, str]] = Counter()
     left_out = set()
     for item in items:
         test, seconds = (item.path, item.name.partition("[")[0]), _of(item, durations)
         if spent[test] + seconds > longest:
-            left_out.add(item)
+            name = f"{item.path.relative_to(TESTS)}::{item.name}"
+            if not shares or crc32(name.encode()) % shares != number:
+                left_out.add(item)
         else:
             spent[test] += seconds
     return left_out
