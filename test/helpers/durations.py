@@ -2,9 +2,9 @@
 """Recorded durations of the tests (``test/durations.json``): what ``make test`` leaves out, and what begins first.
 
 ``pytest --longest S`` leaves out each test of more than S seconds. Of a test with many cases it runs those that
-fit into S seconds, in their order. With ``--share K/N`` it also runs share K, from 0, of N of the tests that were left
-out; ``.ci/run`` takes another share for each commit. ``make durations`` runs all tests but those marked soak, and
-records how long they take. Tests that are not recorded, because they are quick or new, are always run.
+fit into S seconds, in their order. With ``--share K/N`` it also runs share K, from 0, of N of the tests that were
+left out; ``.ci/run`` takes another share for each commit. ``make durations`` runs all tests but those marked soak,
+and records how long they take. Tests that are not recorded, because they are quick or new, are always run.
 """
 
 from __future__ import annotations
