@@ -4,7 +4,8 @@
 An exception of a component, or a non-finite result of finite arguments, becomes an error with family, type, file
 and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. A component that lacks a
 required member is refused; other missing members get the defaults of the family's base class. Before the test,
-trial commands check that a compensator leaves its inputs unchanged and that ``reset`` restores its initial state.
+trial commands of a second instance check that a compensator leaves its inputs unchanged and that ``reset``
+restores its initial state.
 ``codegen`` translates the functions without their guards.
 """
 
@@ -57,7 +58,7 @@ NEEDED = {
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
     protocols.Rig: ("displacement", "force", "reset", "step", "velocity"),
 }
-"""Base class whose methods call a kernel -> members that a subclass without a kernel must define."""
+"""Base class whose methods call a kernel -> members that a class without a kernel must define."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
     "integrator": _MOTION,
@@ -202,8 +203,8 @@ def guarded(family: str, cls: type, name: str) -> Any:
 class Guard(NamedTuple):
     """Reports errors in the functions of a component as ``failure``, with the ``label`` of the component.
 
-    ``module`` is the module of the component's class. ``source`` is the ``step`` of the component's kernel; None
-    if there is no kernel.
+    ``module`` is the module of the component's class. ``source`` is the ``step`` of the class attribute
+    ``KERNEL``; None unless ``KERNEL`` is a :class:`Kernel`.
     """
 
     label: str

@@ -111,9 +111,11 @@ class Setup(Component):
         """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
+        """Variant of :meth:`axes` with floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
+        """Variant of :meth:`forces` with floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -135,7 +137,8 @@ class SetupKernel(NamedTuple):
 
     constants: Function
     axes: Function
-    """Function ``axes(constants, x, v, a) -> x, v, a`` for displacement, velocity and acceleration."""
+    """Function ``axes(constants, x, v, a) -> x, v, a`` from degrees of freedom to axes, for displacement, velocity
+    and acceleration."""
     forces: Function
     """Function ``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
 
@@ -298,6 +301,7 @@ class Compensator(Component):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
+        """Variant of :meth:`step` with floats; returns commands in m, by axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands

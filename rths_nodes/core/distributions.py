@@ -44,7 +44,7 @@ class Distribution:
         """Return ``nominal`` times a power of ``drawn / standing``.
 
         ``drawn`` and ``standing`` are the drawn and the nominal value of the leader. Raises ConfigError unless
-        both are numbers of the same sign.
+        both are numbers of the same sign, and ``nominal`` is a number, a list or rows.
         """
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):

@@ -152,6 +152,7 @@ def _foreign(name: str, value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
+    """Return whether ``value`` contains only numbers, numeric arrays, bytes and None, in tuples and lists."""
     if isinstance(value, (tuple, list)):
         return all(map(is_plain, value))
     if isinstance(value, np.ndarray):

@@ -191,7 +191,7 @@ class RigQuantity(NamedTuple):
     """Describes a quantity of the whole rig: ``counted`` samples in a row, or their fraction in the last second.
 
     ``counted`` returns, for the flags of Command and Measurement, whether the sample is counted. None leaves the
-    quantity unchanged. In messages ``reason`` follows the value.
+    number of samples in a row unchanged. In messages ``reason`` follows the value.
     """
 
     unit: str
@@ -265,7 +265,7 @@ WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
 class Limits:
     """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
-    Finite bounds of these three limits ensure that no limit can be switched off and that every safe stop ends.
+    Finite bounds of these three limits ensure that none of them can be switched off and that every safe stop ends.
     """
 
     stroke: float = number(

@@ -184,7 +184,7 @@ def components(family: str, doc: str) -> Field:
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
     """Declare a section without a ``type``; its value is an instance of ``cls``.
 
-    If ``cls`` has no required parameters, an omitted section has the defaults of ``cls``.
+    Without ``default``, an omitted section has the defaults of ``cls`` if ``cls`` has no required parameters.
     """
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)

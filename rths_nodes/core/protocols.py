@@ -202,9 +202,9 @@ class Integrator(Protocol):
         """Release the resources of ``open``; may be called again, or without ``open``."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps without external force; an empty sequence if unknown.
+        """Return the matrices of ``period`` steps for a linear structure without external force.
 
-        ``rths stability`` refuses a test without these matrices.
+        Return an empty sequence if unknown; ``rths stability`` then refuses the test.
         """
         return ()
 

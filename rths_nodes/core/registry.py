@@ -95,7 +95,8 @@ def add(family: str, component: Any, path: str = "") -> str:
     """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
     The component replaces an earlier component with the same name; scenarios with the replaced component are
-    refused. Raises ConfigError if the component is invalid or a shipped component has this name.
+    refused. Raises ConfigError if the component is invalid or has the name of a shipped or installed
+    component.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component

@@ -65,6 +65,7 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
+"""Longest period whose messages can be lost if the recorder is killed, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -343,7 +344,8 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``.
 
-    Raises ConfigError if the recording is unreadable or has no index, or if an indexed recording is damaged.
+    ``notes`` describe an unfinished journal, which needs no index. Raises ConfigError if the file is
+    unreadable, or if an indexed recording is damaged or its index has no message counts.
     """
     file = recording(path)
     inventory = Inventory()

@@ -93,6 +93,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
+    """Write the columns, and create the folder. Missing rows and NaN become empty cells. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

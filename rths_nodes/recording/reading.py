@@ -79,7 +79,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
     """Return the fields of the streams ``names`` by stream and field, in the order of the message numbers.
 
-    Raises ConfigError if a stream is damaged or incomplete.
+    Raises ConfigError if a stream is damaged or incomplete, and RecordingError if an indexed file is damaged.
     """
     recording = bag.read(os.fspath(path))
     waiting: dict[str, list[bytes]] = {name: [] for name in names}
@@ -329,8 +329,8 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 class StreamLayout:
     """Unpacks messages in the layout that the definition ``text`` and the lengths in ``message`` define.
 
-    Raises ValueError if the message contradicts the definition, or if a field is neither a number nor an array of
-    numbers.
+    Strings are skipped. Raises ValueError if the message contradicts the definition, or if a field has another
+    type than a header, a time, a string, a number or an array of numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:

@@ -127,7 +127,7 @@ class Description:
     def variable(self, path: str, name: str, causality: str) -> Variable:
         """Return the float variable ``name`` for parameter ``path``.
 
-        Raises ConfigError if the FMU has no float variable of this name and ``causality``.
+        Raises ConfigError if the FMU has no scalar float variable of this name and ``causality``.
         """
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:

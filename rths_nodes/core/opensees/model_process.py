@@ -88,7 +88,7 @@ class Model:
             )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Raises SystemExit if the command prints anything.
+        """Run a command of the analysis. Raises SystemExit if the command fails or prints anything.
 
         OpenSees prints a message about an error and continues with a default value.
         """
