@@ -54,7 +54,7 @@ class Characterised:
     """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
 
     Delays include the transport. The stiffness was measured with the sensors of the small move and therefore
-    cannot verify their scales.
+    cannot verify their scales. A different stiffness indicates a changed scale or specimen.
     """
 
     scenario: str = text("scenario of the tests")
@@ -365,7 +365,10 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if a correction of ``axis`` lacks its channel, or a filter does not fit ``rate`` (Hz)."""
+    """Raise ConfigError if a correction of ``axis`` lacks its channel, or a filter does not fit ``rate`` (Hz).
+
+    If ``rate`` is None, the filter is not checked.
+    """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
         axis.corrections.check_channels(units, f"{path}.corrections")
@@ -429,8 +432,8 @@ class Calibration:
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Return a Measurement of the port as a Measurement of the test.
 
-        The result is flagged if a channel is at the end of its range. ``applied`` ``(n_axes,)`` m is the exact
-        applied command, if known.
+        The result is flagged if a channel is at the end of its range. ``applied`` ``(n_axes,)`` is the exact
+        applied command, if known, in N for axes in force mode, otherwise in m.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)
         displacement = measurement.displacement[seats] * self.displacement

@@ -3,8 +3,9 @@
 
 Offsets are the sensor readings at the zero of the test. Displacements and commands of a test are relative to the
 offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Offsets that
-are subtracted (tares) are bounded, because a larger tare indicates a wrong zero of the sensor. The bound applies
-to the displacement minus the controller's active command, or to the displacement if this command cannot be read.
+are subtracted (tares) are bounded, because a larger tare indicates a wrong zero of the sensor. For displacements
+the bound applies to the difference from the controller's active command, if this command can be read, otherwise to
+the displacement.
 """
 
 from __future__ import annotations

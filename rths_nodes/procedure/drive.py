@@ -528,6 +528,7 @@ class MotionWarning:
         self._on, self._start = False, EMPTY
 
     def check(self) -> None:
+        """Raise ConfigError if the far end of the open port has no warning output."""
         warning_of(self._scenario, self._drive.port)
 
     @property

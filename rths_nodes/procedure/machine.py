@@ -138,6 +138,7 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
+        """Reason why the current act was stopped, or an empty string."""
         act = self.under_way
         return act.stopped if act is not None else ""
 

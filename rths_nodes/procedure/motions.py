@@ -153,6 +153,7 @@ class BoundedRamp:
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
+    """Return the acceleration of ramps, ``(n_axes,)`` m/s^2."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 

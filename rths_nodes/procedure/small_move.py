@@ -377,10 +377,7 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. The measured position replaces a command in N.
-
-        ``shift`` (m) is the offset of the displacement sensor.
-        """
+        """Return ``sent`` in m. The displacement minus the sensor offset ``shift`` (m) replaces a command in N."""
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)

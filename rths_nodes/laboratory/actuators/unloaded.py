@@ -119,6 +119,8 @@ def path_of(specimen: Specimen) -> Kernel:
 
 
 class SpecimenPath:
+    """Moves ``specimen`` once every ``dt`` s. :meth:`move` takes m and m/s, and returns the force, N."""
+
     def __init__(self, specimen: Specimen, dt: float) -> None:
         path = path_of(specimen)
         self._constants, self._rest, self._step = path.constants(dt), path.rest, path.step

@@ -89,7 +89,10 @@ class SentCommands:
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command in the unit of ``state``, or the reported command if the receiver changed it."""
+        """Return the last Command in the unit of ``state``, or the reported command if the receiver changed it.
+
+        The reported command is also returned if ``transport`` is 0 or a mode is changing.
+        """
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -106,7 +109,10 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the active commands of a ``state`` in m; for active commands in N, the displacements."""
+        """Return the active commands of a ``state``; for active commands in N, the displacements.
+
+        All are in the port's unit of displacement commands.
+        """
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -414,7 +420,7 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command, m; see :meth:`SentCommands.places`."""
+        """Last reported active command; see :meth:`SentCommands.places`."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:

@@ -113,7 +113,7 @@ class Specimen:
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per displacement of axis j.
+        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per metre of axis j alone.
 
         The call moves the model.
         """

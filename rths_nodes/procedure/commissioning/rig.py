@@ -193,6 +193,7 @@ class FreeRig:
             pass
 
     def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s. Yield every sample."""
         ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.scenario.dt)
         while (wanted := ramp.step()) is not None:
             yield self.tick(wanted)

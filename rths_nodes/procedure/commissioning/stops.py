@@ -6,7 +6,7 @@ brakes. For a port without a listener, a new session measures where the rig rest
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
 received, it may continue at v, and then brakes with the deceleration a. It comes to rest after ceil(v / (a dt))
-further samples.
+further samples. All counts are samples of the rig's own counter.
 """
 
 from __future__ import annotations
@@ -497,6 +497,7 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
 
 
 def slowest(bench: Bench, rig: FreeRig) -> str:
+    """Return, as text, the small-move velocity of the axis slowest relative to its limit."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
     index = int(np.argmin(rig.velocity / most))
     return bench.speed(index, float(rig.velocity[index]))
