@@ -172,7 +172,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if a simulator's displacement was completely recorded and differs from the measured one."""
+        """True if the recording is complete and has a true displacement that differs from the measured one."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)
@@ -186,7 +186,8 @@ class Evaluation:
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the tracking indices by axis and name; an empty dict if no sample is evaluated.
 
-        The indices describe the measured displacement, or the ``true`` displacement of a simulator.
+        The indices describe the measured displacement, or the ``true`` displacement of a simulator. If samples are
+        missing, recorded indices of the measured displacement have precedence.
         """
         if not len(self.counted):
             return {}

@@ -92,7 +92,7 @@ def check(runs: Mapping[str, Run]) -> None:
     """Raise ConfigError if a test cannot be compared with the first test.
 
     Axes and duration must equal those of the first test; an imported test may differ in duration. The first test
-    must have evaluated samples.
+    must have at least two evaluated samples.
     """
     (first, one), *rest = runs.items()
     problems = Problems()

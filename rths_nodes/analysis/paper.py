@@ -13,5 +13,6 @@ COLUMN, NARROWEST, WIDEST = 89.0, 60.0, 400.0
 
 
 def check_width(millimetres: float) -> None:
+    """Raise ConfigError if a width is too small or too large."""
     if not NARROWEST <= millimetres <= WIDEST:
         raise ConfigError(f"--width = {millimetres:g} mm: must be between {NARROWEST:g} and {WIDEST:g} mm")

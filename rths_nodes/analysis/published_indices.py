@@ -216,6 +216,7 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
+    """Return displacements of the axes, ``(steps, n_axes)`` m, for ``displacement`` ``(steps, n_dof)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement)
     return histories
 

@@ -13,8 +13,8 @@ from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet and returns title and caption, or None if samples are missing. The figure's
-files are named after the function."""
+"""Function that draws tests on a sheet and returns title and caption, or None if there is nothing to draw. The
+figure's files are named after the function."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -48,7 +48,7 @@ OVERLAID: tuple[Draw, ...] = (
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
     """Draw the figures of one test (timing last) or of several tests.
 
-    A figure that cannot be drawn is listed in ``left_out`` of the first test.
+    A figure that raises ConfigError is listed in ``left_out`` of the first test.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:

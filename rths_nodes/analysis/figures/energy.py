@@ -85,9 +85,9 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010).
+    """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010), or the energy error if the HSEM is unknown.
 
-    A second panel shows the energy balance of a single test, or the input energies of several tests.
+    A second panel shows the energy balance of a single test, or the input energies (if known) of several tests.
     """
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)

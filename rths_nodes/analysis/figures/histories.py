@@ -251,6 +251,7 @@ def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> 
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
+    """Return displayed name and unit of a compensator state, and factor to that unit."""
     stage, dot, name = state.rpartition(".")
     stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
     unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))

@@ -41,8 +41,8 @@ from rths_nodes.recording.run import Run
 
 COLUMNS = 12
 CELLS, RASTER = 1200, 12_000
-"""A plot without a time axis is ``CELLS`` dots wide. A curve that crosses more than ``RASTER`` dots is drawn as an
-image."""
+"""A plot without a time axis is ``CELLS`` dots wide. Its curves that cross more than ``RASTER`` dots are drawn as
+images."""
 DOTS = 300
 """Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
@@ -79,7 +79,7 @@ def paper_of_style(screen: Paper = PAGE) -> Paper:
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: name of the table's file, values ``(n,)``, and column heading."""
+    """Independent variable of curves: suffix of the table's file, values ``(n,)``, and column heading."""
 
     name: str
     values: Array

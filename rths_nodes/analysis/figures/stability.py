@@ -24,7 +24,7 @@ COLUMNS = 130
 POINTS = 400
 STEPS = 120
 ROOM = 1.4
-"""Ratio of the upper end of a horizontal axis to the highest frequency or limit on it."""
+"""Ratio of the upper end of a horizontal axis to the largest value that is marked on it."""
 TALLEST = 6.0
 """Largest drawn apparent stiffness or damping, relative to the stiffness of the spring."""
 MOST = 0.25

@@ -174,8 +174,8 @@ def in_grey_lines(drawn: Artist) -> None:
 def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper width of the current style: arrange panels, set the size and the line styles.
 
-    The title is removed. A figure that already has the paper's width keeps its layout. Raises ConfigError if the
-    figure would be too tall.
+    The title is removed. A figure that already has the paper's width keeps its layout and title. Raises
+    ConfigError if the figure would be too tall.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)

@@ -24,9 +24,9 @@ COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last evaluated sample of two zooms: at the peak and at the fastest zero crossing.
+    """Return first and last sample of two zooms: at the peak and at the fastest zero crossing.
 
-    The result is None if there are fewer than two zero crossings.
+    Only evaluated samples are numbered, from 0. The result is None if there are fewer than two zero crossings.
     """
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))

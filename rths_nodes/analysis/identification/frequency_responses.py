@@ -68,8 +68,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Weighted rms error of the inverse relative to a diagonal element, ``(n_axes, n_axes)``. In
-    ``output_error.py`` the error of the response is stored."""
+    """Weighted rms error of the inverse relative to the diagonal element of the row, ``(n_axes, n_axes)``. In
+    ``output_error.py``: of the response, relative to the diagonal element of the column."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""

@@ -153,7 +153,7 @@ def _settled(
     start: InverseFit,
     delay: float,
 ) -> _Candidate:
-    """Return the model, refined ``PASSES`` times by its own prediction of the motion between samples.
+    """Return the model, refined up to ``PASSES`` times by its own prediction of the motion between samples.
 
     ``first`` is the response before any prediction.
     """

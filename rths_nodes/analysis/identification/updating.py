@@ -46,8 +46,8 @@ class Followed:
     """Holds the history of an updated model: ``m`` parameters at ``n`` samples, in SI units.
 
     ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values for use in a loop) are ``(n,
-    m)``. ``force`` is the measured force, ``expected`` the predicted force and ``spread`` its standard deviation,
-    ``(n,)`` N. ``mean_square`` of the innovation and ``use`` of each sample (``WORDS`` of
+    m)``. ``force`` is the measured force, ``expected`` the predicted force and ``spread`` the standard deviation
+    of their difference, ``(n,)`` N. ``mean_square`` of the innovation and ``use`` of each sample (``WORDS`` of
     ``mechanics/updating/step.py``) are ``(n,)``.
     """
 
@@ -121,7 +121,7 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Update ``copy`` with the samples from ``start`` to ``end`` (s); ``noise`` is in N rms.
+    """Return the history of ``copy``, updated by samples from ``start`` to ``end`` (s); ``noise`` is in N rms.
 
     Raises ConfigError if an argument is invalid, or if motion or force is missing.
     """

@@ -59,8 +59,7 @@ class Row:
 class Rule:
     """Rule that ends an iteration.
 
-    ``runs`` is the largest number of runs. ``tolerance`` is the largest error of a converged run, % of the
-    target's rms.
+    ``runs`` is the largest number of runs. ``tolerance`` of the error is in % of the target's rms.
     """
 
     runs: int = 5

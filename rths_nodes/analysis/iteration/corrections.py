@@ -150,7 +150,10 @@ class Response:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, for a ``force`` in N."""
+        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, from rest.
+
+        ``force`` is ``(samples, n_dof)`` N.
+        """
         phi, before, now = self._steps
         states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
         rates = states @ self._system.T + force @ self._inputs.T
@@ -318,7 +321,7 @@ class Settings:
 class Rehearsal:
     """Result of a simulated run on the identified model.
 
-    ``peaks`` are by axis. ``missed`` is the rms error, % of the target's rms.
+    ``peaks`` are by axis. ``missed`` is the rms error below the cut-off, % of the target's rms.
     """
 
     peaks: dict[str, Peaks]

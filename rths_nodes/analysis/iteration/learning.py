@@ -58,7 +58,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history that fades to zero; its end would alias otherwise."""
+        """Fade ``history`` to zero and return its spectra; its end would alias otherwise."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -91,7 +91,7 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms of white noise in ``history``, ``(n,)``, from the upper half of its spectrum."""
+    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from the spectrum's upper half."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise

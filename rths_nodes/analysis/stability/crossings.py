@@ -265,7 +265,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
     """Return a list with the nearest scale factor of all natural frequencies at which the stability changes.
 
-    The list is empty if the search finds no such factor.
+    It is above 1 for a stable loop, otherwise below 1. The list is empty if the search finds no such factor.
     """
 
     def stable(ratio: float) -> bool:

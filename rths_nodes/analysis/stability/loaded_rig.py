@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated rig with its force axes at their loads, which change the stiffness of the other axes (P-Delta).
 
-At small motion, a force loop must not change the forces of other axes. Its actuator is then fixed, and each force
-loop is judged separately (``force_loops.py``).
+At small motion, a force loop must not change the forces of other axes. Its actuator is treated as fixed, and each
+force loop is judged separately (``force_loops.py``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ APART = 1e-6
 
 
 class LoadedRig:
-    """Keeps the force axes of ``rig`` at their loads while commands move the other axes.
+    """Holds the force axes of ``rig`` where they bear their loads, while commands move the other axes.
 
     The force axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
     bear a load, or if force axes are coupled.
@@ -62,6 +62,7 @@ class LoadedRig:
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
+        """Advance one sample with commands (m), and return displacements (m) and forces (N) of the moved axes."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
 

@@ -168,7 +168,7 @@ class SampledLoop:
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """Return the largest permitted scale factor of the natural frequencies, at most ``ratio``."""
+        """Return ``ratio``, or a lower factor on the natural frequencies that the integrator permits."""
         for _ in range(HALVINGS):
             try:
                 self.integrator(ratio)
@@ -195,7 +195,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) above which a motion grows."""
+        """Growth rate (rad/s) above which a motion is treated as growing."""
         return MARGINAL * self.scale
 
     @property
