@@ -63,9 +63,9 @@ VOID = (
 class CommissioningRow:
     """One trial of a commissioning, as texts with units.
 
-    ``stated`` is the expected and ``measured`` the observed behaviour. ``speed`` is also a fraction of the limit.
-    ``resolution`` is the smallest difference that the trial can show. ``speed`` and ``resolution`` are empty in
-    files of version 0.9.0.
+    ``stated`` is the expected and ``measured`` the observed behaviour. ``speed`` is the speed of the trial, also
+    as a fraction of the limit. ``resolution`` is the smallest difference that the trial can show. ``speed`` and
+    ``resolution`` are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -87,7 +87,7 @@ class AxisHardware:
 
 @dataclass
 class Commissioning:
-    """Result of a commissioning, signed by two persons. ``date`` is an ISO 8601 time with an offset from UTC."""
+    """Result of a commissioning. ``date`` is an ISO 8601 time with an offset from UTC."""
 
     rig: str
     rig_hash: str
@@ -127,6 +127,7 @@ class Commissioning:
 
     @property
     def unsigned(self) -> bool:
+        """True unless two persons with different names have signed the result."""
         names = self.operator.strip(), self.second_person.strip()
         return not all(names) or names[0].casefold() == names[1].casefold()
 

@@ -115,7 +115,8 @@ class Loop:
         """Run the test and return its outcome. ``progress(sample)`` is called once per integration step.
 
         ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. Once
-        ``interrupted()`` returns true, the test stops safely or, if it has not begun, raises KeyboardInterrupt.
+        ``interrupted()`` returns true, the test stops safely. While the run waits for external programs,
+        KeyboardInterrupt is raised instead.
         """
         self._sinks, self._interrupted = sinks, interrupted
         try:

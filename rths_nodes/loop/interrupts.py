@@ -128,8 +128,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call this function shortly before the exit. The interpreter then restores the default handlers, which end the
-    process.
+    Call this function shortly before the exit. Otherwise, at the exit, the interpreter restores the default
+    handlers, which end the process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

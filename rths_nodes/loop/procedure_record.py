@@ -300,13 +300,13 @@ class ProcedureRecord:
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
-    """Version of the package, hashes of all files that compute the test, and build of the receiver."""
+    """Version and commit of the package, combined hashes of code and input files, and build of the receiver."""
     simulated: str = ""
     """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of axes that have another name in the rig file, by name in the scenario."""
+    """Display names of the axes, by name in the scenario."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
@@ -355,7 +355,7 @@ REHEARSAL = " to its rehearsal"
 def largest(differences: Mapping[str, float]) -> float:
     """Return the largest difference from the rung's rehearsal or, without a rehearsal, from another rung.
 
-    The result is 0 without differences, and inf if a difference is NaN.
+    The result is 0 without differences, and inf if one of these differences is NaN.
     """
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(

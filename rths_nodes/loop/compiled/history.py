@@ -29,7 +29,7 @@ Rows = dict[str, dict[str, Array]]
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples``, in the order of the arguments of the generated function.
+    """Return the known inputs of the next ``samples``, in the order of ``given`` in the generated function.
 
     ``forces`` are the excitation and, unless the loop is live, the external forces. If ``in_lists`` is true, noise
     is a list, which plain Python reads twice as fast as an array.

@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Names of integer constants that a library takes as arguments. Other numbers are part of its text."""
+"""Names of integer constants that a library takes as arguments. Other integer constants are part of its text."""
 _ways: dict[object, Way] = {}
 _reported: set[str] = set()
 
@@ -33,7 +33,7 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 def remarks(scenario: Scenario) -> list[str]:
     """Return the reasons why runs of ``scenario`` are not compiled, or an empty list.
 
-    Raises ConfigError if the scenario cannot run.
+    A process reports each reason of :func:`way_of` only once. Raises ConfigError if the scenario cannot run.
     """
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
@@ -42,7 +42,10 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the loop in C or, if this fails, in plain Python with the reason in ``notes``."""
+    """Return the loop in C or, if this fails, in plain Python with the reason in ``notes``.
+
+    Notes that this process has already reported are omitted.
+    """
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(_arguments(parts), parts)
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))

@@ -90,8 +90,8 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 class KernelLoop:
     """Runs a scenario by the function in ``way`` or, if this is impossible, by the embedded ``loop``.
 
-    ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests brief histories, which are
-    sufficient for indices.
+    ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests
+    brief histories, which are sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:

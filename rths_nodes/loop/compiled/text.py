@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop of one kind of scenario as the text of a Python module, in the order of ``embedded.py``.
 
-The function of this module runs one chunk, from Measurement ``begin`` to ``end``:
+The function of that module runs one chunk, from Measurement ``begin`` to ``end``:
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 

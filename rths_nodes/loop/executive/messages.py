@@ -46,9 +46,9 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` is the exceeded limit that stopped the rig, or empty. ``failed`` is true if a component failed.
-    ``shown`` holds the compensator's last values. Unless ``judges``, the monitor of ``parts`` receives no
-    messages.
+    ``reason`` states the refused Command or the exceeded limit that stopped the rig, or is empty. ``failed`` is
+    true if a component failed. ``shown`` holds the compensator's last values. Unless ``judges``, the monitor of
+    ``parts`` receives no messages.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
@@ -72,7 +72,7 @@ class Messages:
         """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
 
     def begin(self) -> None:
-        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor already has both messages."""
+        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor already has them."""
         for sink in self._sinks:
             sink.target(self._parts.target)
             if not self._parts.kind.remote:

@@ -186,6 +186,7 @@ class ExecutiveLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
+        """Run the test once, like :meth:`Loop.run`."""
         with self.started(sinks):
             self.begin()
             while not self.over:

@@ -38,7 +38,7 @@ def rest(n_dof: int) -> State:
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
-    """Begin the motion at ``displacement`` (m). Motion before this call adds no energy."""
+    """Begin the motion at ``displacement`` (m). The change to this displacement adds no energy."""
     energy, earlier, before, force, highest, lowest = state
     for n in range(len(displacement)):
         earlier[n] = displacement[n]

@@ -33,7 +33,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods from the sorted numbers of bridged ``samples``, without missed periods."""
+        """Return late periods from sorted numbers of bridged ``samples`` of ``dt`` s, without missed periods."""
         count = longest = length = 0
         previous = -1
         for sample in samples:

@@ -55,7 +55,7 @@ def frequency_evaluation(
     X and Y are the one-sided spectra of target and measurement at the frequencies f, and l is ``power``. A is the
     amplitude ratio, d the delay and f_eq the equivalent frequency. Means are removed, because an offset is neither
     amplitude nor delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not
-    move.
+    move. With a constant delay over a wide band, A is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))

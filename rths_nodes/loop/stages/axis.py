@@ -76,8 +76,8 @@ class AxisStage:
     """Drives one ``axis`` of a rig with its own port, limits and safe stop.
 
     ``wrap`` changes the port. Arrays have the shape ``(1,)``. The state of the test belongs to the rig. This stage
-    follows the Commands of the rig, and stops by itself if necessary. ``trip`` is empty, or the reason why the
-    axis no longer follows Commands.
+    follows the Commands of the rig, and stops by itself if necessary. Coupled axes then stop only with the rig,
+    one or more samples later. ``trip`` is empty, or the reason why the axis no longer follows Commands.
 
     Command numbers include the ticks of a pause. Commands can be in N if the controller of the axis closes a force
     loop. A force axis that stops by itself holds its position.

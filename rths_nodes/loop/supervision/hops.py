@@ -24,7 +24,7 @@ MOST_UNDER_WAY = 63
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands that are applied immediately: in IN_A_ROW consecutive samples, the applied command
 deviates from the newest Command by at most the fraction NEARER of the travel during the hops. The standard
-deviations from newest and due Command must have this ratio too, to exclude a readback with an offset."""
+deviations from newest and due Command must have at most this ratio too, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 

@@ -106,8 +106,9 @@ def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
     """Return a function that computes the largest slopes of tracking indicators over ``SPAN`` samples of ``dt`` s.
 
     Call the function at each sample with the tracking indicators (m^2) and the largest targets so far (m) of all
-    axes. It returns the largest slope (m^2/s), and the largest ratio of slope to squared largest target (1/s).
-    Both are 0 during the first samples. ``smallest`` (m) replaces smaller targets; if it is None, the ratio is 0.
+    axes. It returns the largest slope (m^2/s) and the largest ratio of slope to squared largest target (1/s), by
+    magnitude but with sign. Both are 0 during the first samples. ``smallest`` (m) replaces smaller targets; if it
+    is None, the ratio is 0.
     """
     span, missing = SPAN * dt, SPAN
     last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)

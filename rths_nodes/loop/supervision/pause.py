@@ -57,7 +57,7 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin a pause because the next Command is missing. ``before`` and ``last`` are the last two Commands.
+        """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
 
         If the pause begins during the start phase of an earlier pause, the rig returns to the last sample of that
         phase.
