@@ -136,6 +136,8 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 class ComposedTest:
+    """Runs nodes of a test in one process. ``handed`` is an open port that replaces the scenario's port."""
+
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
     ) -> None:

@@ -121,7 +121,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
-        """Kill the process if it hangs because a signal has suspended it or the middleware is deadlocked."""
+        """Kill the process if its main thread has not run for ``HANGS_S``, unless the thread waits for a disk."""
         now = time.monotonic()
         if now < self._next_look:
             return

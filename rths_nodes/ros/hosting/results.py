@@ -56,7 +56,7 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Set the exit code of the test from the exit ``codes`` of its nodes, and add notes about missing data."""
+        """Set the exit code of the test from the exit ``codes`` of its nodes. Add a missing reason, and notes."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:

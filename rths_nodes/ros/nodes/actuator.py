@@ -113,7 +113,7 @@ class TopicLinks:
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
     """Return the port that drives the nodes of all ``axes`` and closes their force loops.
 
-    Raises ConfigError if an axis of the scenario has no node, or if the axes must share a node.
+    Raises ConfigError if ``axes`` are not the axes of the scenario, or if the axes must share a node.
     """
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
@@ -243,7 +243,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time until the next tick, ns; None if the node must wait for messages, and in lockstep."""
+        """Time until the next tick, ns; None in lockstep, without motion, or if the node waits for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:

@@ -378,7 +378,10 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Call ``action`` and return its result. After an unexpected error, fail the node and return False."""
+        """Call ``action`` and return its result.
+
+        After an unexpected error, bring the rig to rest, fail the node, and return False.
+        """
         try:
             return action(*arguments)
         except Exception as error:

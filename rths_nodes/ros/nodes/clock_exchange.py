@@ -15,7 +15,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
-"""Number of requests before the test, and again after the test. Only the fastest answer of each node is used."""
+"""Number of requests before the test, and again after the test. The fastest answer gives the offset."""
 UNANSWERED_NS = 100_000_000
 
 

@@ -76,6 +76,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
+        """Return True if ``command`` may be published; after a breach, False."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)

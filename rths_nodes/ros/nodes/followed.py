@@ -2,7 +2,8 @@
 """Stages for nodes that follow the executive. The stages return the executive's messages and compute nothing.
 
 The nodes of one process share a :class:`Feed`. A Measurement is released only after the next row of the executive
-has arrived, because this row completes the Command and the Target that answer the Measurement.
+has arrived, because this row completes the Command and the Target that answer the Measurement. The last
+Measurement has no next row.
 """
 
 from __future__ import annotations

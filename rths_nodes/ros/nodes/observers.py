@@ -84,6 +84,7 @@ class RigClock:
 
     @property
     def waited(self) -> int:
+        """Time since the last Measurement was sent, ns."""
         return int(self._now() - self.measured_at)
 
     @property

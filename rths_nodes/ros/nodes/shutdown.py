@@ -65,6 +65,7 @@ class Shutdown:
 
     @property
     def interrupted_for(self) -> int:
+        """Time since the last stop request, ns; 0 without a request."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property

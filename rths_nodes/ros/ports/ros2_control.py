@@ -160,8 +160,8 @@ class SampleStream:
     """Converts joint states of a test to samples; only the newest sample is used.
 
     If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
-    ``slipped`` is the number of unused samples. ``heard_at`` is the arrival time of the last new state, ns.
-    ``ages`` are ages of samples on arrival.
+    ``slipped`` is the number of lost or unused samples. ``heard_at`` is the arrival time of the last new state,
+    ns. ``ages`` are ages of samples on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:

@@ -180,6 +180,7 @@ class NodeTopics:
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
     def publish(self, topic: str, values: Data) -> None:
+        """Publish on a low-rate topic. Before the run is known, publish only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
             header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
