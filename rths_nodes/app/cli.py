@@ -47,6 +47,7 @@ REPLACED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sub-command and return its exit code."""
     with unfailing_output():
         return _run(arguments)
 

@@ -66,7 +66,8 @@ class Drive:
 def component_of(text: str) -> tuple[str, str] | None:
     """Return family and name of the component ``text``, or None if ``text`` is not a component.
 
-    ``text`` is ``FAMILY.NAME``, or the name of a component from another package.
+    ``text`` is ``FAMILY.NAME``, or the name of a component from another package. Raises ConfigError if NAME is
+    unknown.
     """
     family, sign, name = text.partition(".")
     if sign and family in registry.FAMILIES and not Path(text).exists():

@@ -46,7 +46,8 @@ class Kind(NamedTuple):
 def described(text: str) -> tuple[str, str] | None:
     """Return a description of the file or folder ``text``, and a command that uses it.
 
-    Return None if ``text`` is a scenario or does not exist. Raises ConfigError if the file is invalid or unknown.
+    Return None if ``text`` does not exist, or is a scenario or a YAML file without keys. Raises ConfigError if the
+    file is invalid or unknown.
     """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():

@@ -116,8 +116,8 @@ def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and the scenario of the next run, unless the series has converged.
 
     The returned ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is unsuitable or a
-    specimen has softened. Raises ConfigError also if the error does not decrease, or if the next run would exceed
-    ``WITHIN`` or an elastic limit.
+    specimen has softened. Raises ConfigError also if the error has risen repeatedly, if no further run is allowed,
+    or if the next run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -249,8 +249,8 @@ def iterate(
 ) -> Iteration:
     """Repeat ``scenario`` until the rule of ``settings`` ends the series, and return the results.
 
-    Histories and recordings are written to ``folder``. ``engine(scenario, samples)`` returns the engine.
-    ``tell(row)`` is called after each run.
+    Histories and, with ``record``, recordings are written to ``folder``. ``engine(scenario, samples)`` returns the
+    engine. ``tell(row)`` is called after each run.
     """
     check(scenario)
     work = Corrections(scenario, settings)

@@ -67,7 +67,10 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` after the block. An OSError raised in the block then names ``path``."""
+    """Print ``word`` and ``path`` after the block, unless ``word`` is empty.
+
+    An OSError raised in the block names ``path`` if it names no other file.
+    """
     try:
         yield
     except OSError as error:
@@ -182,7 +185,7 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``head`` followed by ``text``, wrapped to the width of a terminal.
+    """Return ``head`` followed by ``text``. On a terminal, the lines are wrapped to its width.
 
     Lines are not wrapped between a number and its unit. Further lines are indented by the length of ``head`` plus
     ``hang`` columns.

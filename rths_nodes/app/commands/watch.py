@@ -184,7 +184,7 @@ class WatchLoop:
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Send pulses until sensors and messages disagree, or until ``ended()`` is true.
+        """Send pulses until the watch judges that they must end, or until ``ended()`` is true.
 
         Return the reason, or an empty string after ``ended()``.
         """

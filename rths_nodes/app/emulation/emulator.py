@@ -102,7 +102,7 @@ def receiver_loads(
 ) -> list[ReceiverLoad]:
     """Return a force loop for each axis, in the order and units of the port.
 
-    The loop of an axis without force control is empty.
+    The loop is empty unless a controller closes the force loop of the axis.
     """
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
@@ -131,7 +131,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Moves the pistons of all ``axes``: by a controller if the axis has a valve, otherwise to the command.
+    """Moves the pistons of all ``axes``: by a controller if it closes the force loop, otherwise to the command.
 
     Raises ConfigError if the law of a controller is not ``servo_valve``.
     """
@@ -198,7 +198,7 @@ class Switches:
         """Turn a switch now or at a later sample.
 
         ``interlock open`` acts now, ``interlock open @300`` at sample 300, and ``interlock open @+300`` after 300
-        samples. Raises ConfigError if the switch or the position is unknown.
+        samples. Raises ConfigError if ``text`` is invalid.
         """
         match = _WORDS.fullmatch(text.strip())
         if not match:

@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
+"""Maximum size of the body of a request, bytes."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
@@ -120,9 +121,10 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return true if the Host ``header`` contains the address of this server.
+    """Return true if the Host ``header`` is ``served``, ``localhost`` or a loopback address.
 
-    Accepting other names would permit DNS rebinding.
+    If ``served`` is a wildcard address, every IP address is accepted. Accepting other names would permit DNS
+    rebinding.
     """
     host = host_of(header)
     if host == "localhost" or host == served:

@@ -138,7 +138,8 @@ class Operating:
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser. Return the answer when the act ends.
 
-        Raises ConfigError if the act is refused.
+        Raises ConfigError if the page refuses the act or no test answers. If the test refuses the act, the
+        answer's ``done`` is false.
         """
         if not self.alive(token):
             raise ConfigError(

@@ -143,7 +143,10 @@ def check_id(name: str) -> None:
 
 
 def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """Return ``names`` as a tuple. Raises ConfigError unless they are rungs in the order of the ladder."""
+    """Return ``names`` as a tuple.
+
+    Raises ConfigError unless they are distinct rungs in the order of the ladder.
+    """
     rungs = tuple(names)
     for name in rungs:
         if name not in RUNGS:

@@ -148,7 +148,7 @@ class Ladder:
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
         """Return the run of the rung on a simulator. Each rung is simulated once.
 
-        Raises ConfigError if the run does not finish.
+        Raises ConfigError if the rung cannot be simulated or the run does not finish.
         """
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)

@@ -80,8 +80,8 @@ class Clearing:
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text, and remove ``clear`` from its ``arguments``.
 
-        Return an empty string if nothing moves. Raises ActRefused if a program would move a real rig, or if
-        ``clear`` is not the word CLEAR.
+        Return an empty string if nothing moves. Raises ActRefused if a program would move or arm a real rig, or
+        answer its checklist. Raises ActRefused also for a motion if ``clear`` is not the word CLEAR.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, CHECKLIST)):

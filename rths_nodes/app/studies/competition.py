@@ -59,7 +59,7 @@ class Conditions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome(page.Scoreboard):
-    """Scoreboard with the identification of the rig, and with the settings and searches of each law."""
+    """Scoreboard with the identification of the rig, and with settings and searches by law."""
 
     identified: Identified
     settings: Mapping[str, Mapping[str, object]]

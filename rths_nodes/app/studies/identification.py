@@ -67,7 +67,8 @@ PERIODIC = Periodic()
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
     """Run one test per axis, with ``noise`` on this axis only, and return one experiment per axis.
 
-    The tests are recorded in ``record``/<axis>. Raises Stopped if a test does not finish.
+    With ``record``, the tests are recorded in ``record``/<axis>. Raises ConfigError if a test is invalid, and
+    Stopped if a test does not finish.
     """
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard: every compensator on the same cases, plants and noise, ranked (``doc/studies.md``).
 
-Block B has the scenario's ``force_lead``, which compensates the delay of the measured forces. In block A,
-compensators with the parameter ``lead`` get this time as ``lead``. A scenario without ``force_lead`` has a single
-block.
+Block B has the scenario's ``force_lead``, which compensates the delay of the measured forces. Block A has no
+``force_lead``; compensators with the parameter ``lead`` get this time as ``lead``. A scenario without
+``force_lead`` has a single block.
 """
 
 from __future__ import annotations
