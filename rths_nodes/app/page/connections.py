@@ -78,8 +78,9 @@ class StopServer:
             return _answer(200, {"reaches": self.reaches()})
         if why := access.why_not(headers, remote, self.address, self.open_to_others):
             return _unconfirmed(403, why)
-        if len(body) > LARGEST_BODY or len(head) > LARGEST_HEAD:
-            return _unconfirmed(413, f"the request is larger than {LARGEST_BODY} bytes")
+        for part, content, largest in (("head", head, LARGEST_HEAD), ("body", body, LARGEST_BODY)):
+            if len(content) > largest:
+                return _unconfirmed(413, f"the {part} of the request is larger than {largest} bytes")
         try:
             kind = json.loads(body)["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):

@@ -151,9 +151,13 @@ class ControllerLink(ThreadedNode):
         is_stand_in = bool(mark and mark.bool_value)
         if is_stand_in != params.stand_in:
             there = "moves no hardware" if is_stand_in else "may move a real rig"
+            why = (
+                f"its parameter {STAND_IN} is {str(is_stand_in).lower()}"
+                if mark
+                else f"it has no parameter {STAND_IN}"
+            )
             raise ConfigError(
-                f"port.stand_in = {str(params.stand_in).lower()}: the controller {self._controller} {there}, "
-                f"according to its parameter {STAND_IN}"
+                f"port.stand_in = {str(params.stand_in).lower()}: the controller {self._controller} {there}: {why}"
             )
         self._node.destroy_client(client)
         return [self._joints.index(joint) for joint in theirs]

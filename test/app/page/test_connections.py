@@ -195,11 +195,15 @@ def test_a_stop_waits_for_no_other_one() -> None:
     [
         (b"GET /stop HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b'{"reaches": true}'),
         (b"GET /stop HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"a host other than"),
-        (REQUEST.replace(b"16", b"5000"), b"larger than 4096 bytes"),
+        (REQUEST.replace(b"16", b"5000"), b"body of the request is larger than 4096 bytes"),
+        (
+            REQUEST.replace(b"Page: 1", b"Page: 1\r\nX: " + b"y" * 9000),
+            b"head of the request is larger than 8192 bytes",
+        ),
         (b"POST /stop HTTP/1.1\r\nX: " + b"y" * 9000, b"header X-Rths-Page is missing"),
         (REQUEST.replace(b'stop"}', b'fly!"}'), b"kind: must be stop"),
     ],
-    ids=["heartbeat", "other name", "large", "long head", "unknown"],
+    ids=["heartbeat", "other name", "large", "large head", "long head", "unknown"],
 )
 def test_what_is_no_stop_is_answered_in_a_line(request_: bytes, answer: bytes) -> None:
     async def use(port: int, handed: list[bytes]) -> None:
