@@ -45,6 +45,7 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
 
 
 def massless(mass: Matrix) -> NDArray[np.bool_]:
+    """Return whether each row of ``mass`` is zero, ``(n,)``."""
     return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 

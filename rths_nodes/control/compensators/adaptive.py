@@ -12,9 +12,9 @@ The integral J of the indicator I lags by one sample. A positive slope of either
 lags (OpenFresco has the opposite sign); the parameter then increases.
 
 For another test, the gain k_p on the tracking indicator must be rescaled with amplitude^-2, frequency^-2 and the
-servo rate. With a specimen of stiffness k the energy indicator grows k times as fast. Only the elastic part of the
-force distinguishes lag from lead. With a pure damper the energy indicator is never negative. With a mass its sign
-is reversed, and the law diverges.
+servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as the tracking indicator.
+Only the elastic part of the force distinguishes lag from lead. With a pure damper the energy indicator is never
+negative. With a mass its sign is reversed, and the law diverges.
 """
 
 from __future__ import annotations
@@ -166,7 +166,10 @@ def shown(k: Constants, s: State) -> tuple[float, float, float]:
 
 
 class Adaptive(PerAxis):
-    """Adapts the alpha or delay of another compensator by the law of Chen & Ricles (2010)."""
+    """Adapts the alpha or delay of another compensator by the law of Chen & Ricles (2010).
+
+    The alpha or delay of that compensator is the initial estimate.
+    """
 
     SOURCES = ("chen_ricles_2010",)
 

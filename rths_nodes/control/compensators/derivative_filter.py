@@ -31,7 +31,7 @@ Five = tuple[float, float, float, float, float]
 
 
 class DerivativeFilter:
-    """Fourth-order Butterworth filter whose states are its output and three derivatives of the output."""
+    """Fourth-order Butterworth filter; the states ``(4, n)`` are y, y'/w, y''/w^2 and y'''/w^3 of its output y."""
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt

@@ -7,9 +7,9 @@ The polynomial of order n through the present target and n earlier targets, extr
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
 with the command d^p, the target d^c and the spacing s in samples. Table 1 lists the weights a_i for eta = 1. If
-the specimen provides the whole stiffness, the remaining phase error acts as negative damping at high frequencies:
-above pi / (3 delay) rad/s for n = 2, above pi / (2 delay) rad/s for n = 3. The structure must damp these
-frequencies.
+eta = 1 and the specimen provides the whole stiffness, the remaining phase error acts as negative damping at high
+frequencies: above pi / (3 delay) rad/s for n = 2, above pi / (2 delay) rad/s for n = 3. The structure must damp
+these frequencies.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Law(NamedTuple):
     """Covariance P_0 of the identification, ``(n_axes, m, m)``."""
     forget: float
     noise_gain: Array
-    """Variance of the error of each axis per noise variance of each displacement, ``(n_axes, n_axes)``."""
+    """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
     least_noise: float
     """Smallest assumed noise variance, m^2."""
     deviations: float

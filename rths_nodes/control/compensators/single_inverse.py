@@ -208,7 +208,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Return coefficients and covariance after one correction; ``variance`` is the noise variance of the error."""
+    """Return coefficients and covariance after one correction; ``variance`` is R of ``recursive_iv.py``."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen

@@ -35,7 +35,11 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return a step that calls ``step`` with the target extrapolated by the lead."""
+    """Return a step that calls ``step`` with the target extrapolated by the lead.
+
+    Its constants are lead (s), dt (s) and the constants of ``step``. Its state is the last acceleration (m/s^2)
+    and the state of ``step``.
+    """
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -60,6 +64,7 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
+    """Return ``kernel`` with the target extrapolated by ``lead`` (s); unchanged if ``lead`` is 0."""
     if not lead:
         return kernel
     constants, rest, step = kernel

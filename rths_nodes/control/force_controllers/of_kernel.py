@@ -54,7 +54,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of ``column``, or if its stroke reaches a column length."""
+    """Raise ConfigError if no axis moves the head of ``column``, or its stroke reaches a length in ``column``."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)

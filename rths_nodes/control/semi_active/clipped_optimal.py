@@ -25,7 +25,7 @@ from rths_nodes.mechanics.structure import combined, transition
 
 class Constants(NamedTuple):
     gain: tuple[Numbers]
-    """Negative gain from the estimate to the requested force: ``2 n`` numbers, N/m and N s/m."""
+    """Gain, ``2 n`` numbers, N/m and N s/m. The requested force is minus this gain times the estimate."""
     observer: Array
     """Gain ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array

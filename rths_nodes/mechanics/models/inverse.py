@@ -48,13 +48,19 @@ class StateSpace(NamedTuple):
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
-    """Return the inverse ``(m, n, n)`` at complex frequencies ``s`` ``(m,)``, rad/s, from its coefficients."""
+    """Return the inverse ``(m, n, n)`` at complex frequencies ``s`` ``(m,)``, rad/s.
+
+    ``coefficients`` are ``(powers, n, n)``.
+    """
     powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
     return np.tensordot(powers, coefficients, 1)
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk."""
+    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
+
+    The shape does not change.
+    """
     shifted = np.zeros_like(coefficients)
     for power, matrix in enumerate(coefficients):
         for shift in range(len(coefficients) - power):

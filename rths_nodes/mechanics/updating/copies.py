@@ -147,7 +147,7 @@ class Follower:
         """Set the parameters to ``shares`` of their initial values.
 
         Return a function that converts constants and memory. The memory changes in proportion to its size, e.g.
-        the force of a yielding spring in proportion to the yield force.
+        the force of a yielding spring in proportion to the limit of this force.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motions defined by formulas: sines, sweeps, no motion, and a delayed excitation.
 
-Functions of time return values and their exact first and second derivatives, ``(n,)`` each.
+Functions of the times ``(n,)`` (s) return values and their exact first and second derivatives, ``(n,)`` each.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class ChenRicles(Dynamics):
     """CR algorithm: v_{k+1} = v_k + dt alpha a_k, x_{k+1} = x_k + dt v_k + dt^2 alpha a_k.
 
     alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. If alpha omits the stiffness and damping under test (Eq.
-    12b of Chen & Ricles 2010 instead of 12a), only the numerical part is unconditionally stable. The published
+    12a of Chen & Ricles 2010 instead of 12b), only the numerical part is unconditionally stable. The published
     velocity is the backward difference (x_{k+1} - x_k) / dt, half a step late.
     """
 

@@ -75,8 +75,9 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """Matrices of a structure, ``(n, 4 n)`` each, that multiply the vector of x, v, a and the net force.
+    """Constants of a structure that is not sparse.
 
+    ``onward`` and ``accelerated`` are ``(n, 4 n)``. They multiply the vector of x, v, a and the net force.
     The net force is external minus measured force. ``onward`` yields the next displacement from the external force
     of the next step. ``accelerated`` yields the exact acceleration from the external force of this step.
     """

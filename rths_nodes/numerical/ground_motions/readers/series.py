@@ -90,6 +90,7 @@ def canonical_unit(text: str) -> str | None:
 
 
 def stated_unit(text: str, line: int | None = None) -> str:
+    """Return the standard name of the unit in ``text``. Raises FormatError if the unit is unknown."""
     unit = canonical_unit(text)
     if unit is None:
         where = "the header" if line is None else f"line {line}"

@@ -264,7 +264,7 @@ class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
-    dynamic stage, a request for the force at a new trial displacement sets ``due`` to this displacement ``(n,)``.
+    dynamic stage, a request for the force of a new trial response sets ``due`` to its displacement ``(n,)``.
     ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
     returns the answer.
 
@@ -581,6 +581,7 @@ class Served(Integrator):
             log.info("%s", error)
 
     def numbers(self) -> Data:
+        """Return the client's number of steps, and displacement (m) and force (N) of its static stage."""
         talk = self.talk
         static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
         return {"client_steps": talk.steps, "static_stage": static}
