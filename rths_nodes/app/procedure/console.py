@@ -377,7 +377,6 @@ class Console:
         self.say(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
-        """Hold, resume or stop the current act."""
         if act == "stop" and (ends or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
         if "reason" in ACTS[act].arguments:

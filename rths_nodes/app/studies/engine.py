@@ -118,7 +118,6 @@ def start(where: Where, prepare: Callable[..., None], *arguments: object) -> Non
 
 
 def release(where: Where) -> None:
-    """End the processes on this machine, to free their memory."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 

@@ -19,9 +19,8 @@ Three details differ from the publication:
   converge to the least-squares solution.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
-A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. Sums of products
-are updated with the newest and the oldest row. They are recomputed after each complete window because of rounding
-errors.
+Sums of products are updated with the newest and the oldest row of the window. They are recomputed after each
+complete window because of rounding errors.
 """
 
 from __future__ import annotations

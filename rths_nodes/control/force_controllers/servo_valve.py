@@ -11,9 +11,6 @@ signal to the valve, as a piston velocity. q is the piston velocity due to the f
 the time constant T. q_0 is the piston velocity due to leakage at zero signal. K is the stiffness of specimen, load
 frame and oil in series. Because the piston integrates, an error decays at the rate k_f, a ramp of r N/s has the
 error r / k_f, and the static error is q_0 K / k_f.
-
-The loop at the valve is faster than a loop that sends displacements from a test computer. It reacts to the drift
-of other axes but does not predict it.
 """
 
 from __future__ import annotations

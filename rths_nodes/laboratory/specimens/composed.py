@@ -3,7 +3,7 @@
 
 A mass adds the force m a to the force of another specimen, such as a frame whose beam moves with the actuator
 (Silva et al. 2020). If the actuator imposes the displacement, the acceleration a is the change of velocity per
-sample. ``servo_hydraulic_linear`` solves the motions of specimen and actuator together.
+sample.
 
 With play b in a joint, such as the pins of a clevis, the force f of another specimen becomes
 
