@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of a procedure and their transitions, from switching on the rig through the rungs of a test to its end.
+"""States of a procedure and their transitions, from the idle rig through the rungs of a test to its end.
 
 Commands change only in a motion state, or if the rig does not follow (``following.py``). Only acts of the operator
 enter motion states, except that a trip also enters STOPPING. Acts that began before a stop can no longer enter a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test``: conduct a test, rung by rung, from switching on the rig to the report."""
+"""``rths test``: conduct a test, rung by rung, from the idle rig to the report."""
 
 from __future__ import annotations
 
