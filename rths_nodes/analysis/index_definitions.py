@@ -200,7 +200,7 @@ RANGE = "_range"
 
 
 def definition(name: str) -> Definition:
-    """Return the definition of an index. For another recorded quantity the title is its name in words."""
+    """Return the definition of an index. For another recorded quantity the title is its spelled-out name."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))

@@ -91,7 +91,7 @@ class Difference(NamedTuple):
 def check(runs: Mapping[str, Run]) -> None:
     """Raise ConfigError if a test cannot be compared with the first test.
 
-    Axes and duration must equal those of the first test; an imported test may differ in duration. The first test
+    Both tests must have equal axes and durations; an imported test may differ in duration. The first test
     must have at least two evaluated samples.
     """
     (first, one), *rest = runs.items()

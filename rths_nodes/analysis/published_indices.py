@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indices of published benchmarks, and the orders in which they are published.
 
-``index_definitions.py`` contains the formulas. Standard deviations are about the mean.
+Standard deviations are about the mean.
 
 RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
 reference structure, which is computed in one piece. The first floor is compared as measured. The other floors,

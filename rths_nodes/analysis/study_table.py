@@ -142,7 +142,7 @@ class StudyTable:
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
         """Return at most ``count`` rows with the largest magnitudes of an index; unfinished runs come first.
 
-        The rows are those of ``group``, or all rows if ``group`` is empty.
+        Only rows of ``group`` count, or all rows if ``group`` is empty.
         """
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]

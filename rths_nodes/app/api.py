@@ -506,8 +506,7 @@ def study(
     Returns
     -------
     Study
-        Table with one row per run, and the data in ``columns``. Methods are ``to_dataframe()``, ``plot(index)``
-        and ``spreads(index, cells())``.
+        Table of runs, with ``columns``, ``to_dataframe()``, ``plot(index)`` and ``spreads(index, cells())``.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 def periods(lateness: Array, period: float) -> Array:
     """Return the intervals between ticks, ``(n - 1,)`` s, from the ``lateness`` of each tick, ``(n,)`` s.
 
-    A tick that is late by one or more whole periods delays all later ticks by these periods.
+    A tick with a lateness of one or more whole periods delays all later ticks by these periods.
     """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

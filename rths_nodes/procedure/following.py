@@ -10,7 +10,7 @@ An open interlock may be only a signal. A rig that still follows would then run 
 the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
 axis has moved with its command, this command moves no further.
 
-``slow_error`` bounds the tracking error in slow motions. For sensors see ``loop/stages/frozen.py``.
+``slow_error`` bounds the tracking error in slow motions.
 """
 
 from __future__ import annotations

@@ -160,6 +160,7 @@ UNITS = {
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
+    """Return the parameter, its correction, and the indicator."""
     estimate, _, _, _, _, _, _, _, _, _, _ = k
     parameter, _, _, indicator, _, _, _, _, _, _, _ = s
     return parameter, parameter - estimate, indicator

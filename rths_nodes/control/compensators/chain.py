@@ -2,8 +2,8 @@
 """Two compensators in series: the output of the first is the target of the second.
 
 Both receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
-`discrete_model` and `polynomial`. The polynomial compensates most of the delay, and the model compensates the
-remaining delay.
+`discrete_model` and `polynomial`. The polynomial compensates most of the delay, and the model the remainder
+(Fig. 1).
 """
 
 from __future__ import annotations
@@ -52,17 +52,16 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` as a function of the constants and state of the chain.
-
-    ``index`` is 0 for the first compensator and 1 for the second.
-    """
+    """Return ``shown`` for the first (``index`` 0) or second compensator of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
+        """Return the recorded numbers of the first compensator."""
         _, constants, _ = k
         state, _, _ = s
         return shown(constants, state)
 
     def of_second(k: Constants, s: State) -> Numbers | Array:
+        """Return the recorded numbers of the second compensator."""
         _, _, constants = k
         _, _, state = s
         return shown(constants, state)

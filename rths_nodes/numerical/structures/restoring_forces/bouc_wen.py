@@ -14,7 +14,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 INCREMENTS = 10.0
-"""Smallest number of increments per integration step; each increment is one RK4 step (NOTES, set-up CR-1)."""
+"""Smallest number of increments per integration step; each is one RK4 step (NOTES, set-up CR-1)."""
 
 
 class Constants(NamedTuple):
@@ -54,7 +54,7 @@ def constants(p: AnyParams) -> Constants:
 
 
 def force(k: Constants, s: State, x: float) -> tuple[State, float]:
-    """Compute the Bouc-Wen force after the move to ``x``."""
+    """Compute the Bouc-Wen force, Eq. (13), after the move to ``x``."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
     move = x - before
@@ -104,7 +104,7 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 
 
 class BoucWen(OfComponent):
-    """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, with the hysteretic state z, for one degree of freedom.
+    """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, Eq. (13), with the hysteretic state z.
 
     z is integrated over each move by RK4 in ``INCREMENTS`` parts, or in more parts over a long move. The limit of
     z is (beta + gamma)^(-1/q).
