@@ -106,7 +106,7 @@ class Operating:
             self.name = printable(name.strip())
             self._say(f"{self.name} leads the test at the page; another person can take over with a new code")
             token = self._token
-        self.disarm(f"{self.name} leads the test at the page now")
+        self.disarm(f"{self.name} has taken over the lead at the page")
         return token
 
     def _refuse(self, now: float, valid: bool) -> None:
