@@ -72,11 +72,11 @@ EXPECTED = {
     ),
     "tadc_el_centro": (
         "Measured: the order only",
-        "As published, the error of one stage (SADC) exceeds that of two (TADC), in both columns.",
+        "As published, one stage (SADC) has a larger error than two (TADC), in both columns.",
     ),
     "tadc_sweep": (
         "Measured: the order only",
-        "As published, the error of one stage (SADC) exceeds that of two (TADC). The noise of the sensor, 5 um "
+        "As published, one stage (SADC) has a larger error than two (TADC). The noise of the sensor, 5 um "
         "rms on 1 mm, is a part of the measured errors.",
     ),
 }
