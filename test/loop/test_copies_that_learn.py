@@ -102,7 +102,7 @@ def test_a_recording_gives_it_back(tmp_path: Path) -> None:
 
 def test_the_loop_over_kernels_says_why_it_has_none() -> None:
     reason = parts_of(Assembly(frame(updating=section())))
-    assert mentions(reason, "updating", "copies")
+    assert mentions(reason, "updating", "copies", "updated", "outside")
 
 
 def test_bad_samples_are_told_and_change_no_parameter() -> None:

@@ -216,7 +216,7 @@ def test_the_first_command_is_not_sent_where_the_rig_does_not_stand(stand_in: An
     [
         ([], {"joints": ["other"]}, ("port.joints", "other", "forward_position_controller", "bench")),
         (["--interface", "velocity"], {}, ("interface_name", "velocity", "position")),
-        (["--unmarked"], {}, ("port.stand_in", "forward_position_controller", "no parameter")),
+        (["--unmarked"], {}, ("port.stand_in", "forward_position_controller", "real", "no parameter")),
         ([], {"stand_in": False}, ("port.stand_in", "false", "forward_position_controller")),
         ([], {"controller": "other", "connect_within": 1.0}, ("subscription", "/other/commands")),
         ([], {"states": "/none", "connect_within": 2.0}, ("publisher", "joint")),
