@@ -188,9 +188,13 @@ def record(table: Array, first: int, values: Sequence[float]) -> None:
     pack(table, 8 * first, *values)
 
 
-def record_across(table: Array, first: int, values: Sequence[float] | Array, step: int) -> None:
+def record_across(
+    table: Array | memoryview[float], first: int, values: Sequence[float] | Array, step: int
+) -> None:
     """Write ``values`` to every ``step``-th element of a ``table`` ``(n,)``, from index ``first`` on."""
-    table[first : first + step * len(values) : step] = values
+    for value in values:  # a third faster than a slice if ``table`` is a memoryview
+        table[first] = value
+        first += step
 
 
 def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tuple[T, ...]:

@@ -191,25 +191,22 @@ class Loop:
         self.rig.machine.to(State.TRIPPED, reason)
 
     def _answer(self, measured: Measurement) -> Command | None:
+        silent = self._abandoned
         try:
-            return self._answered(measured)
+            if (target := self._next_target(measured)) is not None:
+                self._hand_on(target)
+            command = None if self._abandoned else self._command(measured)
+            if self.substructure.learning is not None and (learnt := self.substructure.learnt()) is not None:
+                for sink in self._sinks:
+                    sink.updating(*learnt)
+            if self._sinks and not (silent or self.rig.stopping):
+                for sink in self._sinks:
+                    sink.state(measured.sample, self.commands.state())
+            return command
         except ComponentError as error:
             self._abandoned = self._failed = True
             self.rig.trip(str(error))
             return None
-
-    def _answered(self, measured: Measurement) -> Command | None:
-        silent, target = self._abandoned, self._next_target(measured)
-        if target is not None:
-            self._hand_on(target)
-        command = None if self._abandoned else self._command(measured)
-        if (learnt := self.substructure.learnt()) is not None:
-            for sink in self._sinks:
-                sink.updating(*learnt)
-        if not (silent or self.rig.stopping):
-            for sink in self._sinks:
-                sink.state(measured.sample, self.commands.state())
-        return command
 
     def _next_target(self, measured: Measurement) -> Target | None:
         try:
@@ -264,7 +261,8 @@ class Loop:
 
     def _show(self, measured: Measurement) -> None:
         self.monitor.measurement(measured)
-        self._heed_monitor()
+        if self.monitor.monitor.breach and not self._breach_known:
+            self._heed_monitor()
         if not self._sinks:
             return
         true = self.rig.truth()

@@ -82,10 +82,11 @@ class Histories:
         self._steps = 0
         self._energy = parts.monitor.monitor.energy.input
 
-    def out(self, begin: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
+    def out(self, begin: int, in_views: bool) -> tuple[Array | memoryview, int, Array, NDArray[np.int64], Array]:
         rows = self._samples.reshape(-1)[self._row(begin) :]
+        table = rows.data if in_views else rows
         length = self._samples.shape[1]
-        return rows, length, self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
+        return table, length, self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
 
     def _row(self, begin: int) -> int:
         return begin + 1 if self._kept else 0

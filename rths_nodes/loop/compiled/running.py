@@ -195,7 +195,8 @@ class KernelLoop:
             with np.errstate(all="ignore"):
                 try:
                     inputs = given(parts, end - begin, forces, not compiled)
-                    stopped, steps, states = run(begin, end, constants, states, inputs, histories.out(begin))
+                    out = histories.out(begin, not compiled)
+                    stopped, steps, states = run(begin, end, constants, states, inputs, out)
                 except Exception:  # any part can raise; the embedded loop then reports the exception
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))

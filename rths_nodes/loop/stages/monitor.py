@@ -137,13 +137,14 @@ class MonitorStage:
             elif not self._feed_undriven(measured):
                 self._measured.append(measured)
             return
-        command = commands.popleft()
-        lost = command.sample > sample
-        if (measured.flags | (0 if lost else command.flags)) & FLAG_BRIDGED:
-            self._bridged.append(sample)
-        if lost:
+        command, flags = commands.popleft(), measured.flags
+        if command.sample > sample:  # the Command of this sample is lost
             commands.appendleft(command)
             command = self._straight_on(measured, command.flags)
+        else:
+            flags |= command.flags
+        if flags & FLAG_BRIDGED:
+            self._bridged.append(sample)
         target = command.target.tolist()
         self._aim_before, self._aim = self._aim, target
         moved, force = measured.displacement.tolist(), measured.force.tolist()

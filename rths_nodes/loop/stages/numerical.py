@@ -220,7 +220,7 @@ class NumericalStage:
         seen, solver = self._seen, self.integrator
         pose = solver.displacement if seen.as_is else seen.interface(solver.displacement)
         values = self.setup.felt(forces, pose.tolist())
-        total = sum(values)
+        total = sum(values, 0.0)
         if total - total != 0.0 and not is_finite(values) and is_finite((forces, pose)):
             raise ComponentError(f"{self._setup_type}: forces = {show([*values])} N: must be finite")
         felt = np.array(values)

@@ -237,11 +237,9 @@ class RigStage:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
             # not for learning: the Target is missing or late, or the port has replaced data
-            measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
-            self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
-            if bridged or self._bridges.watches:
-                self._bridges.sampled(sample, bridged)
-            self.slowed += measured.flags & FLAG_SLOWED > 0
+            if command.flags or measured.flags or self._bridges.watches:
+                measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
+                self._count_sample(sample, measured.flags)
         self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
@@ -251,6 +249,12 @@ class RigStage:
             set_trigger(self.port, False)
             self.machine.to(State.FINISHED)
         return measured
+
+    def _count_sample(self, sample: int, flags: int) -> None:
+        self.bridged += (bridged := flags & FLAG_BRIDGED > 0)
+        self.slowed += flags & FLAG_SLOWED > 0
+        if bridged or self._bridges.watches:
+            self._bridges.sampled(sample, bridged)
 
     def _heed(self, asked: OperatorRequests) -> None:
         if asked.stop_reason:
