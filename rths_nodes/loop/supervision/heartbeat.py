@@ -99,5 +99,5 @@ class Heartbeat:
     def _words(self, peer: str, now: int) -> str:
         age = (now - self._received.pop(peer)) / SECOND
         blind = now - self._spoken[peer] < self._behind[peer]
-        state = f"speaks, but does not see the rig for {age:.2g} s" if blind else f"silent for {age:.2g} s"
-        return f"heartbeat.{peer}: {state}: must be <= {self._limits[peer] / SECOND:g} s"
+        state = "sends heartbeats, but has received no Measurement" if blind else "silent"
+        return f"heartbeat.{peer}: {state} for {age:.2g} s: must be <= {self._limits[peer] / SECOND:g} s"
