@@ -28,28 +28,29 @@ EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
 
 REASONS = {
-    0: "no reason told",
+    0: "no reason reported",
     1: "no command came in time",
     2: "the session was closed",
     3: "the interlock of the rig is open",
-    4: "another session is open, or was: an operator has to begin a new one at the rig",
-    5: "it speaks another version of the datagrams",
+    4: "another session is open, or has ended: an operator must begin a new one at the rig",
+    5: "it uses another version of the datagrams",
     6: "it has another number of axes",
     7: "it has another servo rate",
-    8: "it cannot do this transport_samples",
+    8: "it does not support this transport_samples",
     9: "it has other auxiliary inputs",
-    10: "its controller runs the command differently within a sample (hold)",
+    10: "its controller moves differently within a sample (hold)",
     11: "its tick does not wait for commands",
-    12: "one end is an emulator, where the other expects a rig",
+    12: "one end is an emulator, but the other expects a rig",
     13: "it has no digital output for other data acquisition (trigger)",
-    14: "a measured force is beyond the limit of the receiver",
-    15: "command less measured displacement is beyond the limit of the receiver",
-    16: "the session has lasted as long as its counter goes",
-    17: "the controller of no axis takes commands in N",
-    18: "command less measured force is beyond the limit of the receiver",
-    19: "a force loop has led its axis further than stiffness and drift explain: specimen or load cell are lost",
-    20: "a controller is not in the mode that was commanded",
-    21: "a load cell has shown one number for too long",
+    14: "a measured force exceeds the limit of the receiver",
+    15: "the difference of command and measured displacement exceeds the limit of the receiver",
+    16: "the session has reached the end of its counter",
+    17: "no axis accepts commands in N",
+    18: "the difference of command and measured force exceeds the limit of the receiver",
+    19: "a force loop has moved its axis further than stiffness and drift explain: "
+    "the specimen or the load cell has failed",
+    20: "a controller is not in the commanded mode",
+    21: "the value of a load cell has not changed for too long",
 }
 """Reasons why a receiver stops the rig or refuses a session."""
 
