@@ -7,14 +7,13 @@ chain of three processes:
 
     measurement sent -> integrator has it -> target sent -> compensator has it -> command sent -> actuator has it
 
-In all other samples the compensator answers the measurement at once. Prints medians and 99th percentiles in us.
+In all other samples the compensator answers the measurement directly. Prints medians and 99th percentiles in us.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -27,15 +26,15 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR
 
 MEASUREMENT, TARGET, COMMAND = range(3)
-SENT, TAKEN = range(2)
+SENT, RECEIVED = range(2)
 SKIPPED = 200
-"""Samples at the begin, in which processes come to rest."""
+"""Samples at the start that are not evaluated: the processes warm up."""
 SMALL = "ground_motion.scale=0.005"
-"""So small a motion stays within the limits wherever bridges take it."""
+"""Motion small enough to stay within the limits even when samples are bridged."""
 
 
 def traced(scenario_name: str, rate: float, seconds: float, observers: str) -> tuple[dict[str, np.ndarray], int]:
-    """Rows of each node, and samples of an integration step. Raises SystemExit where the run did not finish."""
+    """Return the trace of each node and the samples per integration step. Exit if the run did not finish."""
     from rths_nodes.ros.hosting import processes
 
     scenario = override(at_rate(named(scenario_name), rate, seconds), [*PATIENCE, SMALL])
@@ -51,60 +50,60 @@ def traced(scenario_name: str, rate: float, seconds: float, observers: str) -> t
         os.environ["PYTHONPATH"] = before
         if result.exit_code:
             raise SystemExit(f"{result.outcome}: {result.reason}")
-        found = {}
+        traces = {}
         for role in (ACTUATOR, INTEGRATOR, COMPENSATOR):
             rows = np.fromfile(Path(folder) / f"{role}.dat", np.int64).reshape(-1, 3)
-            found[role] = rows[rows[:, 0] > 0]
-    return found, scenario.samples_per_step
+            traces[role] = rows[rows[:, 0] > 0]
+    return traces, scenario.samples_per_step
 
 
-def times(rows: np.ndarray, stream: int, taken: int) -> np.ndarray:
-    """When the messages of a stream were sent, or taken, in their order, us."""
-    return np.asarray(rows[(rows[:, 1] == stream) & (rows[:, 2] == taken), 0] * 1e-3)
+def times(rows: np.ndarray, stream: int, direction: int) -> np.ndarray:
+    """Return the times at which the messages of a stream were SENT or RECEIVED, us."""
+    return np.asarray(rows[(rows[:, 1] == stream) & (rows[:, 2] == direction), 0] * 1e-3)
 
 
-def legs(found: dict[str, np.ndarray], per_step: int) -> dict[str, np.ndarray]:
-    """Times of the legs of the chain by their names, us, for the samples with a step; then those without one."""
-    actuator, integrator, compensator = (found[role] for role in (ACTUATOR, INTEGRATOR, COMPENSATOR))
-    sent, back = times(actuator, MEASUREMENT, SENT), times(actuator, COMMAND, TAKEN)
-    seen, made = times(integrator, MEASUREMENT, TAKEN), times(integrator, TARGET, SENT)
-    had, heard = times(compensator, TARGET, TAKEN), times(compensator, MEASUREMENT, TAKEN)
-    answered = times(compensator, COMMAND, SENT)
-    count = min(map(len, (sent, seen, heard, answered, back)))
-    steps = np.arange(0, count, per_step)[: min(len(made), len(had)) - 1]  # Target 0 comes before any Measurement
+def legs(traces: dict[str, np.ndarray], per_step: int) -> dict[str, np.ndarray]:
+    """Return the times of each leg of the chain by name, us: samples with an integration step, then the others."""
+    actuator, integrator, compensator = (traces[role] for role in (ACTUATOR, INTEGRATOR, COMPENSATOR))
+    measured, applied = times(actuator, MEASUREMENT, SENT), times(actuator, COMMAND, RECEIVED)
+    to_integrator, target_sent = times(integrator, MEASUREMENT, RECEIVED), times(integrator, TARGET, SENT)
+    target_in, to_compensator = times(compensator, TARGET, RECEIVED), times(compensator, MEASUREMENT, RECEIVED)
+    command = times(compensator, COMMAND, SENT)
+    count = min(map(len, (measured, to_integrator, to_compensator, command, applied)))
+    # Target 0 is sent before any Measurement
+    steps = np.arange(0, count, per_step)[: min(len(target_sent), len(target_in)) - 1]
     steps = steps[steps >= SKIPPED]
     target = steps // per_step + 1
-    others = np.setdiff1d(np.arange(SKIPPED, count), np.arange(0, count, per_step))
+    rest = np.setdiff1d(np.arange(SKIPPED, count), np.arange(0, count, per_step))
     return {
-        "measurement sent, integrator has it": seen[steps] - sent[steps],
-        "integrator has it, target sent": made[target] - seen[steps],
-        "target sent, compensator has it": had[target] - made[target],
-        "compensator has it, command sent": answered[steps] - had[target],
-        "command sent, actuator has it": back[steps] - answered[steps],
-        "a sample with a step": back[steps] - sent[steps],
-        "measurement sent, compensator has it": heard[others] - sent[others],
-        "compensator has measurement, command sent": answered[others] - heard[others],
-        "command sent, actuator has it, no step": back[others] - answered[others],
-        "a sample without": back[others] - sent[others],
+        "measurement sent, integrator has it": to_integrator[steps] - measured[steps],
+        "integrator has it, target sent": target_sent[target] - to_integrator[steps],
+        "target sent, compensator has it": target_in[target] - target_sent[target],
+        "compensator has it, command sent": command[steps] - target_in[target],
+        "command sent, actuator has it": applied[steps] - command[steps],
+        "a sample with a step": applied[steps] - measured[steps],
+        "measurement sent, compensator has it": to_compensator[rest] - measured[rest],
+        "compensator has measurement, command sent": command[rest] - to_compensator[rest],
+        "command sent, actuator has it, no step": applied[rest] - command[rest],
+        "a sample without a step": applied[rest] - measured[rest],
     }
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", default="chen_ricles_2010", help="NAME or NAME:CASE; default: %(default)s")
     parser.add_argument("--rates", nargs="+", type=float, default=(1024.0, 4096.0), metavar="HZ")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run; default: %(default)g")
-    parser.add_argument("--observers", default="both", help="which of monitor and recorder; default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of a run, s; default: %(default)g")
+    parser.add_argument("--observers", default="both", help="monitor, recorder or both; default: %(default)s")
     options = parser.parse_args()
     for rate in options.rates:
-        found = legs(*traced(options.scenario, rate, options.seconds, options.observers))
+        times_of_legs = legs(*traced(options.scenario, rate, options.seconds, options.observers))
         print(f"{options.scenario}, {rate:g} Hz, period {1e6 / rate:.0f} us")
         print(f"  {'':42}{'median':>8}{'p99':>8}")
-        for name, values in found.items():
-            median, high = np.percentile(values, (50.0, 99.0))
-            print(f"  {name:42}{median:8.0f}{high:8.0f}")
-    return 0
+        for name, values in times_of_legs.items():
+            median, p99 = np.percentile(values, (50.0, 99.0))
+            print(f"  {name:42}{median:8.0f}{p99:8.0f}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

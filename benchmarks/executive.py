@@ -33,13 +33,13 @@ from rths_nodes.loop.executive.running import ExecutiveLoop
 RESULTS = Path(__file__).parent / "results" / "executive.json"
 RATES = 1024.0, 4096.0, 10_000.0
 GOALS = {"p50": 0.5, "p99": 3.0, "p99.9": 20.0, "missed": 0.001}
-"""Largest differences from the bare loop: us, us, us, fraction of the ticks."""
+"""Largest allowed differences from the bare loop: quantiles in us, fraction of missed ticks."""
 QUANTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9}
 
 
 @contextmanager
 def busy_thread() -> Iterator[None]:
-    """Keep the lock of the interpreter in use during the block."""
+    """Run a thread that competes for the interpreter lock for the duration of the ``with`` block."""
     ended = threading.Event()
 
     def burn() -> None:
@@ -54,17 +54,17 @@ def busy_thread() -> Iterator[None]:
 
 
 def measured(scenario: str, rate: float, seconds: float, bare: bool) -> dict[str, float]:
-    """Return quantiles (us) from tick to finished row of one run, and the share of missed ticks."""
+    """Return the quantiles (us) from tick to finished row of one run, and the fraction of missed ticks."""
     loop = ExecutiveLoop(checked_loop(at_rate(named(scenario), rate, seconds)), True, bare)
     with busy_thread():
         outcome = loop.run()
-    taken = 1e-3 * np.array(loop.taken)
-    row = {name: float(np.percentile(taken, percent)) for name, percent in QUANTILES.items()}
-    return row | {"max": float(taken.max()), "missed": outcome.timing["missed"] / max(len(taken), 1)}
+    times = 1e-3 * np.array(loop.taken)
+    row = {name: float(np.percentile(times, percent)) for name, percent in QUANTILES.items()}
+    return row | {"max": float(times.max()), "missed": outcome.timing["missed"] / max(len(times), 1)}
 
 
 def pairs(scenario: str, rate: float, seconds: float, count: int) -> dict[str, Any]:
-    """Return the runs of ``count`` pairs at one rate, and the medians over them."""
+    """Return the runs of ``count`` pairs at one rate, and their medians."""
     kinds: dict[str, list[dict[str, float]]] = {"bare": [], "executive": []}
     for number in range(count):
         for kind in sorted(kinds, reverse=number % 2 == 1):
@@ -82,14 +82,14 @@ KINDS = {
     "recorded": {"host": "embedded", "keep": False},
     "nodes, topics, recorded": {"host": "composed", "keep": False},
 }
-"""Hosts that read the rows of the program."""
+"""Options of ``hosts.run`` for each reader of the program's rows."""
 
 
 def cost_of_readers(scenario: str, rate: float, seconds: float, kind: str) -> dict[str, float]:
     """Return the median of the loop (us) and the share of a processor that Python takes during the loop.
 
-    The share is that between the first and the last call of ``progress``: neither starting the nodes nor reading
-    the recording back is part of the loop.
+    The share is measured from the first to the last call of ``progress``. It excludes starting the nodes and
+    reading the recording.
     """
     calls: list[tuple[float, float]] = []
 
@@ -110,23 +110,21 @@ def cost_of_readers(scenario: str, rate: float, seconds: float, kind: str) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", default="chen_ricles_2010")
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--scenario", default="chen_ricles_2010", help="NAME or NAME:CASE; default: %(default)s")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of runs; default: %(default)d")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of a run, s; default: %(default)g")
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, metavar="HZ")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; default: %(default)s")
     options = parser.parse_args()
     rows = []
     for rate in options.rates:
         row = pairs(options.scenario, rate, options.seconds, options.pairs)
         rows.append(row)
-        for kind, found in row["medians"].items():
-            figures = ", ".join(f"{name} {found[name]:.2f}" for name in (*QUANTILES, "max"))
-            print(f"{rate:6.0f} Hz {kind:9}: {figures} us; {100 * found['missed']:.3f} % missed", flush=True)
+        for kind, median in row["medians"].items():
+            figures = ", ".join(f"{name} {median[name]:.2f}" for name in (*QUANTILES, "max"))
+            print(f"{rate:6.0f} Hz {kind:9}: {figures} us; {100 * median['missed']:.3f} % missed", flush=True)
         met = all(row["excess"][name] <= goal for name, goal in GOALS.items())
-        figures = ", ".join(
-            f"{name} {row['excess'][name]:.2f} <= {goal:g} us" for name, goal in [*GOALS.items()][:3]
-        )
+        figures = ", ".join(f"{name} {row['excess'][name]:.2f} <= {GOALS[name]:g} us" for name in QUANTILES)
         print(f"{rate:6.0f} Hz excess   : {figures}: {'met' if met else 'NOT MET'}", flush=True)
     costs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     for number in range(options.pairs):

@@ -3,9 +3,9 @@
 
 Starts `chen_ricles_2010` in real time as processes, then kills one node with SIGKILL or freezes it with SIGSTOP.
 Prints the time until the first sample of the safe stop, until no process of the loop remains, and until the
-recorder has closed the recording. The promised limits are 50 ms for the first sample after the loss of integrator
-or compensator, 250 ms after the loss of the monitor, and 1 s for the end of the loop. For a killed recorder, also
-prints the duration that is missing in the recovered recording.
+recorder has closed the recording. Promised limits: 50 ms to the first sample of the safe stop after the loss of
+integrator or compensator, 250 ms after the loss of the monitor, and 1 s to the end of the loop. For a killed
+recorder, also prints the duration missing from the recovered recording.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from rths_nodes.ros.names import LOOP, MONITOR, NODES, RECORDER
 
 
 def nodes_of(parent: int) -> dict[str, int]:
-    """Process ids of the node processes of a runner, by role."""
-    found = {}
+    """Return the process ids of the nodes that ``parent`` started, by role."""
+    nodes = {}
     for entry in Path("/proc").iterdir():
         try:
             environment = (entry / "environ").read_text().split("\0") if entry.name.isdigit() else []
-            words = (entry / "cmdline").read_text().split("\0") if environment else []
+            command = (entry / "cmdline").read_text().split("\0") if environment else []
         except OSError:
             continue
-        if f"RTHS_PARENT={parent}" in environment and "rths_nodes.app.node" in words:
-            found[words[words.index("rths_nodes.app.node") + 1]] = int(entry.name)
-    return found
+        if f"RTHS_PARENT={parent}" in environment and "rths_nodes.app.node" in command:
+            nodes[command[command.index("rths_nodes.app.node") + 1]] = int(entry.name)
+    return nodes
 
 
 def running(pid: int) -> bool:
+    """Return true if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -51,16 +52,18 @@ def running(pid: int) -> bool:
 
 
 def strike(role: str, number: signal.Signals) -> tuple[float, float, float, float]:
-    """Seconds until the rig is safe, the loop is gone, everything is; and seconds of samples that were lost."""
+    """Send a signal to a node. Return the times (s) to the safe stop, end of the loop and end of the run, and the
+    duration of the lost samples (s).
+    """
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "run"
-        words = ["run", "chen_ricles_2010", "--host", "processes", "--pace", "realtime", "--record", str(record)]
-        runner = subprocess.Popen([sys.executable, "-m", "rths_nodes.app.cli", *words], stdout=subprocess.DEVNULL)
+        test = ["run", "chen_ricles_2010", "--host", "processes", "--pace", "realtime", "--record", str(record)]
+        runner = subprocess.Popen([sys.executable, "-m", "rths_nodes.app.cli", *test], stdout=subprocess.DEVNULL)
         journal = record / "run_0.mcap"
         while not (journal.exists() and journal.stat().st_size > 1_000_000):
             time.sleep(0.02)
             if runner.poll() is not None:
-                raise SystemExit("the run ended by itself before anything was done to it")
+                raise SystemExit(f"the run ended before {role} received {number.name}")
         pids = nodes_of(runner.pid)
         os.kill(pids[role], number)
         struck, struck_ns = time.monotonic(), time.time_ns()
@@ -79,12 +82,12 @@ def strike(role: str, number: signal.Signals) -> tuple[float, float, float, floa
 
 
 CASES = [*((role, signal.SIGKILL) for role in NODES), *((role, signal.SIGSTOP) for role in (*LOOP[:2], MONITOR))]
-"""A frozen actuator node is a matter of the port's watchdog; a frozen recorder writes nothing of its end."""
+"""Node and signal. Not frozen: the actuator node, which the watchdog of the port handles, and the recorder."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case; default: %(default)d")
     options = parser.parse_args()
     print("                        safe, ms   loop gone   all gone   lost, s (medians of the runs)")
     for role, number in CASES:

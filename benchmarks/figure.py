@@ -22,14 +22,14 @@ LINES = {
     "both": ("-", "full"),
     "apart": ("-", "top"),
 }
-"""Line and filling of the marker, by which of monitor and recorder took part."""
+"""Line style and marker fill for each set of observers."""
 LEAST = 1e-3
-"""Per cent of missed ticks that stand for none on the logarithmic scale."""
+"""Smallest percentage of missed ticks on the logarithmic scale; also drawn for none."""
 US = 1e6
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Missed ticks, lateness and loop over the servo rate, each with its floor, into ``path``."""
+    """Draw missed ticks, lateness and loop time over the servo rate, each with its floor, to the file ``path``."""
     chart, panels = plt.subplots(1, 3, figsize=(13.0, 4.6), constrained_layout=True)
     missed, late, loop = panels
     series: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
@@ -46,19 +46,19 @@ def draw(result: dict[str, Any], path: Path) -> None:
         slow = [US * row["timing"]["loop"]["p999_s"] for row in rows]
         loop.plot(rates, slow, **(style | {"lw": 0.5, "ms": 3.0}))
     _floors(result["runs"], missed, late, loop)
-    words = (
+    titles = (
         (f"missed ticks ({LEAST:g} %: none)", "%"),
         ("lateness, p99", "µs"),
         ("loop: median; small: p99.9", "µs"),
     )
-    for panel, (title, unit) in zip(panels, words, strict=True):
+    for panel, (title, unit) in zip(panels, titles, strict=True):
         panel.set(title=title, ylabel=unit, xlabel="servo rate, Hz", xscale="log", yscale="log")
         panel.grid(alpha=0.3)
     rates = sorted({row["rate"] for row in result["runs"]})
     for panel in panels:
         panel.set_xticks(rates, [f"{rate:g}" for rate in rates])
         panel.minorticks_off()
-    legend = chart.legend(loc="lower center", ncols=3, fontsize=8)  # "outside" only from matplotlib 3.7 on
+    legend = chart.legend(loc="lower center", ncols=3, fontsize=8)  # "outside" needs matplotlib 3.7
     below = 0.01 + legend.get_window_extent().height / chart.bbox.height
     chart.get_layout_engine().set(rect=(0.0, below, 1.0, 1.0 - below))
     chart.savefig(path, dpi=130)
@@ -66,14 +66,13 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def _floors(runs: list[dict[str, Any]], missed: Any, late: Any, loop: Any) -> None:
-    """The floors of all runs as dots, and the period, beyond which a loop misses its tick."""
+    """Draw the floors of all runs, and the servo period, beyond which a loop misses its tick."""
     style = {"color": "0.35", "ls": "none", "marker": "_", "ms": 12, "zorder": 1}
-    around = [(row["rate"], each) for row in runs for each in row["floors"]]
-    rates = [rate for rate, _ in around]
-    shares = [max(100.0 * each["paced"]["missed_share"], LEAST) for _, each in around]
+    rates, floors = zip(*((row["rate"], floor) for row in runs for floor in row["floors"]), strict=True)
+    shares = [max(100.0 * floor["paced"]["missed_share"], LEAST) for floor in floors]
     missed.plot(rates, shares, label="floor: bare paced loop; ping-pong", **style)
-    late.plot(rates, [US * each["paced"]["lateness"]["p99_s"] for _, each in around], **style)
-    loop.plot(rates, [US * each["ping_pong"]["median_s"] for _, each in around], **style)
+    late.plot(rates, [US * floor["paced"]["lateness"]["p99_s"] for floor in floors], **style)
+    loop.plot(rates, [US * floor["ping_pong"]["median_s"] for floor in floors], **style)
     periods = sorted({row["rate"] for row in runs})
     loop.plot(periods, [US / rate for rate in periods], color="k", marker="_", ms=12, lw=0.8, label="servo period")
 

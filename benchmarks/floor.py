@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floors: the best times of the machine, measured in the same run as the figures of a benchmark.
+"""Floors: the shortest times of the machine, measured in the same run as the figures of a benchmark.
 
-``wake_up`` is a paced loop that does nothing. In the ping-pong, two processes wake each other over a socket, as
-nodes on one machine do.
+``wake_up`` is an empty paced loop. In the ping-pong, two processes wake each other over a socket, like nodes
+on one machine.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from rths_nodes.loop.realtime import PRIORITY, real_time
 
 __all__ = ["computing", "ping_pong", "python_step", "wake_up"]
 
-ECHO = "import os\nwhile word := os.read({end}, 1000): os.write({end}, word)"
-"""The other process of the ping-pong: it answers until the socket is closed."""
-WORD = bytes(300)
-"""As long as a Measurement of one axis."""
-STEPS_TO_TRY = 2000
+ECHO = "import os\nwhile message := os.read({end}, 1000): os.write({end}, message)"
+"""Program of the answering process, which ends when the socket is closed."""
+MESSAGE = bytes(300)
+"""Message of the length of a Measurement of one axis."""
+CALIBRATION_STEPS = 2000
 LONGEST_S, LEAST = 3.0, 100
-"""A ping-pong ends after this time, s, with what it has; with fewer round trips it tells nothing."""
+"""Longest duration of a ping-pong, s, and smallest number of round trips for a result."""
 
 
 def ping_pong(count: int = 5000, in_real_time: bool = True) -> dict[str, float]:
-    """Round trips between two processes over a unix socket: ``statistics`` in s. Raises OSError.
+    """Return the ``statistics`` (s) of round trips between two processes over a unix socket. Raises OSError.
 
-    In real time both run as the nodes of the host ``processes`` do: on the last processor, under SCHED_FIFO where
-    granted; otherwise as in lockstep: wherever they are put.
+    ``in_real_time`` places both processes like the nodes of the host ``processes``: on the last processor, under
+    SCHED_FIFO if permitted. Otherwise the scheduler places them, as in lockstep.
     """
-    taken: list[int] = []
+    times: list[int] = []
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    words = [sys.executable, "-I", "-S", "-c", ECHO.format(end=theirs.fileno())]
-    with ours, theirs, subprocess.Popen(words, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL) as other:
+    echo = [sys.executable, "-I", "-S", "-c", ECHO.format(end=theirs.fileno())]
+    with ours, theirs, subprocess.Popen(echo, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL) as other:
         theirs.close()
         try:
             with suppress(ConnectionError), _on_one_processor(other.pid) if in_real_time else nullcontext():
                 end = time.monotonic() + LONGEST_S
-                while len(taken) <= count and (left := end - time.monotonic()) > 0.0:
-                    started = time.perf_counter_ns()
-                    ours.send(WORD)
-                    if not select.select([ours], [], [], left)[0] or not ours.recv(len(WORD)):
+                while len(times) <= count and (left := end - time.monotonic()) > 0.0:
+                    start = time.perf_counter_ns()
+                    ours.send(MESSAGE)
+                    if not select.select([ours], [], [], left)[0] or not ours.recv(len(MESSAGE)):
                         break
-                    taken.append(time.perf_counter_ns() - started)
+                    times.append(time.perf_counter_ns() - start)
         finally:
             other.kill()
-    if len(taken) <= LEAST:
-        raise OSError(f"the other process answered {len(taken)} times in {LONGEST_S:g} s: the processor is taken")
-    return statistics(np.array(taken[1:]) * 1e-9)  # the first one waited for the other's start
+    if len(times) <= LEAST:
+        raise OSError(f"the other process answered {len(times)} times in {LONGEST_S:g} s: the processor is busy")
+    return statistics(np.array(times[1:]) * 1e-9)  # the first round trip includes the start of the process
 
 
 @contextmanager
 def _on_one_processor(other: int) -> Iterator[None]:
-    """This process and ``other`` on the last processor that both may use, under real-time scheduling."""
+    """Run this process and ``other`` on the last allowed processor, under real-time scheduling."""
     allowed = os.sched_getaffinity(0)
     with real_time(True):
         with suppress(OSError):
@@ -77,18 +77,17 @@ def _on_one_processor(other: int) -> Iterator[None]:
 
 
 def computing(rate: float, seconds: float, wanted: float) -> dict[str, float]:
-    """A computation of about ``wanted`` s in each tick of the bare loop, and nothing else: ``statistics`` in s.
+    """Return the ``statistics`` (s) of a computation of about ``wanted`` s in each tick of the bare loop.
 
-    What its tail has beyond its median, the machine does by itself: it stretches computing at times.
+    The machine alone causes the difference between tail and median: it sometimes interrupts the computation.
     """
-    pacer = Pacer(1.0 / rate, max(1, round(rate * seconds)))
-    taken = []
+    ticks, times = max(1, round(rate * seconds)), []
+    pacer = Pacer(1.0 / rate, ticks)
     with real_time(True):
-        count = max(
-            1, round(wanted * STEPS_TO_TRY / float(np.median([oscillate(STEPS_TO_TRY) for _ in range(100)])))
-        )
+        median = float(np.median([oscillate(CALIBRATION_STEPS) for _ in range(100)]))
+        steps = max(1, round(wanted * CALIBRATION_STEPS / median))
         pacer.start()
-        for _ in range(max(1, round(rate * seconds))):
+        for _ in range(ticks):
             pacer()
-            taken.append(oscillate(count))
-    return statistics(np.array(taken))
+            times.append(oscillate(steps))
+    return statistics(np.array(times))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node processes that are forked from a process that has loaded everything, for thousands of short runs."""
+"""Node processes forked from a server that has imported the package, for thousands of short runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOADED += [f"{commands.__name__}.{module.name}" for module in pkgutil.iter_modul
 
 
 class Forked:
-    """The process in which ``target`` runs, a child of the one that has loaded ``LOADED``; as subprocess.Popen."""
+    """Process that runs ``target``, forked from a server with the modules ``LOADED``; interface of Popen."""
 
     def __init__(self, target: Any, *arguments: Any) -> None:
         FORKING.set_forkserver_preload(LOADED)
@@ -32,13 +32,13 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """Process id."""
         assert self._process.pid is not None
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """Exit code, negative the signal that has ended it; None while it runs."""
+        """Exit code, or the negative signal number; None while the process runs."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
@@ -46,41 +46,45 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait for the end; the exit code, None where ``timeout`` (s) is over first."""
+        """Wait for the end and return the exit code; None if ``timeout`` (s) expires first."""
         self._process.join(timeout)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process, if it is there."""
+        """Send a signal to the process if it still runs."""
         with suppress(ProcessLookupError):
             if self.returncode is None:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 @contextmanager
 def forked_nodes() -> Iterator[None]:
-    """While this lasts, the host ``processes`` forks its nodes instead of starting Python for each."""
-    started: Any = node_processes
-    before, started._popen = started._popen, _forked
+    """Let the host ``processes`` fork its nodes, without starting Python for each, in the ``with`` block."""
+    module: Any = node_processes
+    before, module._started = module._started, _forked
     try:
         yield
     finally:
-        started._popen = before
+        module._started = before
 
 
-def _forked(command: Sequence[str], environment: Mapping[str, str], told: int) -> Forked:
-    words = list(command[command.index("rths_nodes.app.node") + 1 :])
-    return Forked(_node, words, dict(environment), reduction.DupFd(told))
+def _forked(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> node_processes.Process:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    arguments = list(command[command.index("rths_nodes.app.node") + 1 :])
+    forked: Any = Forked(_node, arguments, dict(environment), reduction.DupFd(write))
+    os.close(write)
+    return node_processes.Process(peer, forked, open(read, "rb", buffering=0))
 
 
-def _node(words: list[str], environment: dict[str, str], told: Any) -> None:
+def _node(arguments: list[str], environment: dict[str, str], pipe: Any) -> None:
     from rths_nodes.app.node import node_main
 
     os.setsid()
-    os.environ |= environment | {PARENT: str(os.getppid()), TELLS: str(told.detach())}
-    sys.argv = ["rths_nodes.app.node", *words]
-    node_main(words[0], words[1:])
+    os.environ |= environment | {PARENT: str(os.getppid()), TELLS: str(pipe.detach())}
+    sys.argv = ["rths_nodes.app.node", *arguments]
+    node_main(arguments[0], arguments[1:])

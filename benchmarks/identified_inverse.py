@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Effect of each part of the identified inverse, and its limits: python benchmarks/identified_inverse.py [CASE]
 
-Each row is a change of the RTHS benchmark (default: case 1), run twice: with learning, and with the coefficients
-fixed as identified. ``--seconds 15`` uses only the strong part of the record. J2, J4 and J6 (%) are computed as in
-the benchmark's code, but from the true displacement. The delay (ms) is the signed delay. In measured
-displacements, sensor noise adds 2.6 % to J2 and J4.
+Each row is a change of the RTHS benchmark (default: case 1), run twice: with learning, and with the identified
+coefficients. ``--seconds 15`` uses only the strong part of the record. J2, J4 and J6 (%) are computed as in the
+code of the benchmark, but from the true displacement; in the measured displacement, J2 and J4 are 2.6 % from
+sensor noise alone. The delay (ms) is the signed delay.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ YIELDING = (
 
 
 def scaled(factor: float) -> list[str]:
-    """A start whose delay is wrong by ``factor``."""
+    """Overrides that multiply the initial delay of the compensator by ``factor``."""
     return [
         f"{INVERSE}.velocity=[[{0.02497 * factor}]]",
         f"{INVERSE}.acceleration=[[{1.085e-4 * factor**2}]]",
@@ -43,66 +43,72 @@ def scaled(factor: float) -> list[str]:
     ]
 
 
-def jumps(loop: Loop) -> None:
-    """The velocity feedback of the plant grows by a fifth after 6 s: what the valve does gets slower."""
+def slower_plant(loop: Loop) -> None:
+    """Increase the velocity feedback of the plant by 20 % after 6 s, which slows down the valve."""
     rig = loop.assembly.port._rig
-    other = Assembly(files.load(loop.scenario, ["axes.floor_1.actuator.a2=5.07564e6"]))
-    follow, passed = rig.follow, [0]
+    changed = Assembly(files.load(loop.scenario, ["axes.floor_1.actuator.a2=5.07564e6"]))
+    follow, samples = rig.follow, 0
 
-    def followed(command: list[float], auxiliary: Any) -> Any:
-        passed[0] += 1
-        if passed[0] == round(6.0 / SAMPLE):
-            ((kernel, constants),), ((_, slower),) = rig.axes, other.port._rig.axes
+    def changing(command: list[float], auxiliary: Any) -> Any:
+        nonlocal samples
+        samples += 1
+        if samples == round(6.0 / SAMPLE):
+            ((kernel, constants),), ((_, slower),) = rig.axes, changed.port._rig.axes
             rig.axes = [(kernel, constants._replace(rows=slower.rows))]
         return follow(command, auxiliary)
 
-    rig.follow = followed
+    rig.follow = changing
 
 
 def sensor_offset(loop: Loop) -> None:
-    """The displacement sensor reads 0.1 mm too much."""
+    """Add 0.1 mm to the reading of the displacement sensor."""
     (pair,) = loop.assembly.port._sensors
     measure = pair.measure
-    pair.measure = lambda x, f: (lambda seen: (seen[0] + 1e-4, seen[1]))(measure(x, f))
+
+    def shifted(x: float, f: float) -> tuple[float, float]:
+        displacement, force = measure(x, f)
+        return displacement + 1e-4, force
+
+    pair.measure = shifted
 
 
 def null_offset(loop: Loop) -> None:
-    """The valve stands 0.1 mm off its null, and has done so since long before the test."""
+    """Shift the null of the valve by 0.1 mm; the rig has settled before the test."""
     rig = loop.assembly.port._rig
     follow, reset = rig.follow, rig.reset
 
     def settled() -> None:
         reset()
         for _ in range(round(1.0 / SAMPLE)):
-            places, forces = follow([1e-4], EMPTY)
-        rig.displacement, rig.force = np.array(places), np.array(forces)
+            displacements, forces = follow([1e-4], EMPTY)
+        rig.displacement, rig.force = np.array(displacements), np.array(forces)
 
     rig.reset = settled
     rig.follow = lambda command, auxiliary: follow([command[0] + 1e-4], auxiliary)
 
 
 def by_displacement(loop: Loop) -> None:
-    """Velocity and acceleration of the target as differences of its displacement."""
-    compensator, before = loop.assembly.compensator, [0.0, 0.0]
+    """Replace velocity and acceleration of the target by differences of its displacement."""
+    compensator, last = loop.assembly.compensator, [0.0, 0.0]
     commands = compensator.commands
 
-    def commanded(x: Any, v: Any, a: Any, *others: Any) -> Any:
-        velocity = (x[0] - before[0]) / SAMPLE
-        acceleration = (velocity - before[1]) / SAMPLE
-        before[:] = x[0], velocity
-        return commands(x, [velocity], [acceleration], *others)
+    def commanded(x: Any, v: Any, a: Any, *rest: Any) -> Any:
+        velocity = (x[0] - last[0]) / SAMPLE
+        acceleration = (velocity - last[1]) / SAMPLE
+        last[:] = x[0], velocity
+        return commands(x, [velocity], [acceleration], *rest)
 
     compensator.commands = commanded
 
 
 def by_measurement(loop: Loop) -> None:
-    """The measured displacement in the place of the target as instrument: ordinary least squares."""
+    """Use the measured displacement instead of the target as instrument: ordinary least squares."""
     compensator = loop.assembly.compensator
     commands = compensator.commands
 
-    def commanded(x: Any, v: Any, a: Any, measured: Any, *others: Any) -> Any:
+    def commanded(x: Any, v: Any, a: Any, measured: Any, *rest: Any) -> Any:
         compensator.current = LawState(*compensator.current)._replace(target=measured[0])
-        return commands(x, v, a, measured, *others)
+        return commands(x, v, a, measured, *rest)
 
     if loop.scenario.compensator.learning:
         compensator.commands = commanded
@@ -113,14 +119,14 @@ CONDITIONS: dict[str, tuple[list[str], Change | None]] = {
     "first order": (["compensator.order=1"], None),
     "second order": (["compensator.order=2"], None),
     "target by displacement only": ([], by_displacement),
-    "measurement in place of the instrument": ([], by_measurement),
-    "the same, five times the noise": (["axes.floor_1.sensors.displacement_noise_rms=8e-5"], by_measurement),
+    "measurement as instrument": ([], by_measurement),
+    "the same with five times the noise": (["axes.floor_1.sensors.displacement_noise_rms=8e-5"], by_measurement),
     "without force_lead, lead of one sample": (["force_lead=null", f"compensator.lead={SAMPLE}"], None),
     "without both": (["force_lead=null"], None),
     "ten times the noise of the force": (["axes.floor_1.sensors.force_noise_rms=21.8"], None),
     "five times the noise of the displacement": (["axes.floor_1.sensors.displacement_noise_rms=8e-5"], None),
-    "sensor 0.1 mm off": ([], sensor_offset),
-    "valve 0.1 mm off its null": ([], null_offset),
+    "sensor offset of 0.1 mm": ([], sensor_offset),
+    "null of the valve shifted by 0.1 mm": ([], null_offset),
     "dead band of the valve, 20 um": (["axes.floor_1.actuator.dead_band=2e-5"], None),
     "valve fully open at 1 mm": (["axes.floor_1.actuator.valve_limit=1e-3"], None),
     "specimen yields at 1 mm": ([f"axes.floor_1.specimen.specimen={YIELDING}"], None),
@@ -128,12 +134,12 @@ CONDITIONS: dict[str, tuple[list[str], Change | None]] = {
     "start with a delay 20 % too long": (scaled(1.2), None),
     "start with a delay 25 % too short": (scaled(0.75), None),
     "start with a first coefficient 25 % too large": ([f"{INVERSE}.displacement=[[1.2435]]"], None),
-    "plant 20 % slower after 6 s": ([], jumps),
+    "plant 20 % slower after 6 s": ([], slower_plant),
 }
 
 
 def measured(case: str, overrides: list[str], change: Change | None) -> str:
-    """The row of one run: signed delay, J2, J4, J6, distance of the farthest coefficient; or what happened."""
+    """Return the cells of one run: signed delay, J2, J4, J6, largest distance of a coefficient; or the outcome."""
     loop = Loop(Assembly(files.load("rths_benchmark_2020", overrides, case)))
     if change is not None:
         change(loop)
@@ -141,32 +147,31 @@ def measured(case: str, overrides: list[str], change: Change | None) -> str:
     outcome = loop.run([collector])
     if outcome.state is not State.FINISHED:
         return f"{outcome.state.name.lower()}: {outcome.reason}"
-    of = Evaluation(collector.run(metrics=outcome.metrics))
-    found = published_indices(of)
-    true = found.true or found.measured
+    indices = published_indices(Evaluation(collector.run(metrics=outcome.metrics)))
+    true = indices.true or indices.measured
     names = ("signed_delay_ms", "tracking_rms_percent", "rms_1_percent", "rms_2_percent")
-    words = " | ".join(f"{true[name]:.2f}" for name in names)
+    cells = " | ".join(f"{true[name]:.2f}" for name in names)
     distance = outcome.compensator.get("axes.floor_1.prior_distance")
-    return words if distance is None else f"{words} | {distance:.1f}"
+    return cells if distance is None else f"{cells} | {distance:.1f}"
 
 
 def main() -> None:
-    """Print the table, a row at a time."""
+    """Print the table row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", nargs="?", default="case_1")
-    parser.add_argument("--only", nargs="*", default=[""], help="rows whose names contain one of these")
-    parser.add_argument("--seconds", type=float, help="of the record; all of it if left out")
+    parser.add_argument("--only", nargs="*", default=[""], help="only rows whose names contain one of these")
+    parser.add_argument("--seconds", type=float, help="duration; default: the complete record")
     options = parser.parse_args()
     shorter = [f"duration={options.seconds}"] if options.seconds else []
     print("| change | learning: delay | J2 | J4 | J6 | deviations | fixed: delay | J2 | J4 | J6 |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, (overrides, change) in CONDITIONS.items():
-        if any(words in name for words in options.only):
-            rows = [
-                measured(options.case, [*overrides, *shorter, f"compensator.learning={words}"], change)
-                for words in ("true", "false")
-            ]
-            print(f"| {name} | {rows[0]} | {rows[1]} |", flush=True)
+        if any(part in name for part in options.only):
+            adaptive, fixed = (
+                measured(options.case, [*overrides, *shorter, f"compensator.learning={learning}"], change)
+                for learning in ("true", "false")
+            )
+            print(f"| {name} | {adaptive} | {fixed} |", flush=True)
 
 
 if __name__ == "__main__":

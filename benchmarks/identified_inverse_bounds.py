@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of identified_inverse on the RTHS benchmark, and the worst values of a study.
+"""Largest errors of identified_inverse in a study of the RTHS benchmark, with their bounds.
 
     rths study benchmarks/studies/identified_inverse_bounds.yaml
     python benchmarks/identified_inverse_bounds.py runs/identified_inverse_bounds/table.csv
@@ -21,25 +21,25 @@ CASES = ("case_1", "case_2", "case_3", "case_4")
 
 
 def largest(*names: str) -> Callable[[Rows], float]:
-    """The largest of some indices of all rows, whatever the sign."""
+    """Return a function for the largest absolute value of some indices over all rows."""
     return lambda rows: max(float(np.abs(column(rows, name)).max()) for name in names)
 
 
 def over_noise(name: str) -> Callable[[Rows], float]:
-    """The largest quotient of an index and what the noise of the sensor makes of it."""
+    """Return a function for the largest ratio of an index to its part from sensor noise."""
     return lambda rows: float((column(rows, name) / column(rows, "noise_floor_percent")).max())
 
 
 class Bound(NamedTuple):
-    """Quantity that is bounded, in words; its worst value of the runs of a case; the bound of each case."""
+    """Title of a quantity, function for its largest value over the runs of a case, and the bound of each case."""
 
-    words: str
-    worst: Callable[[Rows], float]
+    title: str
+    largest: Callable[[Rows], float]
     bounds: tuple[float, ...]
 
 
 def same(bound: float) -> tuple[float, ...]:
-    """One bound for all cases."""
+    """Return the same bound for all cases."""
     return (bound,) * len(CASES)
 
 
@@ -64,36 +64,34 @@ BOUNDS = {
 
 
 def stopped(row: dict[str, str]) -> bool:
-    """True for a run that did not finish."""
+    """Return true if the run did not finish."""
     return row["outcome"] != "finished"
 
 
 def bounds(rows: Rows) -> bool:
-    """Print the worst of each case beside its bound; True where all hold."""
-    held = not any(stopped(row) for row in rows)
+    """Print the largest values of each case with their bounds. Return true if all bounds hold."""
+    held = not any(map(stopped, rows))
     print(f"{len(rows)} runs, {sum(map(stopped, rows))} stopped by a limit")
     for force, entries in BOUNDS.items():
         print(f"\n{force}\n| worst, and the bound | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")
-        for words, worst, limits in entries:
+        for title, largest_of, limits in entries:
             cells = []
             for case, limit in zip(CASES, limits, strict=True):
-                of = [row for row in rows if row["case"] == case and row["force"] == force and not stopped(row)]
-                value = worst(of) if of else float("nan")
-                held &= not of or value <= limit
-                cells.append(
-                    f"{value:.3f} ({limit:g})" if value <= limit or not of else f"**{value:.3f}** ({limit:g})"
-                )
-            print(f"| {words} | {' | '.join(cells)} |")
+                runs = [row for row in rows if row["case"] == case and row["force"] == force and not stopped(row)]
+                value = largest_of(runs) if runs else float("nan")
+                exceeded = bool(runs) and not value <= limit
+                held &= not exceeded
+                mark = "**" if exceeded else ""
+                cells.append(f"{mark}{value:.3f}{mark} ({limit:g})")
+            print(f"| {title} | {' | '.join(cells)} |")
     return held
 
 
 def main() -> int:
-    """Print one of the tables; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", help="of rths study, as CSV")
+    parser.add_argument("table", help="table of rths study, CSV")
     options = parser.parse_args()
-    rows = [row for row in read(options.table) if row["outcome"] != "lost"]
-    return 0 if bounds(rows) else 1
+    return 0 if bounds([row for row in read(options.table) if row["outcome"] != "lost"]) else 1
 
 
 if __name__ == "__main__":

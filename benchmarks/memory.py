@@ -3,9 +3,9 @@
 
 Runs ten minutes of `chen_ricles_2010` in lockstep on each host, with recording on the node hosts, and prints the
 resident memory of all its processes after 10, 50 and 95 % of the test. `make hour` does the same for an hour of
-real time at 256 Hz, and compares the duration of the test with its samples and with the ticks that slipped.
-`--study FILE` runs that study without any compiled libraries, and prints its duration and the largest memory of
-all its processes, where a page that several processes share counts once (proportional set size).
+real time at 256 Hz, and compares the duration of the test with its samples and slipped ticks. `--study FILE` runs
+a study without cached libraries, and prints its duration and the largest memory of all its processes together
+(proportional set size: a page that several processes share counts once).
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from rths_nodes.app import hosts
 from rths_nodes.loop.options import HOSTS, PACES
 
 RATE = 1024.0
-"""Of the scenario, Hz."""
+"""Servo rate of the scenario, Hz."""
 ALPHA = 29.0
-"""Of its actuator, in samples."""
+"""Alpha of its actuator, samples."""
 LOOKS_S = 0.5
-"""Time between two looks at the memory of a study, s."""
+"""Period at which the memory of a study is measured, s."""
 PATIENCE = ("bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5")
-"""A run in real time that is held up by something else is to be measured, not ended."""
+"""Long timeouts for real time: stalls of the machine are measured and do not end the run."""
 
 
 def resident_mb() -> float:
-    """Resident memory of this process and its children."""
+    """Return the resident memory of this process and its descendants, MB."""
     return sum(pages(pid) for pid in family(os.getpid())) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def family(first: int) -> list[int]:
-    """Process ``first``, its children, and theirs."""
-    everybody = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    parents = {pid: parent_of(pid) for pid in everybody}
-    found = [first]
-    for known in found:
-        found += [pid for pid, parent in parents.items() if parent == known]
-    return found
+    """Return the ids of process ``first`` and all its descendants."""
+    parents = {int(entry.name): parent_of(int(entry.name)) for entry in Path("/proc").glob("[0-9]*")}
+    members = [first]
+    for member in members:
+        members += [pid for pid, parent in parents.items() if parent == member]
+    return members
 
 
 def parent_of(pid: int) -> int:
@@ -62,7 +61,7 @@ def pages(pid: int) -> int:
 
 
 def proportional_mb(pid: int) -> float:
-    """Memory of a process; what it shares with others counts in part."""
+    """Return the proportional set size of a process, MB."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -71,34 +70,33 @@ def proportional_mb(pid: int) -> float:
 
 
 def study(file: str) -> None:
-    """Run the study ``file`` as a process that finds nothing compiled, and print its time and largest memory."""
+    """Run the study ``file`` with an empty cache, and print its duration and largest memory."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "rths_nodes.app.cli", "study", file, "--out", f"{folder}/study", "--json"]
-        begun, largest = perf_counter(), 0.0
-        running = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {"XDG_CACHE_HOME": folder})
+        rths = [sys.executable, "-m", "rths_nodes.app.cli", "study", file, "--out", f"{folder}/study", "--json"]
+        start, largest = perf_counter(), 0.0
+        running = subprocess.Popen(rths, stdout=subprocess.DEVNULL, env=os.environ | {"XDG_CACHE_HOME": folder})
         while running.poll() is None:
             largest = max(largest, sum(map(proportional_mb, family(running.pid))))
             sleep(LOOKS_S)
         if running.returncode:
             sys.exit(f"{file}: exit code {running.returncode}")
-        print(f"{file}: {perf_counter() - begun:.1f} s, at most {largest:.0f} MB in all processes")
+        print(f"{file}: {perf_counter() - start:.1f} s, at most {largest:.0f} MB in all processes")
 
 
-def watcher(seen: dict[float, float]) -> Callable[[int, int], None]:
-    """A progress callback that notes the memory when a share of the test is first reached."""
+def progress_into(memory: dict[float, float]) -> Callable[[int, int], None]:
+    """Return a progress callback that stores the resident memory after 10, 50 and 95 % of the test."""
 
-    def watch(sample: int, samples: int) -> None:
+    def progress(sample: int, samples: int) -> None:
         for share in (0.1, 0.5, 0.95):
-            if sample >= share * samples and share not in seen:
-                seen[share] = resident_mb()
+            if sample >= share * samples and share not in memory:
+                memory[share] = resident_mb()
 
-    return watch
+    return progress
 
 
 def at_rate(rate: float) -> list[str]:
-    """Overrides for another servo rate: steps and delay of the actuator stay nearly what they were."""
-    delay = ALPHA / RATE * rate
-    alpha = max(1.0, delay)
+    """Return overrides for another servo rate that nearly keep integration step and actuator delay, s."""
+    alpha = max(1.0, ALPHA / RATE * rate)
     return [
         f"servo_rate={rate}",
         f"substeps={max(1, round(rate / 102.4))}",
@@ -108,17 +106,14 @@ def at_rate(rate: float) -> list[str]:
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
-    """Changes to the scenario; in real time with patience: the machine's stalls are counted, and end nothing."""
-    found = [f"duration={options.seconds}"]
-    if options.rate != RATE:
-        found += at_rate(options.rate)
-    if options.pace == "realtime":
-        found += PATIENCE
-    return found
+    """Return the overrides of the scenario for the command line."""
+    duration = f"duration={options.seconds}"
+    rate = at_rate(options.rate) if options.rate != RATE else ()
+    return [duration, *rate, *(PATIENCE if options.pace == "realtime" else ())]
 
 
 def drift(report: hosts.RunResult, rate: float) -> str:
-    """By how much a run in real time took longer than its samples and slipped ticks account for."""
+    """Format the time that a run in real time took in addition to its samples and slipped ticks."""
     timing = report.timing
     slots = report.samples + timing["missed"]
     return (
@@ -128,19 +123,19 @@ def drift(report: hosts.RunResult, rate: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="of test; default: %(default)s")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600.0, help="duration of a test; default: %(default)s")
     parser.add_argument("--hosts", nargs="+", choices=HOSTS, default=list(HOSTS))
     parser.add_argument("--pace", choices=PACES, default="lockstep", help="default: %(default)s")
     parser.add_argument("--rate", type=float, default=RATE, help="servo rate, Hz; default: %(default)s")
-    parser.add_argument("--study", metavar="FILE", help="memory of this study, in place of all that")
+    parser.add_argument("--study", metavar="FILE", help="only measure the memory of this study")
     options = parser.parse_args()
     if options.study:
         study(options.study)
         return
     print("host          10 %      50 %      95 %   growth, MB of resident memory")
     for host in options.hosts:
-        seen: dict[float, float] = {}
+        memory: dict[float, float] = {}
         with tempfile.TemporaryDirectory() as folder:
             record = None if host == "embedded" else Path(folder) / "run"
             report = hosts.run(
@@ -150,12 +145,12 @@ def main() -> None:
                 pace=options.pace,
                 record=record,
                 keep=False,
-                progress=watcher(seen),
+                progress=progress_into(memory),
             )
         if report.exit_code:
             sys.exit(f"{host}: {report.outcome} after {report.samples} samples: {report.reason}")
-        first, *_, last = seen.values()
-        print(f"{host:10}" + "".join(f"{value:10.1f}" for value in seen.values()) + f"{last - first:9.1f}")
+        first, *_, last = memory.values()
+        print(f"{host:10}" + "".join(f"{value:10.1f}" for value in memory.values()) + f"{last - first:9.1f}")
         if options.pace == "realtime":
             print(drift(report, options.rate))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor time of a piece of work, in steps of a plain Python loop, without the effect of other processes."""
+"""Processor time of a function, in s and in steps of a plain Python loop, little affected by other processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 
 
 def least(make: Callable[[], Callable[[], Any]], samples: int, runs: int) -> tuple[list[Any], float, float]:
-    """Results of ``runs`` of what ``make`` gives; the least time of one of ``samples`` (s), and in plain steps.
+    """Run each of ``runs`` functions from ``make``. Return their results and the shortest time per sample.
 
-    The plain step is measured around each run.
+    The time is in s and in plain steps; the plain step is measured before and after each run.
     """
     results, fastest, steps = [], np.inf, np.inf
     for _ in range(runs):
         before, run = floor.python_step(), make()
-        begun = thread_time_ns()
+        start = thread_time_ns()
         results.append(run())
-        spent = 1e-9 * (thread_time_ns() - begun) / samples
-        fastest, steps = min(fastest, spent), min(steps, spent / min(before, floor.python_step()))
+        elapsed = 1e-9 * (thread_time_ns() - start) / samples
+        fastest, steps = min(fastest, elapsed), min(steps, elapsed / min(before, floor.python_step()))
     return results, fastest, steps

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed of the hosts, relative to the floors of the machine: python benchmarks/speed.py
 
-Prints the lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few
-runs, and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a
+Prints the lockstep speed of `chen_ricles_2010` in samples per second and relative to real time, as the median of a
+few runs, and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a
 socket.
 
 Then prints the cost of a sample on the host embedded in steps of that plain loop, without histories, over kernels
-and stage by stage: the shortest processor time of a few runs, with the step measured around each run. Stage by
-stage, also prints the 99th percentile of a sample divided by the median. Each sample, which computes the same in
-every run, counts with its shortest time, because disturbances affect other samples in each run. Also prints the
-cost of the command stage per sample: the computation of a compensator node between its messages.
-`benchmarks/kernels.py` measures the kernels alone.
+and stage by stage: the shortest processor time of a few runs, with the step measured before and after each run.
+Stage by stage, also prints the 99th percentile of a sample divided by the median. Each sample counts with its
+shortest time over the runs, because disturbances affect different samples in each run. Also prints the cost of the
+command stage per sample: the computation of a compensator node between its messages. `benchmarks/kernels.py`
+measures the kernels alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import numpy as np
 from processor_time import least
 
 from rths_nodes.app import hosts
-from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.samples import Measurement, Target
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.compiled.running import KernelLoop
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import Loop, Sink
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -46,20 +46,19 @@ TARGETS = {
     "composed, recording": (8000.0, [], {"host": "composed", "record": True}),
     "processes, recording": (2000.0, [], {"host": "processes", "record": True}),
 }
-
-
+"""Required samples per second, overrides, and options of ``hosts.run``."""
 LOOPS = {
     "chen_ricles_2010": ("chen_ricles_2010", "", 20.0, 400),
     "RTHS benchmark, case 1": ("rths_benchmark_2020", "case_1", 8.0, 700),
     "three coupled axes with LQG": ("phillips_spencer_2012", "d", 5.0, 2500),
 }
-"""Scenario, case, duration (s), and the steps of a plain loop that a sample may cost."""
+"""Scenario, case, duration (s), and largest cost of a sample, plain steps."""
 UNDISTURBED = 7
-"""Runs of which hardly ever all are disturbed at the same sample."""
+"""Number of runs after which each sample was very probably undisturbed in at least one."""
 
 
 class Timed(Loop):
-    """The embedded loop; ``ends`` are the ends of its samples, ns."""
+    """Embedded loop that stores the times at which its samples end in ``ends``, ns."""
 
     def __init__(self, assembly: Assembly) -> None:
         super().__init__(assembly)
@@ -71,14 +70,14 @@ class Timed(Loop):
 
 
 def over_kernels(scenario: Scenario) -> KernelLoop:
-    """The loop over kernels, in plain Python."""
-    found = loop_over_kernels(Loop(Assembly(scenario)), compiled=False)
-    assert isinstance(found, KernelLoop), found
-    return found
+    """Return the loop over kernels in plain Python."""
+    loop = loop_over_kernels(Loop(Assembly(scenario)), compiled=False)
+    assert isinstance(loop, KernelLoop), loop
+    return loop
 
 
 def steps_a_sample(name: str, case: str, duration: float, runs: int) -> tuple[float, float, float, float]:
-    """Mean time of a sample (s), that in steps of a plain Python loop, and stage by stage; p99 over the median."""
+    """Return the cost of a sample over kernels (s, plain steps) and stage by stage (plain steps, p99 / median)."""
     scenario = files.load(name, [f"duration={duration}"], case)
     _, mean, steps = least(lambda: over_kernels(scenario).run, scenario.samples, runs)
     _, _, by_stages = least(lambda: Loop(Assembly(scenario)).run, scenario.samples, runs)
@@ -89,8 +88,8 @@ def steps_a_sample(name: str, case: str, duration: float, runs: int) -> tuple[fl
     return mean, steps, by_stages, float(np.percentile(undisturbed, 99.0) / np.median(undisturbed))
 
 
-class Heard:
-    """A sink that keeps the messages to the command stage, in the order in which it works on them."""
+class CommandStageInput(Sink):
+    """Sink that stores the messages to the command stage in the order of their processing."""
 
     def __init__(self) -> None:
         self.messages: list[Target | Measurement] = []
@@ -105,26 +104,22 @@ class Heard:
     def state(self, sample: int, values: Sequence[float]) -> None:
         self.messages.append(self._measured)
 
-    def command(self, command: Command) -> None: ...
-
-    def truth(self, true: Measurement) -> None: ...
-
 
 def steps_of_stage(name: str, case: str, duration: float, runs: int) -> float:
-    """Steps of a plain Python loop that the command stage costs a sample, with the messages of a run."""
+    """Return the cost of the command stage per sample with the messages of a run, plain steps."""
     scenario = files.load(name, [f"duration={duration}"], case)
-    heard = Heard()
-    Loop(Assembly(scenario)).run([heard])
+    received = CommandStageInput()
+    Loop(Assembly(scenario)).run([received])
 
     def make() -> Callable[[], None]:
         stage = CommandStage(Assembly(scenario))
 
         def run() -> None:
-            for each in heard.messages:
-                if isinstance(each, Target):
-                    stage.target(each)
+            for message in received.messages:
+                if isinstance(message, Target):
+                    stage.target(message)
                 else:
-                    stage.next(each)
+                    stage.next(message)
 
         return run
 
@@ -132,20 +127,18 @@ def steps_of_stage(name: str, case: str, duration: float, runs: int) -> float:
 
 
 def measure(overrides: list[str], options: dict[str, object]) -> float:
-    """Samples per second from the first sample to the last."""
+    """Return the samples per second from the first sample to the last."""
     with tempfile.TemporaryDirectory() as folder:
-        given = dict(options)
-        if given.pop("record", False):
-            given["record"] = Path(folder) / "run"
-        report = hosts.run("chen_ricles_2010", overrides, **given)
+        record = {"record": Path(folder) / "run"} if "record" in options else {}
+        report = hosts.run("chen_ricles_2010", overrides, **options | record)
     assert report.exit_code == 0, report.reason
     return report.samples / report.timing["running_s"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", metavar="FILE")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each host; default: %(default)d")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args()
     result = {
         "plain Python loop, steps/s": 1.0 / floor.python_step(),
@@ -154,13 +147,13 @@ def main() -> None:
     for name, value in result.items():
         print(f"floor: {name:38} {value:10.0f}")
     print(f"{'host':24} {'samples/s':>10} {'x real time':>12} {'wanted':>8}")
-    for name, (target, overrides, given) in TARGETS.items():
-        rate = statistics.median(measure(overrides, given) for _ in range(options.runs))
+    for name, (target, overrides, run_options) in TARGETS.items():
+        rate = statistics.median(measure(overrides, run_options) for _ in range(options.runs))
         result[name] = rate
         mark = "" if rate >= target else "  below"
         print(f"{name:24} {rate:10.0f} {rate / RATE:12.1f} {target:8.0f}{mark}")
-    words = f"{'us a sample':>12} {'plain steps':>12} {'wanted':>8}"
-    print(f"{'embedded, over kernels':32} {words} {'by stages':>12} {'p99/median':>11} {'command stage':>14}")
+    head = f"{'us a sample':>12} {'plain steps':>12} {'wanted':>8}"
+    print(f"{'embedded, over kernels':32} {head} {'by stages':>12} {'p99/median':>11} {'command stage':>14}")
     for name, (scenario, case, duration, wanted) in LOOPS.items():
         seconds, steps, by_stages, ratio = steps_a_sample(scenario, case, duration, options.runs)
         stage = steps_of_stage(scenario, case, duration, options.runs)
@@ -169,8 +162,8 @@ def main() -> None:
         result[f"{name}, 99th percentile over median"] = ratio
         result[f"{name}, plain steps of the command stage"] = stage
         mark = "" if steps <= wanted else "  above"
-        told = f"{1e6 * seconds:12.1f} {steps:12.0f} {wanted:8d} {by_stages:12.0f} {ratio:11.2f} {stage:14.0f}"
-        print(f"{name:32} {told}{mark}")
+        row = f"{1e6 * seconds:12.1f} {steps:12.0f} {wanted:8d} {by_stages:12.0f} {ratio:11.2f} {stage:14.0f}"
+        print(f"{name:32} {row}{mark}")
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=2))
 

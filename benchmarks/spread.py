@@ -5,7 +5,7 @@
     python benchmarks/spread.py runs/marths_thousand/table.csv
     python benchmarks/spread.py runs/identified_inverse_thousand/table.csv --by case
 
-Indices that differ only by axis or by story are in one line. Runs that did not finish are counted and omitted. The
+Indices that differ only by axis or by story share a row. Runs that did not finish are counted and omitted. The
 exit code is 1 if there are any.
 """
 
@@ -27,20 +27,20 @@ Rows = list[dict[str, str]]
 
 
 def read(table: str) -> Rows:
-    """Rows of a table of ``rths study``, CSV."""
+    """Read a table of ``rths study``, CSV."""
     with open(table, newline="", encoding="utf-8") as stream:
         return [dict(row) for row in csv.DictReader(stream)]
 
 
 def column(rows: Rows, name: str) -> np.ndarray:
-    """Numbers of the ``rows``; nan where there is none."""
+    """Return a column of the ``rows``; NaN for an empty cell."""
     return np.array([float(row[name] or "nan") for row in rows])
 
 
-def title(which: str, name: str) -> str:
-    """Title of a line of like indices: their number in the set ``which`` and the unit, else their name."""
+def title(index_set: str, name: str) -> str:
+    """Return the title of a row: number of the index in ``index_set`` with its unit, or the name without axis."""
     bare = name.removesuffix(TRUE)
-    number = numbers(which, bare).get(CODE)
+    number = numbers(index_set, bare).get(CODE)
     true = "true " if name.endswith(TRUE) else ""
     if number is None:
         return true + re.sub("_([12]|x|theta)(?=_|$)", "", bare)
@@ -48,26 +48,25 @@ def title(which: str, name: str) -> str:
 
 
 def lines(rows: Rows) -> dict[str, list[str]]:
-    """Columns of the table by title: indices that are published, and how far the law has learned."""
-    which, found = json.loads(rows[0]["scenario"])["indices"], dict[str, list[str]]()
+    """Return columns of the table by title: published indices, and the distance of the learned coefficients."""
+    index_set, columns = json.loads(rows[0]["scenario"])["indices"], dict[str, list[str]]()
     for name in rows[0]:
         published = "percent" in name or re.search("delay.*_ms", name)
         if (published and not name.startswith(("fei", "hsem"))) or name == "prior_distance_range":
-            found.setdefault(title(which, name), []).append(name)
-    return found
+            columns.setdefault(title(index_set, name), []).append(name)
+    return columns
 
 
 def cell(rows: Rows, names: list[str], share: int, size: bool) -> str:
-    """The ``share`` (%) of the runs does not exceed this: of each of the indices, or of its ``size``."""
-    values = [column(rows, name) for name in names]
-    return ", ".join(f"{np.percentile(np.abs(each) if size else each, share):.3f}" for each in values)
+    """Return a percentile of each index, or of its absolute value if ``size`` is true."""
+    columns = [column(rows, name) for name in names]
+    return ", ".join(f"{np.percentile(np.abs(values) if size else values, share):.3f}" for values in columns)
 
 
 def main() -> int:
-    """Print the table; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", help="of rths study, as CSV")
-    parser.add_argument("--by", metavar="FACTOR", help="a column for each level of it")
+    parser.add_argument("table", help="table of rths study, CSV")
+    parser.add_argument("--by", metavar="FACTOR", help="print a column for each level of FACTOR")
     options = parser.parse_args()
     rows = read(options.table)
     finished = [row for row in rows if row["outcome"] == "finished"]
@@ -79,8 +78,9 @@ def main() -> int:
     print(f"| {', '.join(OF_LEVELS) if levels else ''} | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
     for name, columns in lines(finished).items():
         if levels:
-            of = [[row for row in finished if row[options.by] == level] for level in levels]
-            cells = [", ".join(cell(each, columns, share, True) for share in OF_LEVELS.values()) for each in of]
+            groups = [[row for row in finished if row[options.by] == level] for level in levels]
+            shares = OF_LEVELS.values()
+            cells = [", ".join(cell(group, columns, share, True) for share in shares) for group in groups]
         else:
             cells = [cell(finished, columns, share, False) for share in SHARES.values()]
         print(f"| {name} | {' | '.join(cells)} |")

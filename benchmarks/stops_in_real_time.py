@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of stops.py that use a clock: nodes, and a test computer with an emulated rig over UDP."""
+"""Hosts of stops.py that use a clock: nodes, and a test computer with an emulated rig over UDP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from forked_nodes import Forked, forked_nodes
-from stop_figures import Found, Row, found, stated
+from stop_figures import MEASURED, UDP, Figures, Row, figures_of, stated
 from stop_journal import Journal
 
 import rths_nodes
@@ -35,14 +35,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import bag
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS
 
-MEASURED = ("limit", "pressure", "interlock")
 TRIES = 3
-"""A run that has ended before its cause, as on a busy machine, is tried again so often."""
+"""Attempts for a run that ends before its cause, as on a busy machine."""
 EARLIEST_S, LATEST_S = 0.5, 2.5
-"""A cause comes so long after the first sample."""
-MORE_S = 2.0
+"""Range of the time from the first sample to the cause, s."""
+DURATION_S = LATEST_S + 2.0
 MATCHED_S = 0.2
-"""The rig has found the publisher, too, so long after the publisher the rig."""
+"""Time from the discovery of the rig by the publisher until the rig has discovered the publisher, s."""
 TRANSPORT = 2
 FAULTS = {
     "limit": "sensor_spike@{0}:{1},force,{2}",
@@ -54,78 +53,78 @@ FAULTS = {
 REASONS = {
     "stop": "trip requested",
     "limit": "limits.force",
-    "silence": "monitor",  # heartbeat.monitor, or that its process has died, which its runner may see first
+    "silence": "monitor",  # heartbeat.monitor, or the death of its process, which the runner may detect first
     "kill": "",
     "pressure": "hydraulics",
     "interlock": "interlock",
 }
 LONGEST_S = 300.0
+"""Timeout of a run, s."""
 
 
-class Asker:
-    """Asks every rig of the namespace to trip, by the topic that everybody hears; ``publisher`` publishes there.
+class TripRequest:
+    """Request to trip, published to every rig of the namespace.
 
-    The middleware may take 3 s until the publisher has found a rig, and loses what is published before; a rig
-    that is not simulated waits for that before it moves. So do the runs here, whose rig is simulated. Afterwards
-    ``lost`` says that it had not been found, ``late`` that it was itself kept from publishing.
+    The middleware may take 3 s to match publisher and rig, and drops earlier messages. A physical rig does not
+    move before that; these runs, with a simulated rig, wait for it too. Afterwards, ``lost`` means that the rig
+    was not matched, ``late`` that this process was delayed while publishing.
     """
 
     def __init__(self, publisher: Any, message: Any) -> None:
         self._publisher, self._message = publisher, message
-        self._found: float | None = None
-        self.lost = self.late = False
+        self.begin()
 
     def begin(self) -> None:
-        """A new rig: it is to be found again."""
-        self._found, self.lost, self.late = None, False, False
+        """Wait for a new rig."""
+        self._matched, self.lost, self.late = math.inf, False, False
 
     def ready(self) -> bool:
-        """True once the rig has been found for MATCHED_S; to be asked again and again."""
+        """Return true if the rig has been matched for MATCHED_S. Must be polled."""
         now = time.monotonic()
-        if self._found is None and self._publisher.get_subscription_count():
-            self._found = now
-        return self._found is not None and now - self._found >= MATCHED_S
+        if math.isinf(self._matched) and self._publisher.get_subscription_count():
+            self._matched = now
+        return now - self._matched >= MATCHED_S
 
     def __call__(self) -> None:
         self.lost = self.lost or not self.ready()
-        begun = time.monotonic_ns()
+        start = time.monotonic_ns()
         self._publisher.publish(self._message)
-        self.late = time.monotonic_ns() - begun > LOOK_EVERY_NS
+        self.late = time.monotonic_ns() - start > LOOK_EVERY_NS
 
 
 @contextmanager
-def trip_request() -> Iterator[Asker]:
-    """Somebody who asks rigs to trip."""
+def trip_request() -> Iterator[TripRequest]:
+    """Create a node that publishes trip requests."""
     from rclpy.node import Node
 
     from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
 
     with ros_context() as context:
-        node = Node("somebody", context=context)
-        yield Asker(node.create_publisher(Trip, "/rths/trip", 1), Trip())
+        node = Node("stops", context=context)
+        yield TripRequest(node.create_publisher(Trip, "/rths/trip", 1), Trip())
         node.destroy_node()
 
 
 def drawn(scenario: Scenario, random: np.random.Generator) -> tuple[int, str]:
-    """Sample and axis of a cause."""
+    """Draw sample and axis of a cause."""
     sample = int(random.integers(round(EARLIEST_S / scenario.dt), round(LATEST_S / scenario.dt)))
     return sample, str(random.choice(list(scenario.axes)))
 
 
-Once = Callable[[int, str], Found | str | None]
-"""A run whose cause comes at this sample, to this axis; None where it had ended before."""
+Once = Callable[[int, str], Figures | str | None]
+"""Makes a run with its cause at a sample and axis; returns None if the run ended before the cause."""
 
 
 def filled(row: Row, once: Once, runs: int, seed: int, journal: Journal) -> Row:
-    """The ``row`` with so many runs; those of the journal count."""
-    for run in range(journal.read(row), runs):
-        random = np.random.default_rng((seed, run))
+    """Add runs to the ``row`` until it has ``runs``, including the runs in the journal."""
+    for number in range(journal.read(row), runs):
+        random = np.random.default_rng((seed, number))
         for _ in range(TRIES):
-            one = once(*drawn(row.scenario, random))
-            if one is not None:
-                row.add(one)
-                journal.keep(row, one)
+            run = once(*drawn(row.scenario, random))
+            if run is not None:
+                row.add(run)
+                journal.keep(row, run)
                 break
             row.early += 1
     return row
@@ -137,10 +136,10 @@ def filled(row: Row, once: Once, runs: int, seed: int, journal: Journal) -> Row:
 def nodes(
     host: str, scenario: Scenario, causes: list[str], runs: int, seed: int, journal: Journal
 ) -> Iterator[Row]:
-    """The hosts ``composed`` and ``processes``, behind them the simulator."""
+    """Run the host ``composed`` or ``processes`` with the simulator."""
     dt, silence = scenario.dt, scenario.bridge.longest(scenario.dt) + 1
-    looked = math.ceil(LOOK_EVERY_NS * 1e-9 / dt)
-    first = {"stop": looked + 2, "limit": 1, "kill": silence, "pressure": 1, "interlock": 1}
+    polling = math.ceil(LOOK_EVERY_NS * 1e-9 / dt)
+    first = {"stop": polling + 2, "limit": 1, "kill": silence, "pressure": 1, "interlock": 1}
     first["silence"] = math.ceil((scenario.heartbeat.monitor + scenario.heartbeat.period) / dt)
     with forked_nodes(), trip_request() as stop:
         for cause in filter(first.__contains__, causes):
@@ -149,45 +148,41 @@ def nodes(
 
 
 def _nodes_once(
-    host: str, scenario: Scenario, cause: str, stop: Asker, sample: int, axis: str
-) -> Found | str | None:
-    words = FAULTS.get(cause, "").format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)
-    asked: list[int] = []
+    host: str, scenario: Scenario, cause: str, stop: TripRequest, sample: int, axis: str
+) -> Figures | str | None:
+    requested: list[int] = []
     stop.begin()
 
     def progress(now: int, _: int) -> None:
-        if cause == "stop" and stop.ready() and now >= sample and not asked:
-            asked.append(time.time_ns())
+        if cause == "stop" and stop.ready() and now >= sample and not requested:
+            requested.append(time.time_ns())
             stop()
 
     with tempfile.TemporaryDirectory(prefix="rths_stops_") as folder:
         record = Path(folder) / "run"
-        given: dict[str, Any] = {"host": host, "pace": "realtime", "record": record, "progress": progress}
-        done = hosts.run(
-            scenario, [f"duration={LATEST_S + MORE_S}"], faults=[words] if words else [], keep=False, **given
-        )
-        if cause == "stop" and (not asked or stop.late):
+        options: dict[str, Any] = {"host": host, "pace": "realtime", "record": record, "progress": progress}
+        faults = [_fault(scenario, cause, sample, axis)] if cause in FAULTS else []
+        result = hosts.run(scenario, [f"duration={DURATION_S}"], faults=faults, keep=False, **options)
+        if cause == "stop" and (not requested or stop.late):
             return None
-        measurements = _measurements(record)
+        messages = bag.read(record).messages()
+        measurements = [(data, stamp) for topic, data, stamp in messages if topic.endswith("/rths/measurement")]
         if cause == "stop":
             stamps = [stamp for _, stamp in measurements]
-            sample = int(np.searchsorted(stamps, asked[0], "right")) - 1
+            sample = int(np.searchsorted(stamps, requested[0], "right")) - 1
         applied = np.array([decode("Measurement", data)["command"] for data, _ in measurements])
-        return _of_recording(record, cause, sample, done.reason, applied)
+        return _of_recording(record, cause, sample, result.reason, applied)
 
 
-def _measurements(record: Path) -> list[tuple[bytes, int]]:
-    """Bytes and stamps of the Measurements of a recording."""
-    return [
-        (data, stamp) for topic, data, stamp in bag.read(record).messages() if topic.endswith("/rths/measurement")
-    ]
+def _fault(scenario: Scenario, cause: str, sample: int, axis: str) -> str:
+    return FAULTS[cause].format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)
 
 
-def _of_recording(record: Path, cause: str, sample: int, reason: str, applied: np.ndarray) -> Found | str | None:
-    """Figures of a run that was recorded; None where it had ended before the cause, or by another one.
+def _of_recording(record: Path, cause: str, sample: int, reason: str, applied: np.ndarray) -> Figures | str | None:
+    """Return the figures of a recorded run; None if it ended before the cause, or for another reason.
 
-    ``applied`` are the commands that the rig was driven to, ``(samples, n_axes)`` m: where a Command came late, it
-    went on without, and the recorded one was never sent.
+    ``applied`` are the commands that drove the rig, ``(samples, n_axes)`` (m). They differ from the recorded
+    Commands if one was late: the rig then continued without it.
     """
     run = rths_nodes.read(record)
     tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
@@ -196,20 +191,21 @@ def _of_recording(record: Path, cause: str, sample: int, reason: str, applied: n
     if tripped[0] < sample or REASONS[cause] not in reason:
         return None
     first = int(tripped[0]) + (cause in MEASURED) - sample
-    one = found(run.scenario, applied, sample, first, len(run.flags) - 1 - sample)
-    return replace(one, sharpest=math.nan) if cause == "interlock" else one  # there no command is taken any more
+    figures = figures_of(run.scenario, applied, sample, first, len(run.flags) - 1 - sample)
+    # the rig takes no commands after the interlock has opened
+    return replace(figures, sharpest=math.nan) if cause == "interlock" else figures
 
 
 # -- a test computer, and an emulated rig
 
 
 class Far(Emulator):
-    """The emulated rig, whose active commands are kept; ``strike`` is called before state ``at`` is sent."""
+    """Emulated rig that stores its active commands. Calls ``strike`` before it sends state ``at``."""
 
     def __init__(self, scenario: Scenario, plans: list[Misbehaviour], at: int, strike: Callable[[], None]) -> None:
         self.path: list[list[float]] = []
         self.brakes: list[bool] = []
-        self.places: list[np.ndarray] = []
+        self.positions: list[np.ndarray] = []
         self._at, self._strike = at, strike
         super().__init__(scenario, 0, own_clock=True, plans=plans)
 
@@ -225,13 +221,15 @@ class Far(Emulator):
         super()._drive()
         self.path.append(receiver.command)
         self.brakes.append(receiver.state_number >= datagrams.BRAKING or receiver.missing > self._bridged)
-        self.places.append(np.array(receiver.sensors.displacement[: len(receiver.command)]))
+        self.positions.append(np.array(receiver.sensors.displacement[: len(receiver.command)]))
 
 
 def udp(scenario: Scenario, causes: list[str], runs: int, seed: int, journal: Journal) -> Iterator[Row]:
-    """The receiver stops by itself, or is led to rest by the test computer: then as late as a command may be."""
-    far = [f"port={{type: udp, emulator: true, transport_samples: {TRANSPORT}}}", f"duration={LATEST_S + MORE_S}"]
-    scenario = files.load(scenario.name, far)
+    """Run a test computer with an emulated rig.
+
+    The receiver stops by itself or is braked by the test computer, whose commands may be late by a full bridge.
+    """
+    scenario = files.load(scenario.name, [UDP.format(TRANSPORT), f"duration={DURATION_S}"])
     silent = TRANSPORT + scenario.bridge.longest(scenario.dt) + 1
     first = dict.fromkeys(("limit", "silence", "cable", "kill", "pressure"), silent) | {"interlock": 1}
     first["stop"] = silent + math.ceil(LOOK_EVERY_NS * 1e-9 / scenario.dt)
@@ -241,7 +239,7 @@ def udp(scenario: Scenario, causes: list[str], runs: int, seed: int, journal: Jo
             yield filled(row, partial(_udp_once, scenario, cause, stop), runs, seed, journal)
 
 
-def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: str) -> Found | str | None:
+def _udp_once(scenario: Scenario, cause: str, stop: TripRequest, sample: int, axis: str) -> Figures | str | None:
     plans = {
         "cable": [Misbehaviour("lose", sample, 1_000_000), Misbehaviour("mute", sample, 1_000_000)],
         "pressure": [Misbehaviour("hydraulics", sample, 0)],
@@ -269,80 +267,71 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
         finally:
             far.close()
             computer[0].send_signal(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
-            said = computer[0].last_words()
+            output = computer[0].output()
         if stop.lost or stop.late:
             return None
-        return _of_rig(far, scenario, cause, sample, record, said)
+        return _of_rig(far, scenario, cause, sample, record, output)
 
 
 class Computer(Forked):
-    """A test computer: ``rths`` with these ``words`` in a process of its own, in the folder ``place``.
+    """Test computer: ``rths`` with ``arguments`` in its own process, in ``folder``.
 
-    ``listens`` where it is to wait, before its first sample, until every publisher has found it.
+    With ``matched`` it waits before the first sample until all publishers have discovered it.
     """
 
-    def __init__(self, words: list[str], place: Path, listens: bool) -> None:
-        self._output = place / "output"
-        super().__init__(_rths, words, str(place), str(self._output), listens)
+    def __init__(self, arguments: list[str], folder: Path, matched: bool) -> None:
+        self._output = folder / "output"
+        super().__init__(_rths, arguments, str(folder), str(self._output), matched)
 
-    def last_words(self) -> str:
-        """The output of the process; one that does not end, as on a machine without time for it, is killed."""
+    def output(self) -> str:
+        """Wait for the process and return its output. Kill the process after LONGEST_S."""
         if self.wait(LONGEST_S) is None:
             self.kill()
             self.wait()
         return self._output.read_text("utf-8", "replace") if self._output.exists() else ""
 
 
-def _rths(words: list[str], place: str, output: str, listens: bool) -> None:
+def _rths(arguments: list[str], folder: str, output: str, matched: bool) -> None:
     from rths_nodes.app import cli
     from rths_nodes.ros.nodes import arming
 
-    if not listens:
+    if not matched:
         arming.FOUND_S = 0.0
-    os.chdir(place)
-    with open(output, "w") as told:
-        os.dup2(told.fileno(), 1)
-        os.dup2(told.fileno(), 2)
-    sys.exit(cli.main(words))
+    os.chdir(folder)
+    with open(output, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.exit(cli.main(arguments))
 
 
 def _computer(scenario: Scenario, port: int, cause: str, sample: int, axis: str, record: Path) -> Computer:
-    words = ["run", scenario.name, "--host", "composed", "--pace", "realtime", "--record", str(record)]
-    for value in (
-        f"port={{type: udp, emulator: true, port: {port}, transport_samples: {TRANSPORT}}}",
-        f"duration={scenario.duration}",
-    ):
-        words += ["--set", value]
+    arguments = ["run", scenario.name, "--host", "composed", "--pace", "realtime", "--record", str(record)]
+    arguments += ["--set", UDP.format(f"{TRANSPORT}, port: {port}"), "--set", f"duration={scenario.duration}"]
     if cause == "limit":
-        words += ["--fault", FAULTS[cause].format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)]
-    return Computer(words, record.parent, listens=cause == "stop")
+        arguments += ["--fault", _fault(scenario, cause, sample, axis)]
+    return Computer(arguments, record.parent, matched=cause == "stop")
 
 
-def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path, said: str) -> Found | str | None:
-    """Figures of the commands that were active at the rig."""
-    brakes = np.flatnonzero(far.brakes) + 1  # what is driven at a tick is active at the next state
-    itself = int(brakes[0]) if len(brakes) else len(far.path)
-    led = itself
+def _of_rig(
+    far: Far, scenario: Scenario, cause: str, sample: int, record: Path, output: str
+) -> Figures | str | None:
+    """Return the figures of the commands that were active at the rig; None if it stopped before the cause."""
+    brakes = np.flatnonzero(far.brakes) + 1  # a command set at a tick is active at the next state
+    by_receiver = int(brakes[0]) if len(brakes) else len(far.path)
+    by_computer = by_receiver
     if cause in ("stop", "limit", "pressure"):
         with suppress(ConfigError):
             run = rths_nodes.read(record)
             tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
             if len(tripped) and REASONS[cause] in run.information.get("reason", ""):
-                led = int(tripped[0]) + (cause != "stop") + TRANSPORT
-    begun = min(itself, led)
-    if begun <= sample or len(far.path) <= sample + 1:
+                by_computer = int(tripped[0]) + (cause != "stop") + TRANSPORT
+    first = min(by_receiver, by_computer)
+    if first <= sample or len(far.path) <= sample + 1:
         return None
-    if begun >= len(far.path):
-        return f"sample {sample}: no stop: {said.strip()[-200:]}"
-    path = np.array(far.path)
-    return found(scenario, path, sample, begun - sample).with_actuators(
-        path[sample], np.array(far.places[sample - 1 :])
-    )
+    if first >= len(far.path):
+        return f"sample {sample}: no stop: {output.strip()[-200:]}"
+    path, positions = np.array(far.path), np.array(far.positions[sample - 1 :])
+    return figures_of(scenario, path, sample, first - sample).with_actuators(path[sample], positions)
 
 
-def of(host: str) -> Callable[[Scenario, list[str], int, int, Journal], Iterator[Row]]:
-    """The function that runs a host."""
-    return udp if host == "udp" else partial(nodes, host)
-
-
-assert all(parse(words.format(1.0, "axis", 1.0)) for words in FAULTS.values())
+assert all(parse(fault.format(1.0, "axis", 1.0)) for fault in FAULTS.values())

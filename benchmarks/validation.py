@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page doc/measured/validation.md: published figures next to the figures of this package.
+"""Page doc/measured/validation.md: published figures next to the figures of this package.
 
     python benchmarks/validation.py --canoga-park FILE > doc/measured/validation.md
 
-FILE is the record of Chen & Ricles, 0.01 s, in g. Their section needs the record, which may not be distributed.
-Published figures of single cases are in the scenarios (``cases.NAME.published``), with the runs of ``rths
-compare``; all other published figures are in this file. Takes some five minutes on two processors.
+FILE is the record of Chen & Ricles, in g at 0.01 s, which may not be distributed. Published figures of single
+cases are in the scenarios (``cases.NAME.published``) and are compared as by ``rths compare``; all other published
+figures are in this file. Takes some five minutes on two processors.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ Published figures next to the results of this package. `python benchmarks/valida
 writes this page; `rths compare SCENARIO` prints the cases of one scenario. [Equations](../papers.md) lists how
 the methods differ from the publications, and why.
 
-A computed figure, of a model whose numbers are printed, should be reproduced. A measured one belongs to a loading
-system that is not available: there the variants should have the published order, not the published size. Each
+A figure computed from a model with published parameters should be reproduced. A measured figure belongs to a
+loading system that is not available: the variants should have the published order, not the published size. Each
 section states the exceptions.
 
 J2 is the error norm and J3 the largest error of an axis in %; `response` and `acceleration` are RMS errors of a
-degree of freedom against the whole structure in %; the names of the RTHS benchmark describe its J1 to J9. A
-laboratory knows the measured displacement only, with the noise of the sensor; a simulator also knows the true one.
-Both are listed; an index without a second value has a dash. The difference refers to the published kind: the
-measured displacement, except for Phillips & Spencer.
+degree of freedom against the whole structure in %; the names of the RTHS benchmark describe its J1 to J9. Errors
+are computed from the measured displacement, which includes sensor noise, and from the true displacement, which
+only a simulator knows. An index without a second value has a dash. The difference refers to the published kind:
+the measured displacement, except for Phillips & Spencer.
 """
 LIKE_TRUE = ("phillips_spencer_2012",)
-"""Scenarios whose published figures are of the true displacement."""
+"""Scenarios whose published figures refer to the true displacement."""
 EXPECTED = {
     "rths_benchmark_2020": (
-        "Computed, with the code of the benchmark: to come out again",
-        "The published controller in the four cases of the RTHS benchmark (Silva et al. 2020). What is left is "
-        "the noise of the sensors, which is drawn otherwise, and what "
-        "[Equations](../papers.md#the-benchmark-of-real-time-hybrid-simulation) has of it.",
+        "Computed, with the code of the benchmark: reproduced",
+        "The published controller in the four cases of the RTHS benchmark (Silva et al. 2020). Differences come "
+        "from other random sensor noise, and from the deviations listed in "
+        "[Equations](../papers.md#the-benchmark-of-real-time-hybrid-simulation).",
     ),
     "phillips_spencer_2012": (
-        "Computed, constants of actuators and noise not printed",
-        "Published errors are without noise: that of the sensor alone, 1 um rms, makes 0.013 % of floors 2 and "
-        "3, above the published 0.009 and 0.003. "
-        "The constants reproduce the tracking of case c. With them the tracking of the other cases "
-        "comes out, in its order and, where noise does not decide, in its size. The errors of the response do "
-        "not: of the uncoupled cases they are larger, of the coupled ones smaller than printed.",
+        "Computed, constants of actuators and noise not published",
+        "Published errors exclude noise: sensor noise of 1 um rms alone gives 0.013 % at floors 2 and 3, more "
+        "than the published 0.009 and 0.003. The constants reproduce the tracking of case c. For the other "
+        "cases they reproduce the order of the tracking errors and, where noise does not dominate, their size. "
+        "The errors of the response are not reproduced: they are larger than published in the uncoupled cases "
+        "and smaller in the coupled cases.",
     ),
     "chen_ricles_2010": (
         "Measured, with another record, damper and plant: the order only",
-        "With the right estimate (29) the simulated actuator is undone to rounding, which no laboratory does. "
-        "From a wrong one errors fall with k_p, as published.",
+        "With the correct estimate (29), the simulated actuator is compensated up to rounding, which is "
+        "impossible in a laboratory. With a wrong estimate, errors decrease with k_p, as published.",
     ),
     "tadc_el_centro": (
         "Measured: the order only",
@@ -76,11 +76,11 @@ EXPECTED = {
     ),
     "tadc_sweep": (
         "Measured: the order only",
-        "As published, one stage (SADC) has a larger error than two (TADC). The noise of the sensor, 5 um "
-        "rms on 1 mm, is a part of the measured errors.",
+        "As published, one stage (SADC) has a larger error than two (TADC). The measured errors include "
+        "sensor noise, 5 um rms on 1 mm.",
     ),
 }
-"""Scenario -> kind of its figures, and what is to be said of the comparison; in the order of the page."""
+"""Kind of the figures and comment on the comparison, by scenario, in the order of the page."""
 COLUMNS = "| case | index | published | ours, measured | ours, true | difference |\n|---|---|---|---|---|---|"
 QUANTITIES = "| quantity | published | ours |\n|---|---|---|"
 DASH = "–"
@@ -97,7 +97,7 @@ CONFERENCE_2009 = {
 }
 """Largest control errors (mm) of the conference paper, by case."""
 FIGURE_11 = {"alpha_15_k_p_0": "around 6", "alpha_45_k_p_0": "around −6"}
-"""HSEM at the end (%) without adaptation, as the text describes Fig. 11; with it "around 1 %"."""
+"""HSEM at the end without adaptation, %, from the description of Fig. 11; with adaptation "around 1 %"."""
 PARAMETERS = {
     "tadc_sweep": ("sweep", {"sadc": ("", "about 6"), "tadc": ("", "3")}),
     "tadc_el_centro": (
@@ -108,16 +108,16 @@ PARAMETERS = {
         },
     ),
 }
-"""Scenario -> title, and by case the published parameters after the soft start and their largest range."""
+"""Title, and published parameters after the soft start and their largest range by case, by scenario."""
 
 
 def cases_of(scenario: Scenario) -> list[str]:
-    """Names of the cases of which something was published."""
+    """Return the names of the cases with published figures."""
     return [name for name, case in scenario.cases.items() if case.published]
 
 
 def computed(scenario: Scenario, cases: Sequence[str], common: Sequence[str] = ()) -> list[Result]:
-    """Return the results of ``cases`` with their histories; exit for a run that did not finish."""
+    """Return the results of ``cases`` with their histories. Exit if a run did not finish."""
     chosen = compare.variants(scenario, cases=cases, common=common)
     results = compare.compare(chosen, keep=True, response=compare.has_response(chosen))
     for result in results:
@@ -127,7 +127,7 @@ def computed(scenario: Scenario, cases: Sequence[str], common: Sequence[str] = (
 
 
 def both(result: Result, index: str) -> tuple[float, float]:
-    """Return an index of the measured and of the true displacement, NaN if there is no second value."""
+    """Return an index of the measured and of the true displacement; NaN for a missing second value."""
     if any(index == name or index.startswith(f"{name}_") for name in AXIS_INDICES):
         measured = Evaluation(result.run, result.run.metrics["axes"]).indices(true=False)
         return replace(result, axes=measured).values[index], result.values[index]
@@ -135,24 +135,25 @@ def both(result: Result, index: str) -> tuple[float, float]:
 
 
 def row(case: str, index: str, published: float, measured: float, true: float, like_true: bool) -> str:
-    """Return a line of the table; the difference in per cent of the published figure."""
+    """Return a row of the table, with the difference in per cent of the published figure."""
     like = true if like_true and math.isfinite(true) else measured
     second = f"{true:.3g}" if math.isfinite(true) else DASH
     difference = f"{100.0 * (like / published - 1.0):+.1f} %"
     return f"| {case} | {index} | {published:g} | {measured:.3g} | {second} | {difference} |"
 
 
-def intro(title: str, kind: str, words: str, columns: str) -> str:
-    """Return the head of a section, up to its table."""
-    return f"## {title}\n\n*{kind}*\n\n{textwrap.fill(words, 115)}\n\n{columns}"
+def intro(title: str, kind: str, text: str, columns: str) -> str:
+    """Return the head of a section, including the head of its table."""
+    return f"## {title}\n\n*{kind}*\n\n{textwrap.fill(text, 115, break_on_hyphens=False)}\n\n{columns}"
 
 
 def signed(text: str) -> str:
+    """Return the text with minus signs in place of hyphens."""
     return text.replace("-", "−")
 
 
 def section(name: str) -> Iterator[str]:
-    """Yield the lines of the page about a scenario."""
+    """Yield the lines on a scenario."""
     scenario = files.load(name)
     yield intro(name, *EXPECTED[name], COLUMNS)
     for result in computed(scenario, cases_of(scenario)):
@@ -166,9 +167,9 @@ def chen_ricles(canoga_park: str) -> Iterator[str]:
         "Chen & Ricles with their record",
         "Measured, with another damper and plant: the order only",
         "Canoga Park, scaled by 0.322: largest control errors (mm) of the paper of 2010 (Table 2) and of the "
-        "conference paper of 2009, and HSEM at the end (%) of Fig. 11, as the text of the paper describes it. "
-        "Then the displacement for 29 and k_p = 0.4; it depends on the damper of the laboratory, and the two "
-        "papers differ in the residual drift.",
+        "conference paper of 2009, and HSEM at the end (%) as the paper describes Fig. 11. The second table has "
+        "the displacement for 29 and k_p = 0.4. It depends on the damper of the laboratory; the two papers differ "
+        "in the residual drift.",
         "| case | error, 2010 | error, 2009 | ours | HSEM, 2010 | ours |\n|---|---|---|---|---|---|",
     )
     motion = {"type": "record", "file": canoga_park, "step": 0.01, "unit": "g", "scale": 0.322}
@@ -177,8 +178,8 @@ def chen_ricles(canoga_park: str) -> Iterator[str]:
     for result in results:
         name, values = result.variant.name, result.values
         errors = result.variant.published["max_error_mm"], CONFERENCE_2009[name], values["max_error_mm"]
-        hsem = FIGURE_11.get(name, "< 1" if "29" in name else "around 1")
-        cells = [name, *(f"{error:.3g}" for error in errors), hsem, signed(f"{values['hsem_percent']:.3g}")]
+        hsem = FIGURE_11.get(name, "< 1" if "29" in name else "around 1"), signed(f"{values['hsem_percent']:.3g}")
+        cells = [name, *(f"{error:.3g}" for error in errors), *hsem]
         yield f"| {' | '.join(cells)} |"
     (best,) = (result for result in results if result.variant.name == "alpha_29_k_p_04")
     yield f"\n{QUANTITIES}"
@@ -193,8 +194,8 @@ def tadc() -> Iterator[str]:
         "Delays and parameters of TADC",
         "Measured; the plant is fitted to the two delays",
         "Delay without compensation (J1) at 2 Hz and 4 mm, and in the last second of the sweep. Parameters at "
-        "the end of the soft start, and largest range of a parameter during the test: the sizes depend on the "
-        "plant; with two stages the ranges are smaller, as published.",
+        "the end of the soft start, and largest range of a parameter during the test; their size depends on the "
+        "plant. With two stages the ranges are smaller, as published.",
         QUANTITIES,
     )
     sweep, bare = files.load("tadc_sweep"), ("compensator.type=none", "soft_start=null")
@@ -212,26 +213,24 @@ def tadc() -> Iterator[str]:
         for result in computed(files.load(name), list(figures)):
             started, ranges = figures[result.variant.name]
             run, first = result.run, Evaluation(result.run).counted[0]
-            theta = run.compensator[
-                first:, [place for place, state in enumerate(run.compensator_names) if "theta" in state]
-            ]
-            what = f"{title}, {result.variant.name}"
+            theta = run.compensator[first:, ["theta" in state for state in run.compensator_names]]
+            variant = f"{title}, {result.variant.name}"
             if started:
-                yield f"| {what}: parameters after the soft start | {started} | {_list(theta[0], '.3g')} |"
-            yield f"| {what}: largest range of a parameter | {ranges} | {np.ptp(theta, axis=0).max():.2g} |"
+                yield f"| {variant}: parameters after the soft start | {started} | {_list(theta[0], '.3g')} |"
+            yield f"| {variant}: largest range of a parameter | {ranges} | {np.ptp(theta, axis=0).max():.2g} |"
 
 
 def phillips_spencer() -> Iterator[str]:
     """Yield the lines on case (b) of Phillips & Spencer."""
-    words = 'Case (b) has no figures in the paper: the test "immediately went unstable".'
-    yield intro("Phillips & Spencer without compensation", "Computed", words, QUANTITIES)
+    text = 'The paper has no figures for case (b): the test "immediately went unstable".'
+    yield intro("Phillips & Spencer without compensation", "Computed", text, QUANTITIES)
     chosen = compare.variants(files.load("phillips_spencer_2012"), cases=["b"])
     (result,) = compare.compare(chosen, keep=True)
     yield f"| case b | unstable | {result.outcome} after {result.run.time[-1]:.1f} s |"
 
 
 def critical_phase(order: int) -> float:
-    """Return the phase, rad, from which a spring behind a prediction of ``order`` has negative damping."""
+    """Return the phase, rad, above which a spring with a prediction of ``order`` has negative damping."""
     phases = np.linspace(1e-3, math.pi - 1e-3, 100_001)
     damping = -np.sin(np.outer(phases, np.arange(1, order + 2))) @ weights(order, 1.0)
     return float(phases[1:][(damping[:-1] > 0.0) & (damping[1:] <= 0.0)][0])
@@ -239,11 +238,11 @@ def critical_phase(order: int) -> float:
 
 def horiuchi() -> Iterator[str]:
     """Yield the lines on the prediction of Horiuchi et al."""
-    words = (
-        "Constants of Table 1 and, of the third order, the critical phase w δt (rad) from which the apparent "
+    text = (
+        "Constants of Table 1 and, for the third order, the critical phase w δt (rad) above which the apparent "
         "damping is negative (Eq. 6)."
     )
-    yield intro("Horiuchi et al.", "Closed form: reproduced", words, QUANTITIES)
+    yield intro("Horiuchi et al.", "Closed form: reproduced", text, QUANTITIES)
     table = {1: (2, -1), 2: (3, -3, 1), 3: (4, -6, 4, -1), 4: (5, -10, 10, -5, 1)}
     for order, published in table.items():
         yield f"| constants, n = {order} | {_list(np.array(published))} | {_list(weights(order, 1.0))} |"
@@ -255,12 +254,12 @@ def _list(values: Array, form: str = "g") -> str:
 
 
 def other_records() -> Iterator[str]:
-    """Yield the lines on the RTHS benchmark with its other two records."""
+    """Yield the lines on the RTHS benchmark with its two further records."""
     yield intro(
         "rths_benchmark_2020, Kobe and Morgan Hill",
-        "No published figures at hand",
+        "No published figures available",
         "The published controller with the other records of the benchmark, scale 0.4, limits of 20 mm and 20 kN: "
-        "J1 (ms) and J2 to J9 (%) in the order of the code, of the measured displacement.",
+        "J1 (ms) and J2 to J9 (%) of the measured displacement, in the order of the code.",
         f"| record | case | {' | '.join(f'J{n}' for n in range(1, 10))} |\n|---|---|{'---|' * 9}",
     )
     scenario = files.load("rths_benchmark_2020")
@@ -276,19 +275,19 @@ def marths() -> Iterator[str]:
     """Yield the lines on the multi-axial benchmark."""
     yield intro(
         "marths_2023",
-        "No published figures at hand",
-        "The shipped law, El Centro at 0.4, whole record; J1 and J4 in ms, the others in %. Several numbers are "
-        "those of both actuators, of x and theta, or of both stories.",
+        "No published figures available",
+        "The shipped scenario: El Centro at 0.4, complete record; J1 and J4 in ms, the others in %. Several "
+        "numbers refer to both actuators, to x and theta, or to both stories.",
         "| index | ours, measured | ours, true |\n|---|---|---|",
     )
     (result,) = compare.compare([compare.Variant("law", files.load("marths_2023"))])
     for number, names in MARTHS_2023.items():
-        cells = (_list(np.array([result.values[name + more] for name in names]), ".3g") for more in ("", TRUE))
+        cells = (_list(np.array([result.values[name + kind] for name in names]), ".3g") for kind in ("", TRUE))
         yield f"| {number} | {' | '.join(cells)} |"
 
 
 def page(canoga_park: str) -> str:
-    """Return the whole page."""
+    """Return the page."""
     parts = ["\n".join(section(name)) for name in EXPECTED]
     further = chen_ricles(canoga_park), tadc(), phillips_spencer(), horiuchi(), other_records(), marths()
     return "\n".join([HEAD, *(f"{part}\n" for part in (*parts, *("\n".join(lines) for lines in further)))])

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time for which a pulse continues after the test computer freezes or dies, with real processes in real time.
+"""Time for which a watcher's pulse continues after the test computer freezes or dies, in real time.
 
-An emulated rig, a watcher with its own sensors, and a test that is operated by its services run as processes of
-this machine. In the strong part of the last rung, the process of the test receives SIGSTOP or SIGKILL. A socket
-receives the signals for the interlock. For comparison, a whole test runs to its end and must not end the pulse.
+An emulated rig, a watcher with its own sensors, and a test operated by its services run as processes of this
+machine. In the strong part of the last rung, the process of the test receives SIGSTOP or SIGKILL. A socket takes
+the place of the interlock and receives the pulses. For comparison, a complete test must not end the pulse.
 
     python benchmarks/watch.py --runs 10
+
+The exit code is 1 if a pulse lasts longer than stated, or ends during a complete test.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,25 +38,26 @@ from rths_nodes.loop.watch.watcher import PulseListener
 
 SCENARIO, RIG = "chen_ricles_2010", "bench_watched"
 STATED_S = 0.05
+"""Longest stated time from the cause to the last pulse, s."""
 CAUSES = {"frozen": signal.SIGSTOP, "killed": signal.SIGKILL}
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 EARLIEST_S, LATEST_S = 3.5, 7.0
-"""The cause comes so long after the act that runs the rung, whose motion begins 2 s later: El Centro, strong."""
+"""Range of the time from the act *run* to the cause, s; the motion starts 2 s after the act."""
 TRIES = 10
-"""A run whose pulse has ended before its cause, as on a busy machine, is tried again so often."""
+"""Attempts for a run whose pulse ends before the cause, as on a busy machine."""
 
 
 @dataclass
-class Found:
-    """One run: s from the cause to the last pulse, and why the watcher has ended it."""
+class Result:
+    """Time from the cause to the last pulse of one run, s, and the watcher's last message."""
 
     cause: str
     lasted: float
-    words: str
+    reason: str
 
 
 class Bench:
-    """Emulator, watcher, test and interlock, each a process but the last, below ``folder``."""
+    """Processes of emulator, watcher and test with files in ``folder``, and a socket as interlock."""
 
     def __init__(self, stack: ExitStack, folder: Path, number: int, duration: float) -> None:
         self.namespace = f"watched_{os.getpid()}_{number}"
@@ -69,14 +73,13 @@ class Bench:
         self.interlock.setblocking(False)
         self.listener = PulseListener(math.inf)
         self.last = 0.0
-        """When the last pulse came, s."""
+        """Time of the last pulse, s."""
         self.longest = 0.0
         """Longest time between two pulses, s."""
         scenario = [SCENARIO, "--rig", str(self._rig), "--set", f"duration={duration}"]
         stack.enter_context(self._process("emulate", *scenario, "--again", "--sensors", "127.0.0.1"))
-        record = folder / "watch.jsonl"
-        watching = ["watch", str(self._rig), "--namespace", self.namespace, "--out", str(record)]
-        self.watcher = stack.enter_context(self._process(*watching))
+        watch = ["watch", str(self._rig), "--namespace", self.namespace, "--out", str(folder / "watch.jsonl")]
+        self.watcher = stack.enter_context(self._process(*watch))
         self.pulses_for(1.0)
         answers = folder / "answers.yaml"
         answers.write_text("operator: A. Tester\nspecimen: damper\nrungs: [g]\n", encoding="utf-8")
@@ -85,10 +88,9 @@ class Bench:
         self._operator = SocketOperator(self.namespace)
 
     @contextmanager
-    def _process(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        out = self._folder / f"{words[0]}.log"
-        with out.open("wb") as log:
-            command = [sys.executable, "-m", "rths_nodes.app.cli", *words]
+    def _process(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        with (self._folder / f"{arguments[0]}.log").open("wb") as log:
+            command = [sys.executable, "-m", "rths_nodes.app.cli", *arguments]
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
             try:
@@ -106,30 +108,30 @@ class Bench:
     # -- the interlock ------------------------------------------------------------------------------------
 
     def receive(self) -> bool:
-        """Take the pulses that are here; whether one was."""
-        found = False
+        """Receive the waiting pulses. Return true if there was one."""
+        received = False
         with suppress(BlockingIOError):
             while True:
                 now = time.monotonic()
                 if self.listener.receive(self.interlock.recv(64), now):
                     self.longest = max(self.longest, now - self.last) if self.last else 0.0
-                    self.last, found = now, True
-        return found
+                    self.last, received = now, True
+        return received
 
     def pulses_for(self, seconds: float) -> None:
-        """Wait until the pulse has gone on for some time. Raises ConfigError where it does not."""
-        end, begun = time.monotonic() + PATIENCE_S, 0.0
+        """Receive pulses for some time after the first. Raises ConfigError if there is none."""
+        end, start = time.monotonic() + TIMEOUT_S, 0.0
         while time.monotonic() < end:
             select.select([self.interlock], [], [], 0.05)
             if self.receive():
-                begun = begun or time.monotonic()
-            if begun and time.monotonic() - begun > seconds:
+                start = start or time.monotonic()
+            if start and time.monotonic() - start > seconds:
                 return
-        raise ConfigError("no pulse")
+        raise ConfigError(f"no pulse from the watcher in {TIMEOUT_S:g} s: {self.reason()}")
 
     def until(self, reached: Callable[[], bool]) -> bool:
-        """Hear pulses until something is reached; False where the pulse, or patience, has ended before."""
-        end = time.monotonic() + PATIENCE_S
+        """Receive pulses until ``reached()`` is true. Return false if the watcher ends or the timeout expires."""
+        end = time.monotonic() + TIMEOUT_S
         while not reached():
             if self.watcher.poll() is not None or time.monotonic() > end:
                 return False
@@ -137,26 +139,26 @@ class Bench:
             self.receive()
         return True
 
-    def told(self) -> str:
-        """Return all that the watcher has said."""
+    def log(self) -> str:
+        """Return the output of the watcher."""
         return (self._folder / "watch.log").read_text(encoding="utf-8")
 
-    def words(self) -> str:
-        """Return what the watcher has said last."""
-        lines = self.told().strip().splitlines()
+    def reason(self) -> str:
+        """Return the last message of the watcher."""
+        lines = self.log().strip().splitlines()
         return lines[-1].partition(": ")[2] if lines else ""
 
     # -- the operator -------------------------------------------------------------------------------------
 
     def act(self, act: str, **arguments: str) -> Answer:
-        told = self._operator.ask(act, by="A. Tester", **arguments)
-        if act and not told.done:
-            raise ConfigError(f"{act}: {told.reason}")
-        return told
+        answer = self._operator.ask(act, by="A. Tester", **arguments)
+        if act and not answer.done:
+            raise ConfigError(f"{act}: {answer.reason}")
+        return answer
 
-    def lead(self) -> None:
-        """Lead the test up to the rung that is armed."""
-        end = time.monotonic() + PATIENCE_S
+    def arm(self) -> None:
+        """Operate the test from connect to arm."""
+        end = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 self.act("")
@@ -166,109 +168,104 @@ class Bench:
                     raise
                 time.sleep(0.2)
         self.act("connect")
-        told = self.act("take_offsets", seconds="0.5")
-        self.act("confirm_offsets", hash=told.offsets_hash, unloaded="true")
-        told = self.act("check", clear="CLEAR")
-        for what in told.to_sign:
-            self.act("sign_for", what=what)
-        told = self.act("position", clear="CLEAR")
-        hashes = {"scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
-        self.act("arm", rung=told.next_rung, **hashes)
+        answer = self.act("take_offsets", seconds="0.5")
+        self.act("confirm_offsets", hash=answer.offsets_hash, unloaded="true")
+        for item in self.act("check", clear="CLEAR").to_sign:
+            self.act("sign_for", what=item)
+        answer = self.act("position", clear="CLEAR")
+        hashes = {"scenario_hash": answer.scenario_hash, "offsets_hash": answer.offsets_hash}
+        self.act("arm", rung=answer.next_rung, **hashes)
 
 
 def free_ports(count: int) -> list[int]:
-    """UDP ports that nobody has."""
+    """Return unused UDP ports."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+        for udp in sockets:
+            udp.bind(("127.0.0.1", 0))
+        return [int(udp.getsockname()[1]) for udp in sockets]
 
 
-def leading(bench: Bench) -> Callable[[], bool]:
-    """Lead the test in a thread; what tells whether it has come to its end."""
-    import threading
-
+def operated(bench: Bench) -> Callable[[], bool]:
+    """Operate the test in a thread. Return a function that is true after the end of the test."""
     failed: list[BaseException] = []
 
-    def lead() -> None:
+    def operate() -> None:
         try:
-            bench.lead()
+            bench.arm()
             bench.act("run", clear="CLEAR")
             bench.act("finish")
         except (ConfigError, OSError, EOFError) as error:
             failed.append(error)
 
-    thread = threading.Thread(target=lead, daemon=True)
+    thread = threading.Thread(target=operate, daemon=True)
     thread.start()
 
-    def over() -> bool:
+    def ended() -> bool:
         if failed and "answered" not in str(failed[0]):
             raise ConfigError(str(failed[0]))
         return not thread.is_alive()
 
-    return over
+    return ended
 
 
-def run(cause: str, number: int, draw: np.random.Generator, duration: float) -> Found | None:
-    """One test with its cause, None where the pulse has ended before it; ``none`` is a whole test."""
+def run(cause: str, number: int, draw: np.random.Generator, duration: float) -> Result | None:
+    """Run a test with its cause; ``none`` is a complete test. Return None if the pulse ends before the cause."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         bench = Bench(stack, Path(folder), number, duration)
-        over = leading(bench)
+        ended = operated(bench)
         if cause == "none":
-            whole = bench.until(over)
+            complete = bench.until(ended)
             bench.until(lambda: not bench.receive())
-            return Found(cause, bench.longest if whole else math.nan, "" if whole else bench.words())
-        if not bench.until(lambda: State.RUNNING.name in bench.told()):
+            return Result(cause, bench.longest if complete else math.nan, "" if complete else bench.reason())
+        if not bench.until(lambda: State.RUNNING.name in bench.log()):
             return None
         due = time.monotonic() + draw.uniform(EARLIEST_S, LATEST_S)
-        if not bench.until(lambda: time.monotonic() >= due or over()) or over():
+        if not bench.until(lambda: time.monotonic() >= due or ended()) or ended():
             return None
         bench.receive()
-        at = time.monotonic()
+        start = time.monotonic()
         bench.test.send_signal(CAUSES[cause])
-        end = at + 1.0
-        while time.monotonic() < end:
+        while time.monotonic() < start + 1.0:
             select.select([bench.interlock], [], [], 0.002)
             bench.receive()
         bench.watcher.wait(10.0)
-        return Found(cause, bench.last - at, bench.words())
+        return Result(cause, bench.last - start, bench.reason())
 
 
-def tried(cause: str, number: int, draw: np.random.Generator, duration: float) -> tuple[Found, int]:
-    """The first run that came to its cause, and how many did not. Raises ConfigError where none does."""
-    for more in range(TRIES):
-        if (found := run(cause, number + more, draw, duration)) is not None:
-            return found, more
-    raise ConfigError(f"{TRIES} runs have ended before their cause: the machine is too busy")
+def tried(cause: str, number: int, draw: np.random.Generator, duration: float) -> tuple[Result, int]:
+    """Return the first run that reached its cause, and the number of runs before. Raises ConfigError for none."""
+    for early in range(TRIES):
+        if (result := run(cause, number + early, draw, duration)) is not None:
+            return result, early
+    raise ConfigError(f"{TRIES} runs ended before their cause: the machine is too busy")
 
 
 def main() -> int:
-    """Print the table; 1 where a pulse has lasted longer than stated, or has ended without a cause."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="of each cause")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--duration", type=float, default=20.0, help="of the test, s")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="runs of each cause; default: %(default)d")
+    parser.add_argument("--seed", type=int, default=1, help="default: %(default)d")
+    parser.add_argument("--duration", type=float, default=20.0, help="duration of a test, s; default: %(default)g")
     parser.add_argument("--causes", nargs="+", default=[*CAUSES, "none"], choices=[*CAUSES, "none"])
-    given = parser.parse_args()
-    draw = np.random.default_rng(given.seed)
-    bad = False
-    print("| cause | runs | last pulse after it, ms: median | largest | before its cause | words |")
+    options = parser.parse_args()
+    draw = np.random.default_rng(options.seed)
+    failed = False
+    print("| cause | runs | last pulse after it, ms: median | largest | before its cause | reason |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
-    for place, cause in enumerate(given.causes):
-        found = [tried(cause, 1000 * place + TRIES * each, draw, given.duration) for each in range(given.runs)]
-        lasted = [each.lasted for each, _ in found]
-        words = next((each.words for each, _ in found if each.words), "-")
-        early = sum(more for _, more in found)
+    for index, cause in enumerate(options.causes):
+        numbers = range(1000 * index, 1000 * index + TRIES * options.runs, TRIES)
+        results, early = zip(*(tried(cause, number, draw, options.duration) for number in numbers), strict=True)
+        lasted = [result.lasted for result in results]
+        reason = next((result.reason for result in results if result.reason), "-")
         if cause == "none":
-            wrong = sum(map(math.isnan, lasted))
-            bad |= wrong > 0
-            print(f"| none: a whole test | {len(found)} | - | - | {wrong} | {words} |", flush=True)
+            ended = sum(map(math.isnan, lasted))
+            failed |= ended > 0
+            print(f"| none: a complete test | {len(results)} | - | - | {ended} | {reason} |", flush=True)
             continue
-        bad |= max(lasted) > STATED_S
-        numbers = f"{1e3 * float(np.median(lasted)):.1f} | {1e3 * max(lasted):.1f}"
-        print(f"| {cause} | {len(found)} | {numbers} | {early} | {words} |", flush=True)
-    return int(bad)
+        failed |= max(lasted) > STATED_S
+        times = f"{1e3 * float(np.median(lasted)):.1f} | {1e3 * max(lasted):.1f}"
+        print(f"| {cause} | {len(results)} | {times} | {sum(early)} | {reason} |", flush=True)
+    return int(failed)
 
 
 if __name__ == "__main__":

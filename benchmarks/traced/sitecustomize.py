@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In every Python process of a traced run: writes down when a node sends and takes messages of the streams.
+"""Trace of the messages that the nodes of a run send and receive, installed in every Python process.
 
-``chain.py`` puts this folder in front of PYTHONPATH. Rows are the time (monotonic, ns), the stream's number in
-STREAMS, and 0 for sent or 1 for taken; they go into a file that the kernel keeps, however the process ends.
+``chain.py`` puts this folder first in PYTHONPATH. Each row is the time (monotonic, ns), the index of the stream in
+STREAMS, and 0 for sent or 1 for received. Rows go to a memory-mapped file, which survives a crash of the process.
 """
 
 import os
@@ -13,7 +13,7 @@ ROWS = 2_000_000
 
 
 def install() -> None:
-    """Put the trace between nodes and their endpoints, where nothing stands by default."""
+    """Insert the trace between nodes and their endpoints."""
     from time import monotonic_ns
 
     import numpy as np
@@ -23,12 +23,12 @@ def install() -> None:
     role = sys.argv[1]
     path = os.path.join(os.environ["RTHS_TRACE"], f"{role}.dat")
     rows = memoryview(np.memmap(path, np.int64, "w+", shape=(ROWS, 3)))
-    place = [0]
+    count = 0
 
-    def note(stream: int, taken: int) -> None:
-        at = place[0]
-        rows[at, 0], rows[at, 1], rows[at, 2] = monotonic_ns(), stream, taken
-        place[0] = at + 1
+    def add(stream: int, received: int) -> None:
+        nonlocal count
+        rows[count, 0], rows[count, 1], rows[count, 2] = monotonic_ns(), stream, received
+        count += 1
 
     def sender(self: object, topic: str, send: object) -> object:
         if topic not in STREAMS:
@@ -37,11 +37,11 @@ def install() -> None:
 
         def traced(data: bytes) -> None:
             send(data)  # type: ignore[operator]
-            note(stream, 0)
+            add(stream, 0)
 
         return traced
 
-    class Taken:
+    class TracedInbox:
         def __init__(self, inbox: object, stream: int) -> None:
             self._inbox, self._stream = inbox, stream
 
@@ -49,13 +49,13 @@ def install() -> None:
             return getattr(self._inbox, name)
 
         def take(self) -> object:
-            found = self._inbox.take()  # type: ignore[attr-defined]
-            if found is not None:
-                note(self._stream, 1)
-            return found
+            message = self._inbox.take()  # type: ignore[attr-defined]
+            if message is not None:
+                add(self._stream, 1)
+            return message
 
     def inbox(self: object, topic: str, inbox: object) -> object:
-        return Taken(inbox, STREAMS.index(topic)) if topic in STREAMS else inbox
+        return TracedInbox(inbox, STREAMS.index(topic)) if topic in STREAMS else inbox
 
     Interposer.sender, Interposer.inbox = sender, inbox  # type: ignore[assignment,method-assign]
 
