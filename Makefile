@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 # rths_nodes on a machine with Python >= 3.11 and a C++ compiler. `make help` lists the targets.
-# Nothing of ROS 2 needs to be installed: its wheels go into .venv, those of DISTRO=kilted into .venv-kilted. Where
-# ROS 2 is sourced (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
+# ROS 2 need not be installed: its wheels are installed into .venv, or into .venv-kilted with DISTRO=kilted. If ROS 2
+# is sourced (AMENT_PREFIX_PATH is set), no environment is created, and colcon builds the package into install/.
 
-# What `make demo` runs: arguments of `rths`.
+# Arguments of `rths` in `make demo`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
-# What `make test` leaves out: tests that are recorded as longer, s (test/durations.json); inf: nothing.
+# `make test` skips tests with a longer recorded duration, s (test/durations.json); inf: none.
 LONGEST ?= 0.5
-# What it takes of these nevertheless: share K (from 0) of N, e.g. 2/6.
+# Share K (from 0) of N of these longer tests that `make test` still runs, e.g. 2/6.
 SHARE ?=
-# Collects test/installed as well, which plain pytest leaves out.
+# Collect test/installed, too; plain pytest skips this folder.
 INSTALLED := -o norecursedirs=lint
-# Which tests `make oldest` and `make newest` run.
+# Tests of `make oldest` and `make newest`.
 BOUNDED ?= test -m 'not nodes and not soak' --longest $(LONGEST)
 # Arguments of `make fault-soak`.
 FAULT_SOAK ?= --runs 200 --seed 1
 # Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
 PYTEST_ARGS ?=
-# The Python that .venv is made of: the system's, with which ROS 2 works, where it has what is needed; else the first
-# one in the path. One that pyenv has built without optimisation takes 1.4 times as long for everything.
+# The Python of .venv: the system's Python, which ROS 2 supports, if it is complete; otherwise the first one in PATH.
+# A Python that pyenv has built without optimisation takes 1.4 times as long.
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, venv; sys.exit(sys.version_info < (3, 11) \
   or not os.path.isfile(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null \
   && echo /usr/bin/python3 || echo python3)
 endif
-# The ROS 2 distribution whose wheels are taken: one of DISTROS. A sourced ROS 2 has its own.
+# The ROS 2 distribution whose wheels are installed: one of DISTROS. A sourced ROS 2 overrides it.
 DISTRO ?= jazzy
 DISTROS := jazzy kilted
 
-# Every file that ends up in the installed package. When one changes, it is installed again.
+# Files of the installed package. If one of them changes, the package is installed again.
 PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config examples launch msg rths_nodes scripts
 
 SHELL := /bin/bash
@@ -37,14 +37,14 @@ SHELL := /bin/bash
 .SILENT:
 .PHONY: help demo test durations oldest newest soak fault-soak hour lint doc colcon pip-check set-up clean
 
-# Wheels or a sourced ROS 2?
+# Prefixes of a sourced ROS 2; empty if the wheels are used.
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
 ifeq ($(filter $(DISTRO),$(DISTROS)),)
-$(error DISTRO=$(DISTRO) is not known here; known: $(DISTROS))
+$(error DISTRO=$(DISTRO): unknown; known: $(DISTROS))
 endif
 ifneq ($(SOURCED),)
 ifeq ($(filter file $(DISTRO),$(origin DISTRO) $(ROS_DISTRO)),)
-$(error DISTRO=$(DISTRO) was asked for, but ROS 2 $(ROS_DISTRO) is sourced)
+$(error DISTRO=$(DISTRO): ROS 2 $(ROS_DISTRO) is sourced)
 endif
 endif
 # Jazzy and a sourced ROS 2 use .venv, build/ and install/; another distribution, .venv-NAME and so on.
@@ -54,14 +54,14 @@ VENV := .venv$(SUFFIX)
 ifeq ($(SOURCED),)
 unexport AMENT_PREFIX_PATH CMAKE_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH PYTHONPATH
 endif
-# The ROS 2 wheels restart Python once to set LD_LIBRARY_PATH; this variable says that it is done. One that
-# comes from outside belongs to another environment.
+# The ROS 2 wheels restart Python once to set LD_LIBRARY_PATH, and record this in the variable. An inherited value
+# belongs to another environment.
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE PYTHONHOME VIRTUAL_ENV
-# ROS 2 insists on a home folder (for its logs).
+# ROS 2 requires a home folder (for its logs).
 ifeq ($(HOME),)
 export HOME := $(CURDIR)/build/home
 endif
-# A rig is many processes: each would compile the package anew where this is set.
+# With this variable, each of the many processes of a rig would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/python_cache
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -72,13 +72,13 @@ define LIBRARY
 say() { echo "make: $$*" >&2; }
 fail() { say "$$*"; exit 1; }
 
-# The state of the files that the installed package is made of, as one number.
+# Hash of the files of the installed package.
 package_state() {
   find $(PACKAGE_FILES) -type f ! -path '*/__pycache__/*' -print0 2>/dev/null \
     | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
 }
 
-# requirements FOLDER GROUP...: those of the groups of pyproject.toml for DISTRO, one in a line.
+# requirements FOLDER GROUP...: print the requirements of groups of pyproject.toml for DISTRO, one per line.
 requirements() {
   "$$1/bin/python" -c '
 import re, sys, tomllib
@@ -102,21 +102,21 @@ need_compiler() {
     || fail "no Python.h for $$("$$1" -V): sudo apt install python3-dev"
 }
 
-# venv FOLDER GROUP...: a virtual environment that has the requirements of the groups.
+# venv FOLDER GROUP...: create a virtual environment with the requirements of the groups.
 venv() {
   local folder=$$1 group; shift
   exec 9<Makefile; flock 9  # one set-up at a time
   local python; python=$$(command -v $(PYTHON)) || fail "no $(PYTHON) found: sudo apt install python3 python3-venv"
-  # not the one of an activated environment, which may be the very folder that is made here
+  # not the Python of an activated environment, which may be the folder that is created here
   python=$$("$$python" -c 'import os, sys; print(os.path.realpath(sys._base_executable))')
   local identity="$$PWD $$python $(DISTRO)"
   if [ "$$(cat "$$folder/.made/identity" 2>/dev/null)" != "$$identity" ] || ! "$$folder/bin/python" -c '' 2>/dev/null; then
     "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-      || fail "$$("$$python" -V) is too old, 3.11 or later is needed: make PYTHON=python3.12"
+      || fail "$$("$$python" -V) is too old; 3.11 or later is required: make PYTHON=python3.12"
     "$$python" -c 'import ensurepip, venv' 2>/dev/null \
       || fail "Python's module venv is missing: sudo apt install python3-venv"
     need_compiler "$$python"
-    say "making $$folder; the first time this downloads the ROS 2 wheels and takes about a minute"
+    say "creating $$folder; the first time, this downloads the ROS 2 wheels and takes about a minute"
     rm -rf "$$folder"
     "$$python" -m venv "$$folder"
     mkdir -p "$$folder/.made"
@@ -135,7 +135,7 @@ venv() {
   fi
 }
 
-# Install the package into $(VENV), or build it beside a sourced ROS 2, if it has changed since.
+# Install the package into $(VENV), or build it for a sourced ROS 2, if it has changed.
 package() {
   local state stamp; state=$$(package_state)
   if [ -n '$(SOURCED)' ]; then stamp=install/.rths_nodes; else stamp=$(VENV)/.made/package; fi
@@ -143,7 +143,7 @@ package() {
   if [ -n '$(SOURCED)' ]; then
     say "building the package with colcon into install/"
     command -v colcon >/dev/null || fail "no colcon found: sudo apt install python3-colcon-common-extensions"
-    rm -rf install/rths_nodes  # colcon leaves modules that were deleted from the source
+    rm -rf install/rths_nodes  # colcon does not delete modules that were deleted from the source
     colcon build --packages-select rths_nodes
   else
     need_compiler $(VENV)/bin/python
@@ -153,7 +153,7 @@ package() {
   echo "$$state" > "$$stamp"
 }
 
-# set_up GROUP...: afterwards $$python and $$rths work.
+# set_up GROUP...: prepare the environment; set $$python and $$rths.
 set_up() {
   mkdir -p "$$HOME"
   if [ -n '$(SOURCED)' ]; then
@@ -173,20 +173,20 @@ endef
 help:
 	printf '%s\n' \
 	  'make demo       run $(DEMO)' \
-	  'make test       the tests, on the modules of this folder' \
-	  'make test LONGEST=inf  the same, and the longer ones, which make test leaves out (test/durations.json)' \
-	  'make durations all tests; records how long each takes' \
-	  'make oldest     tests with the lowest versions that pyproject.toml allows; make newest: with the newest' \
-	  'make soak       the long tests: many seeds, long runs, whole tables (many minutes)' \
-	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
-	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
-  'make lint       ruff, mypy, and counts of the source that may only fall' \
-	  'make doc        the documentation as a site, build/site/index.html; a warning is an error' \
+	  'make test       run the tests with the modules of this folder' \
+	  'make test LONGEST=inf  also run the longer tests, which make test skips (test/durations.json)' \
+	  'make durations  run all tests, and record their durations' \
+	  'make oldest     run tests with the lowest versions that pyproject.toml allows; make newest: with the newest' \
+	  'make soak       run the tests marked soak: many seeds, long runs, complete tables (many minutes)' \
+	  'make fault-soak inject random faults into the node hosts, and judge their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
+	  'make hour       run for an hour in real time at 256 Hz: memory, drift of the schedule' \
+	  'make lint       ruff, mypy, and counts of the source that may only decrease' \
+	  'make doc        build the documentation, build/site/index.html; warnings are errors' \
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
-	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
-	  'make set-up     only what the others do first: .venv with the package in it' \
-	  'make clean      remove everything that make made, but not runs/' \
-	  'DISTRO=kilted behind one of them takes the wheels of that ROS 2 (known: $(DISTROS); now: $(DISTRO))'
+	  'make pip-check  pip install . into an empty environment, and send a message' \
+	  'make set-up     create .venv and install the package, as the other targets do first' \
+	  'make clean      remove all generated files except runs/' \
+	  'Add DISTRO=kilted to use the wheels of another ROS 2 (known: $(DISTROS); now: $(DISTRO))'
 
 demo:
 	$(LIBRARY)
@@ -201,8 +201,8 @@ test durations:
 	$(LIBRARY)
 	set_up test
 	$(if $(strip $(PYTEST_ARGS)),exec $$python -m pytest $(PYTEST_ARGS))
-	# Without xdist, one after another. Some tests wait, so one more than there are processors; those with nodes
-	# mostly do: for discovery, or for their clock.
+	# Without xdist, tests run sequentially. Some tests wait, so there is one worker more than processors. Tests with
+	# nodes mostly wait for discovery or for their clock, so there are four workers.
 	parallel=(); waiting=()
 	if $$python -c 'import xdist' 2>/dev/null; then
 	  parallel=(-n "$$(($$(nproc) + 1))" --dist worksteal); waiting=(-n 4 --dist worksteal)
@@ -213,14 +213,14 @@ test durations:
 test: LENGTH = --longest $(LONGEST) $(if $(SHARE),--share $(SHARE))
 durations: LENGTH = --record-durations
 
-# With the lowest versions that pyproject.toml allows, and with the newest that there are, each in an environment of
-# its own. A bound that does not hold is raised there.
+# Tests with the lowest versions that pyproject.toml allows, and with the newest ones, each in a separate environment.
+# If the lowest versions fail, raise the bound in pyproject.toml.
 oldest: VENV := .venv-oldest$(SUFFIX)
 oldest: BOUND := lowest
 newest: VENV := .venv-newest$(SUFFIX)
 oldest newest:
 	$(LIBRARY)
-	[ -z '$(SOURCED)' ] || fail "ROS 2 is sourced: its packages have the versions of the system"
+	[ -z '$(SOURCED)' ] || fail "ROS 2 is sourced, so the packages have the versions of the system"
 	$(if $(filter newest,$@),rm -rf $(VENV))
 	set_up test
 	$$python -m pip list > $(VENV)/.made/versions
@@ -284,13 +284,13 @@ pip-check:
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
 	options=()
-	if [ -n '$(SUFFIX)' ]; then  # the environment that pip makes for building is Jazzy's
+	if [ -n '$(SUFFIX)' ]; then  # pip builds in an environment with Jazzy
 	  requirements "$$folder/venv" build > "$$folder/build"
 	  "$$folder/venv/bin/python" -m pip install --quiet -r "$$folder/build"
 	  options=(--no-build-isolation)
 	fi
 	"$$folder/venv/bin/python" -m pip install --quiet --no-compile "$${options[@]}" .
-	# kernels, and the bits of scenarios, with the requirements of a run alone
+	# kernels and digests of scenarios, with the requirements of a run only
 	"$$folder/venv/bin/python" -m pip install --quiet --no-compile pytest hypothesis pytest-timeout
 	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider test/test_kernels.py test/loop/test_digests.py
 	"$$folder/venv/bin/python" -m pip uninstall --quiet --yes pytest hypothesis pytest-timeout
@@ -305,7 +305,7 @@ pip-check:
 	venv/bin/python -m pip uninstall --quiet --yes rths_nodes
 	left=$$(find venv -name 'rths_nodes*')
 	[ -z "$$left" ] || { echo "pip uninstall leaves $$left"; exit 1; }
-	echo 'pip install . into an empty environment: works, and leaves nothing behind'
+	echo 'pip install . into an empty environment works, and pip uninstall removes all files'
 
 clean:
 	rm -rf .venv .venv-colcon .venv-oldest .venv-newest build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
