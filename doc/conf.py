@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sphinx settings of the documentation: Markdown pages, diagrams as pictures (``doc/draw.py``), the Python API."""
+"""Sphinx configuration: Markdown pages, pictures of diagrams (``doc/draw.py``), and the Python API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from draw import digest  # noqa: E402
 from rths_nodes import core  # noqa: E402
 from rths_nodes.core.version import __version__  # noqa: E402
 
-for name in core.__all__:  # loaded on first access, which Sphinx does not do
+for name in core.__all__:  # load lazy attributes, because Sphinx does not
     setattr(core, name, getattr(core, name))
 
 project = "rths_nodes"
@@ -35,25 +35,25 @@ myst_enable_extensions = ["html_image"]
 myst_fence_as_directive = ["mermaid"]
 
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = False  # signatures of rths_nodes.run and load are made of the options
+autodoc_preserve_defaults = False  # the signatures of rths_nodes.run and load are generated from the options
 python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"
 
-# Furo if it is installed; rosdoc2 has an environment of its own.
+# rosdoc2 has its own environment, which may lack Furo.
 html_theme = "furo" if importlib.util.find_spec("furo") else "alabaster"
 html_title = f"rths_nodes {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 
-AROUND = {path.name for path in (DOC / "project").iterdir()}
-"""Pages of the parent folder that are on the site, too."""
+PROJECT_PAGES = {path.name for path in (DOC / "project").iterdir()}
+"""Pages of the parent folder that the site also contains."""
 CODE = r"^```.*?^```$|^    [^\n]*$|`[^`\n]+`"
 LINK = r"\[([^\]]+)\]\(((?!\w+:)[^)#\s]+)(#[^)\s]+)?\)"
 
 
 class Mermaid(Directive):
-    """Show the picture that ``doc/draw.py`` has drawn of the same text."""
+    """Directive that shows the picture that ``doc/draw.py`` has drawn from the same text."""
 
     has_content = True
 
@@ -62,18 +62,19 @@ class Mermaid(Directive):
         if len(pictures) != 1:
             raise self.error("this diagram has no picture: python doc/draw.py MERMAID_JS")
         source, options = f"/pictures/{pictures[0].name}", {"alt": "diagram", "class": ["diagram"]}
-        where = self.lineno, self.content_offset, "", self.state, self.state_machine
-        shown = Image("image", [source], options, self.content[:0], *where).run()
-        above = "../" * self.state.document.settings.env.docname.count("/")
-        large = reference("", "", *shown, refuri=f"{above}_images/{pictures[0].name}", internal=True)
-        return [paragraph("", "", large)]
+        context = self.lineno, self.content_offset, "", self.state, self.state_machine
+        image = Image("image", [source], options, self.content[:0], *context).run()
+        root = "../" * self.state.document.settings.env.docname.count("/")
+        link = reference("", "", *image, refuri=f"{root}_images/{pictures[0].name}", internal=True)
+        return [paragraph("", "", link)]
 
 
-def of_the_site(app: Any, page: str, source: list[str]) -> None:
-    """Turn links to files outside the site into text, and redirect links to pages of the parent folder."""
+def adapt_links(app: Any, page: str, source: list[str]) -> None:
+    """Replace links to files outside the site by their text, and redirect links to pages of the parent folder."""
     folder, text = (DOC / page).parent, source[0]
-    if page.startswith("project/") and (around := DOC.parent / f"{page.removeprefix('project/')}.md").is_file():
-        folder, text = DOC.parent, around.read_text(encoding="utf-8")
+    original = DOC.parent / f"{page.removeprefix('project/')}.md"
+    if page.startswith("project/") and original.is_file():
+        folder, text = DOC.parent, original.read_text(encoding="utf-8")
         text = re.sub(r'src="doc/', 'src="../', text)
 
     def link(match: re.Match[str]) -> str:
@@ -81,12 +82,12 @@ def of_the_site(app: Any, page: str, source: list[str]) -> None:
             return match[0]
         label, target, anchor = match[1], folder / match[2], match[3] or ""
         path = target.resolve().relative_to(DOC.parent)
-        if str(path) in AROUND:
+        if str(path) in PROJECT_PAGES:
             path = Path("doc", "project", path)
         elif (target.suffix == ".md" and path.parts[0] != "doc") or not target.is_file():
             return label
-        above = "../" * (page.count("/") + 1)
-        return f"[{label}]({above}{path}{anchor})".replace("../doc/", "", 1)
+        root = "../" * (page.count("/") + 1)
+        return f"[{label}]({root}{path}{anchor})".replace("../doc/", "", 1)
 
     source[0] = re.sub(f"{CODE}|{LINK}", link, text, flags=re.M | re.S)
 
@@ -94,10 +95,10 @@ def of_the_site(app: Any, page: str, source: list[str]) -> None:
 ARRAY = "~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]]"
 
 
-def shortened(
+def shorten_signature(
     app: Any, kind: str, name: str, target: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """Show arrays as ``Array``, and a class without its signature, which its docstring describes."""
+    """Show arrays as ``Array``, and classes without their signature, which their docstring describes."""
     if kind == "class":
         return "", None
     if signature is None:
@@ -106,7 +107,7 @@ def shortened(
 
 
 def setup(app: Any) -> None:
-    """Register the extensions of this file."""
-    app.connect("autodoc-process-signature", shortened)
+    """Register the directive and the callbacks."""
+    app.connect("autodoc-process-signature", shorten_signature)
     app.add_directive("mermaid", Mermaid)
-    app.connect("source-read", of_the_site)
+    app.connect("source-read", adapt_links)

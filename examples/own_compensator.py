@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare an adaptive compensator with three of the package, on four structures with 51 plants each."""
+"""Compare an adaptive compensator with three shipped ones, on four structures with 51 plants each."""
 
 from typing import Any
 
@@ -9,11 +9,14 @@ from rths_nodes.core import Kernel, number, params
 
 
 def step(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
-    """Return x + delay v. The delay follows the part of the error that is proportional to the velocity."""
-    _, gain, kept = k
+    """Return the new state and the command x + delay v.
+
+    The delay is adapted to reduce the correlation of the error with the velocity.
+    """
+    _, gain, decay = k
     delay, product, square, x_before, v_before = s
-    product = kept * product + (x_before - m) * v_before
-    square = kept * square + v_before * v_before
+    product = decay * product + (x_before - m) * v_before
+    square = decay * square + v_before * v_before
     if not rests:
         delay = min(max(delay + gain * product / (square + 1e-3), 0.0), 0.05)
     return (delay, product, square, x, v), x + delay * v
@@ -22,8 +25,8 @@ def step(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests
 class Correlated(PerAxis):
     @params
     class Params:
-        delay: float = number("delay at the start", "s", 0.02, at_least=0.0, at_most=0.05)
-        gain: float = number("share of the remaining delay that is learned in a second", "1/s", 1.0, at_least=0.0)
+        delay: float = number("initial delay", "s", 0.02, at_least=0.0, at_most=0.05)
+        gain: float = number("fraction of the remaining delay learned per second", "1/s", 1.0, at_least=0.0)
 
     KERNEL = Kernel(lambda p, dt: (p.delay, p.gain * dt, 1.0 - dt), lambda k: (k[0], 0.0, 0.0, 0.0, 0.0), step)
 

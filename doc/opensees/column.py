@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A steel column with fibre sections under its weight, in OpenSees: the specimen of a rehearsal.
+"""OpenSees model of a steel column with fibre sections under a vertical load: the specimen of a rehearsal.
 
-    python column.py               pushed to and fro here
-    rths run rehearsal.yaml        moved by simulated actuators; the test starts this file
+    python column.py               push the column to both sides, without a rig
+    rths run rehearsal.yaml        move it by simulated actuators; the test starts this file
 
 Units: m, N, kg, s.
 """
@@ -11,14 +11,14 @@ import openseespy.opensees as ops
 
 HEIGHT = 3.0
 WEIGHT = 400.0e3
-"""N on its top."""
+"""Vertical load on the top, N."""
 MODULUS, YIELD_STRESS, HARDENING = 200.0e9, 235.0e6, 0.02
 DEPTH, WIDTH, FLANGE, WEB = 0.37, 0.37, 0.026, 0.016
 GRAVITY_STEPS = 4
 
 
 def specimen(hold):
-    """The column on a fixed base, under its weight. From ``hold()`` on the rig holds its top."""
+    """Build the column on a fixed base, and apply its load. ``hold()`` lets the rig hold the top."""
     ops.wipe()
     ops.model("basic", "-ndm", 2, "-ndf", 3)
     ops.node(0, 0.0, 0.0)
@@ -41,7 +41,7 @@ def specimen(hold):
 
 
 def gravity():
-    """The weight on the top."""
+    """Apply the vertical load."""
     ops.timeSeries("Linear", 1)
     ops.pattern("Plain", 1, 1)
     ops.load(1, 0.0, -WEIGHT, 0.0)

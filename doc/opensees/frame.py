@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A three-story frame in OpenSees: gravity, then ground motion.
+"""OpenSees model of a three-story frame: static loads, then ground motion.
 
-    python frame.py                all of the frame is computed
-    python frame.py --rig          its first story is in the laboratory: start `rths run frame.yaml` before
-    rths run frame_started.yaml    the same, with this file started by the test
+    python frame.py                compute the complete frame
+    python frame.py --rig          first story in the laboratory; first start `rths run frame.yaml`
+    rths run frame_started.yaml    first story in the laboratory; the test starts this file
 
 Units: m, N, kg, s.
 """
@@ -22,7 +22,10 @@ DURATION = 3.0
 
 
 def model(rig):
-    """The frame under gravity, with its ground motion. ``rig()`` puts in the story from node 0 to node 1."""
+    """Build the frame, apply its static loads, and define the ground motion.
+
+    ``rig()`` adds the story between nodes 0 and 1.
+    """
     ops.wipe()
     ops.model("basic", "-ndm", 1, "-ndf", 1)
     ops.node(0, 0.0)
@@ -40,13 +43,13 @@ def model(rig):
 
 
 def spring(floor, stiffness):
-    """The story below ``floor`` as OpenSees computes it."""
+    """Add a computed story below ``floor``."""
     ops.uniaxialMaterial("Elastic", floor, stiffness)
     ops.element("zeroLength", floor, floor - 1, floor, "-mat", floor, "-dir", 1)
 
 
 def gravity():
-    """Loads that stay; here sideways, so that they strain the first story."""
+    """Apply permanent loads, here horizontal ones that deform the first story."""
     ops.timeSeries("Linear", 1)
     ops.pattern("Plain", 1, 1)
     for floor in (1, 2, 3):
@@ -64,7 +67,7 @@ def gravity():
 
 
 def earthquake(steps, integrator, iterations):
-    """Displacements of the floors at every step, (steps, 3)."""
+    """Return the displacements of the floors, (steps, 3)."""
     ops.wipeAnalysis()
     ops.constraints("Plain")
     ops.numberer("RCM")
@@ -76,12 +79,12 @@ def earthquake(steps, integrator, iterations):
         ops.algorithm("Linear")
     ops.integrator(*integrator)
     ops.analysis("Transient")
-    found = []
+    displacements = []
     for _ in range(steps):
         if ops.analyze(1, STEP):
             raise SystemExit("the dynamic analysis has failed")
-        found.append([ops.nodeDisp(floor, 1) for floor in (1, 2, 3)])
-    return np.array(found)
+        displacements.append([ops.nodeDisp(floor, 1) for floor in (1, 2, 3)])
+    return np.array(displacements)
 
 
 def main():
@@ -90,7 +93,7 @@ def main():
     parser.add_argument("--port", type=int, default=8090)
     parser.add_argument("--steps", type=int, default=round(DURATION / STEP))
     parser.add_argument("--integrator", nargs="+", default=["NewmarkExplicit", "0.5"])
-    parser.add_argument("--iterations", type=int, default=0, help="of an integrator that iterates: a fixed number")
+    parser.add_argument("--iterations", type=int, default=0, help="number per step; 0: linear algorithm")
     parser.add_argument("--out", default="frame.npy")
     options = parser.parse_args()
     name, *numbers = options.integrator
@@ -99,10 +102,10 @@ def main():
         model(lambda: ops.element("genericClient", 1, "-node", 1, "-dof", 1, *server, "-noRayleigh"))
     else:
         model(lambda: spring(1, STORIES[0]))
-    found = earthquake(options.steps, [name, *map(float, numbers)], options.iterations)
-    ops.wipe()  # the client says goodbye
-    np.save(options.out, found)
-    print(f"largest displacement of the roof: {np.abs(found[:, 2]).max():.6f} m")
+    displacements = earthquake(options.steps, [name, *map(float, numbers)], options.iterations)
+    ops.wipe()  # disconnects the client
+    np.save(options.out, displacements)
+    print(f"largest displacement of the roof: {np.abs(displacements[:, 2]).max():.6f} m")
 
 
 if __name__ == "__main__":

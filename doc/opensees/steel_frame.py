@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A four-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in story 1.
+"""OpenSees model of a yielding four-story steel frame with fibre sections and a damper, under El Centro.
 
-    python steel_frame.py            all of it is computed
-    rths run steel_frame.yaml        the damper is in the laboratory; the test starts this file
+    python steel_frame.py            compute the complete frame
+    rths run steel_frame.yaml        damper in the laboratory; the test starts this file
 
 Units: m, N, kg, s.
 """
@@ -18,19 +18,19 @@ RECORD = Path(__file__).parents[2] / "config" / "ground_motions" / "benchmark_el
 SCALE = 1.5
 STORIES, HEIGHT, BAY = 4, 3.5, 6.0
 MASS = 20.0e3
-"""Mass of a node; its rotation has a thousandth of it, because explicit integrators divide by it."""
+"""Mass of a node. Vertical and rotational inertia are 1e-3 of it, because explicit integrators divide by them."""
 MODULUS, YIELD_STRESS, HARDENING = 200.0e9, 345.0e6, 0.01
 COLUMN = (0.37, 0.37, 0.026, 0.016)
 BEAM = (0.61, 0.23, 0.0173, 0.0112)
-"""Depth, width, thickness of flange and of web."""
+"""Depth, width, thickness of flange and web, m."""
 DAMPER = 4.0e5
-"""N s/m."""
+"""Damping coefficient, N s/m."""
 DAMPING_RATIO = 0.02
 GRAVITY_STEPS = 10
 
 
 def node(floor, side):
-    """Tag of the node at a floor (0: ground) and a side (1, 2)."""
+    """Return the tag of the node at a floor (0: ground) and a side (1, 2)."""
     return 10 * floor + side
 
 
@@ -38,7 +38,7 @@ ROOF = node(STORIES, 1)
 
 
 def model(rig):
-    """The frame under gravity, with its ground motion. ``rig()`` puts in the damper of node 11."""
+    """Build the frame, apply gravity, and define the ground motion. ``rig()`` adds the damper of node 11."""
     ops.wipe()
     ops.model("basic", "-ndm", 2, "-ndf", 3)
     for floor in range(STORIES + 1):
@@ -52,15 +52,15 @@ def model(rig):
     rig()
     gravity()
     first, _, third = (math.sqrt(value) for value in ops.eigen(3))
-    share = 2.0 * DAMPING_RATIO / (first + third)
-    ops.rayleigh(share * first * third, 0.0, share, 0.0)
+    factor = 2.0 * DAMPING_RATIO / (first + third)
+    ops.rayleigh(factor * first * third, 0.0, factor, 0.0)
     times, ground = np.loadtxt(RECORD, unpack=True)
     ops.timeSeries("Path", 2, "-dt", times[1].item(), "-values", *ground.tolist(), "-factor", SCALE)
     ops.pattern("UniformExcitation", 2, 1, "-accel", 2)
 
 
 def members():
-    """Columns and beams, plasticity along their length."""
+    """Add columns and beams with distributed plasticity."""
     ops.uniaxialMaterial("Steel01", 1, YIELD_STRESS, MODULUS, HARDENING)
     for tag, shape in ((1, COLUMN), (2, BEAM)):
         section(tag, *shape)
@@ -74,7 +74,7 @@ def members():
 
 
 def section(tag, depth, width, flange, web):
-    """An I of fibres."""
+    """Define an I-section of fibres."""
     ops.section("Fiber", tag)
     inside = 0.5 * depth - flange
     for low, high, half, count in (
@@ -86,7 +86,7 @@ def section(tag, depth, width, flange, web):
 
 
 def gravity():
-    """The weight of the floors."""
+    """Apply the weight of the floors."""
     ops.timeSeries("Linear", 1)
     ops.pattern("Plain", 1, 1)
     for floor in range(1, STORIES + 1):
@@ -105,7 +105,7 @@ def gravity():
 
 
 def damper():
-    """The damper as OpenSees computes it."""
+    """Add a computed damper."""
     ops.node(100, 0.0, HEIGHT)
     ops.fix(100, 1, 1, 1)
     ops.uniaxialMaterial("Viscous", 2, DAMPER, 1.0)
@@ -126,13 +126,13 @@ def main():
     ops.algorithm("Linear")
     ops.integrator("AlphaOS", 0.9)
     ops.analysis("Transient")
-    found = []
+    displacements = []
     for _ in range(round(options.duration / options.step)):
         if ops.analyze(1, options.step):
             raise SystemExit("the dynamic analysis has failed")
-        found.append([ops.nodeDisp(node(floor, 1), 1) for floor in range(1, STORIES + 1)])
-    np.save(options.out, found)
-    print(f"largest displacement of the roof: {np.abs(found)[:, -1].max():.4f} m")
+        displacements.append([ops.nodeDisp(node(floor, 1), 1) for floor in range(1, STORIES + 1)])
+    np.save(options.out, displacements)
+    print(f"largest displacement of the roof: {np.abs(displacements)[:, -1].max():.4f} m")
 
 
 if __name__ == "__main__":

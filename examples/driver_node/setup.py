@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ordinary ament_python package: colcon builds it, and pip does."""
+"""Build script of an ament_python package, for colcon and pip."""
 
 from setuptools import setup
 
@@ -7,7 +7,7 @@ NAME = "rths_example_driver"
 setup(
     name=NAME,
     version="0.1.0",
-    description="A driver node in the place of the actuator node of rths_nodes",
+    description="Driver node that replaces the actuator node of rths_nodes",
     license="Apache-2.0",
     packages=[NAME],
     data_files=[

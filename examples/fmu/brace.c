@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A specimen of one axis: a brace that yields, elastic and perfectly plastic, and a dashpot beside it. */
+/* Specimen of one axis: an elastic, perfectly plastic brace in parallel with a dashpot. */
 
 #include <math.h>
 

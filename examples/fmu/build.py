@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build an FMU (FMI 2.0 or 3.0, co-simulation) from a model in C: description, binary, and archive.
 
-    python build.py frame                 frame.fmu: three stories, FMI 2.0
+    python build.py frame                 frame.fmu: frame of three stories, FMI 2.0
     python build.py frame --stories 1 --version 3 --out sdof.fmu
-    python build.py controller            controller.fmu, a compensator
-    python build.py brace                 brace.fmu, a specimen that yields
+    python build.py controller            controller.fmu: compensator
+    python build.py brace                 brace.fmu: yielding specimen
 
 The script needs a C compiler (cc, or the environment variable CC), and fmpy, which contains the FMI headers.
 """
@@ -44,7 +44,7 @@ UNITS = {
 
 
 class Variable(NamedTuple):
-    """Variable of the model. Its value reference is its index in the list. Local variables are not described."""
+    """Variable of the model. Its index in the list is its value reference. Local ones are not described."""
 
     name: str
     causality: str
@@ -105,14 +105,14 @@ def build(
     headers = Path(fmpy.__file__).parent / "c-code"
     token = "{" + hashlib.sha256(f"{model.read_text()}{variables}{defines}".encode()).hexdigest()[:32] + "}"
     identifier = model.stem
-    start = ", ".join(repr(float(each.start)) for each in variables)
+    start = ", ".join(repr(float(variable.start)) for variable in variables)
     with tempfile.TemporaryDirectory() as folder:
-        rest, library = Path(folder, "rest.c"), Path(folder, f"{identifier}.so")
-        rest.write_text(not_there(headers / f"fmi{version}Functions.h", HERE / f"fmi{version}.c"))
-        words = [f"-DVARIABLES={len(variables)}", f"-DSTART={{{start}}}", f'-DTOKEN="{token}"', *defines]
-        sources = [model, HERE / f"fmi{version}.c", rest]
+        stubs, library = Path(folder, "stubs.c"), Path(folder, f"{identifier}.so")
+        stubs.write_text(stubs_of(headers / f"fmi{version}Functions.h", HERE / f"fmi{version}.c"))
+        options = [f"-DVARIABLES={len(variables)}", f"-DSTART={{{start}}}", f'-DTOKEN="{token}"', *defines]
+        sources = [model, HERE / f"fmi{version}.c", stubs]
         command = [os.environ.get("CC", "cc"), "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-o", library]
-        subprocess.run([*command, *words, f"-I{headers}", f"-I{HERE}", *sources, "-lm"], check=True)
+        subprocess.run([*command, *options, f"-I{headers}", f"-I{HERE}", *sources, "-lm"], check=True)
         binaries = "linux64" if version == 2 else f"{platform.machine()}-linux"
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("modelDescription.xml", description(identifier, token, variables, version))
@@ -120,46 +120,47 @@ def build(
     return out
 
 
-def not_there(header: Path, source: Path) -> str:
-    """Return C functions that only fail, for functions of the standard that the model does not need."""
+def stubs_of(header: Path, source: Path) -> str:
+    """Return C functions that only fail, for the functions of ``header`` that ``source`` does not define."""
     names = re.findall(rf"^\s*{header.stem[:4].upper()}_Export \w+\s+(\w+);", header.read_text(), re.M)
-    there = set(re.findall(r"\b(fmi\d\w+)\(", source.read_text()))
-    return "\n".join(f"int {name}(void) {{ return 3; }}" for name in names if name not in there) + "\n"
+    defined = set(re.findall(r"\b(fmi\d\w+)\(", source.read_text()))
+    return "\n".join(f"int {name}(void) {{ return 3; }}" for name in names if name not in defined) + "\n"
 
 
 def description(identifier: str, token: str, variables: Sequence[Variable], version: int) -> str:
     """Return the text of modelDescription.xml."""
-    told = [(place, each) for place, each in enumerate(variables) if each.causality != "local"]
-    used = dict.fromkeys(each.unit for _, each in told if each.unit)
+    described = [(index, variable) for index, variable in enumerate(variables) if variable.causality != "local"]
+    used_units = dict.fromkeys(variable.unit for _, variable in described if variable.unit)
     units = "".join(
         f"<Unit name={quoteattr(name)}>" + (f"<BaseUnit {UNITS[name]}/>" if name in UNITS else "") + "</Unit>"
-        for name in used
+        for name in used_units
     )
     lines, outputs = [], []
-    for number, (place, each) in enumerate(told, 1):
-        unit = f" unit={quoteattr(each.unit)}" if each.unit else ""
-        of = f'name={quoteattr(each.name)} valueReference="{place}" causality="{each.causality}"'
-        of += ' variability="fixed"' if each.causality == "parameter" else ""
-        start = "" if each.causality == "output" else f' start="{each.start!r}"'
+    for number, (index, (name, causality, unit, start)) in enumerate(described, 1):
+        attributes = f'name={quoteattr(name)} valueReference="{index}" causality="{causality}"'
+        attributes += ' variability="fixed"' if causality == "parameter" else ""
+        values = f" unit={quoteattr(unit)}" if unit else ""
+        values += "" if causality == "output" else f' start="{start!r}"'
         if version == 2:
-            lines.append(f"<ScalarVariable {of}><Real{unit}{start}/></ScalarVariable>")
+            lines.append(f"<ScalarVariable {attributes}><Real{values}/></ScalarVariable>")
         else:
-            lines.append(f"<Float64 {of}{unit}{start}/>")
-        if each.causality == "output":
+            lines.append(f"<Float64 {attributes}{values}/>")
+        if causality == "output":
             outputs.append(
-                f'<Unknown index="{number}"/>' if version == 2 else f'<Output valueReference="{place}"/>'
+                f'<Unknown index="{number}"/>' if version == 2 else f'<Output valueReference="{index}"/>'
             )
     if version == 3:
         lines.append(
             '<Float64 name="time" valueReference="9999" causality="independent" variability="continuous"/>'
         )
     structure = f"<Outputs>{''.join(outputs)}</Outputs>" if version == 2 else "".join(outputs)
-    named = "guid" if version == 2 else "instantiationToken"
+    token_name = "guid" if version == 2 else "instantiationToken"
     state = "canGetAndSetFMUstate" if version == 2 else "canGetAndSetFMUState"
     simulation = f'<CoSimulation modelIdentifier="{identifier}" canHandleVariableCommunicationStepSize="true"'
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<fmiModelDescription fmiVersion="{version}.0" '
-        f'modelName="{identifier}" {named}="{token}" generationTool="build.py">\n{simulation} {state}="true"/>\n'
+        f'modelName="{identifier}" {token_name}="{token}" generationTool="build.py">\n'
+        f'{simulation} {state}="true"/>\n'
         f"<UnitDefinitions>{units}</UnitDefinitions>\n<ModelVariables>\n"
         + "\n".join(lines)
         + "\n</ModelVariables>\n"
@@ -168,12 +169,12 @@ def description(identifier: str, token: str, variables: Sequence[Variable], vers
 
 
 def main() -> None:
-    """Build one of the models."""
+    """Build the requested model and print its path."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=("frame", *OTHERS))
-    parser.add_argument("--stories", type=int, default=3, help="stories of the frame")
-    parser.add_argument("--version", type=int, choices=(2, 3), default=2, help="version of FMI")
-    parser.add_argument("--out", type=Path, help="FMU to write; default: MODEL.fmu in the working folder")
+    parser.add_argument("--stories", type=int, default=3, help="number of stories of the frame")
+    parser.add_argument("--version", type=int, choices=(2, 3), default=2, help="FMI version")
+    parser.add_argument("--out", type=Path, help="FMU to write (default: MODEL.fmu in the working directory)")
     options = parser.parse_args()
     name, out = options.model, options.out or Path(f"{options.model}.fmu")
     variables = frame(options.stories) if name == "frame" else OTHERS[name]

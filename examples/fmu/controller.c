@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compensator of one axis: the target, led by a delay, and the integral of the error.
+/* Compensator of one axis: delay compensation by the target velocity, and integral action on the error.
 
-   u = r + delay v + gain * integral of (r before - y) */
+   u = r + delay v + gain * integral of (r of the previous sample - y) */
 
 #include "model.h"
 
@@ -15,7 +15,7 @@ int model_start(double *v)
 
 int model_step(double *v, double t, double h)
 {
-    v[INTEGRAL] += h * (v[BEFORE] - v[MEASURED]); /* what was measured is that of the sample before */
+    v[INTEGRAL] += h * (v[BEFORE] - v[MEASURED]); /* the measurement belongs to the previous sample */
     v[BEFORE] = v[TARGET];
     v[COMMAND] = v[TARGET] + v[DELAY] * v[VELOCITY] + v[GAIN] * v[INTEGRAL];
     return 0;

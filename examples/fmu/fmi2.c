@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FMI 2.0 for co-simulation around a model of model.h. */
+/* FMI 2.0 interface (co-simulation) of a model with the functions of model.h. */
 
 #include <stdlib.h>
 #include <string.h>

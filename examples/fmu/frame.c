@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shear frame of STORIES stories on a ground that moves, without what stands in the laboratory.
+/* Shear frame of STORIES stories under ground motion, without the part in the laboratory.
 
    M a + C v + K x + f = -M 1 a_g,  C = alpha M + beta K
 
-   Each step is one of the explicit Newmark method: what is carried on is the predicted velocity p = v + h/2 a.
-   The ground may be inside: a sine is added to the acceleration of the input. */
+   The steps use the explicit Newmark method. The state has the predicted velocity p = v + h/2 a.
+   The model can add a sine to the ground acceleration of its input. */
 
 #include <math.h>
 
@@ -19,14 +19,14 @@ enum {
     FORCE,
     ALPHA = FORCE + STORIES,          /* parameters */
     BETA,
-    SINE,                             /* amplitude (m/s^2) and frequency (Hz) of the ground inside */
+    SINE,                             /* amplitude (m/s^2) and frequency (Hz) of the sine */
     FREQUENCY,
     MASS,
     STIFFNESS = MASS + STORIES,
     X = STIFFNESS + STORIES,          /* outputs */
     V = X + STORIES,
     A = V + STORIES,
-    PREDICTED = A + STORIES           /* p, and whether the first step is over */
+    PREDICTED = A + STORIES           /* p, then 1 after the first step */
 };
 
 static double stiffness_times(const double *v, const double *x, int i)
@@ -36,7 +36,7 @@ static double stiffness_times(const double *v, const double *x, int i)
     return below - above;
 }
 
-/* Solve (M + h/2 C) a = load, which is tridiagonal; load is overwritten. */
+/* Solve the tridiagonal equation (M + h/2 C) a = load. Overwrites load. */
 static void accelerate(const double *v, double h, double *load, double *a)
 {
     double diagonal[STORIES], beta = 0.5 * h * v[BETA];
@@ -45,9 +45,9 @@ static void accelerate(const double *v, double h, double *load, double *a)
         if (i + 1 < STORIES)
             diagonal[i] += beta * v[STIFFNESS + i + 1];
         if (i) {
-            double beside = -beta * v[STIFFNESS + i], share = beside / diagonal[i - 1];
-            diagonal[i] -= share * beside;
-            load[i] -= share * load[i - 1];
+            double coupling = -beta * v[STIFFNESS + i], factor = coupling / diagonal[i - 1];
+            diagonal[i] -= factor * coupling;
+            load[i] -= factor * load[i - 1];
         }
     }
     for (int i = STORIES - 1; i >= 0; i--) {
@@ -73,7 +73,7 @@ int model_step(double *v, double t, double h)
         load[i] = -v[MASS + i] * (ground + v[ALPHA] * v[PREDICTED + i]) - v[FORCE + i];
         load[i] -= stiffness_times(v, v + X, i) + v[BETA] * stiffness_times(v, v + PREDICTED, i);
     }
-    accelerate(v, first ? 0.0 : h, load, a); /* at the start the velocity is zero, not the predicted one */
+    accelerate(v, first ? 0.0 : h, load, a); /* initially the velocity is zero, not predicted */
     for (int i = 0; i < STORIES; i++) {
         double velocity = first ? 0.0 : v[PREDICTED + i] + 0.5 * h * a[i];
         v[PREDICTED + i] = velocity + 0.5 * h * a[i];

@@ -1,7 +1,7 @@
-! A three-story shear frame with its own explicit integration, under an earthquake of its own.
-!   frame FILE          all of it is computed
+! Three-story shear frame with its own explicit integration and ground motion.
+!   frame FILE          compute the complete frame
 !   frame FILE PORT     the spring of the first story is in the laboratory: rths run frame.yaml
-! Displacements of the floors go into FILE, step by step, m.
+! FILE receives the displacements of the floors, m, one line per step.
 ! SPDX-License-Identifier: Apache-2.0
 program frame
   use, intrinsic :: iso_c_binding, only: c_double
@@ -14,7 +14,7 @@ program frame
   real(c_double), parameter :: mass(stories) = [1000.0_c_double, 900.0_c_double, 800.0_c_double]        ! kg
   real(c_double), parameter :: stiffness(stories) = [1.0e6_c_double, 9.0e5_c_double, 8.0e5_c_double]    ! N/m
   real(c_double) :: x(stories), v(stories), a(stories), spring(stories)
-  character(256) :: file, word
+  character(256) :: file, argument
   integer :: step, client, port, unit
 
   if (command_argument_count() < 1) then
@@ -24,10 +24,10 @@ program frame
   call get_command_argument(1, file)
   client = 0
   if (command_argument_count() > 1) then
-    call get_command_argument(2, word)
-    read (word, *) port
+    call get_command_argument(2, argument)
+    read (argument, *) port
     client = rths_connect("127.0.0.1", port, 1, connect_within=60.0_c_double, answer_within=60.0_c_double)
-    if (client < 0) call give_up("connect", client)
+    if (client < 0) call abort_run("connect", client)
   end if
 
   open (newunit=unit, file=file, status="replace", action="write")
@@ -49,7 +49,7 @@ program frame
 
 contains
 
-  ! The force of the first spring, N: computed, or measured.
+  ! Computed or measured force of the first spring, N.
   real(c_double) function first_story()
     real(c_double) :: force(1)
     if (client == 0) then
@@ -61,24 +61,24 @@ contains
     first_story = force(1)
   end function
 
-  ! Acceleration of the ground, m/s^2.
-  real(c_double) function ground(number)
-    integer, intent(in) :: number
-    ground = 2.0_c_double*sin(9.0_c_double*dt*number)*exp(-0.5_c_double*dt*number)
+  ! Acceleration of the ground at step i, m/s^2.
+  real(c_double) function ground(i)
+    integer, intent(in) :: i
+    ground = 2.0_c_double*sin(9.0_c_double*dt*i)*exp(-0.5_c_double*dt*i)
   end function
 
-  subroutine check(what, outcome)
-    character(*), intent(in) :: what
+  subroutine check(call_name, outcome)
+    character(*), intent(in) :: call_name
     integer, intent(in) :: outcome
-    if (outcome /= rths_ok) call give_up(what, outcome)
+    if (outcome /= rths_ok) call abort_run(call_name, outcome)
   end subroutine
 
-  ! What has been computed so far is in the file.
-  subroutine give_up(what, outcome)
-    character(*), intent(in) :: what
+  ! Print the failed call and stop. FILE keeps the completed steps.
+  subroutine abort_run(call_name, outcome)
+    character(*), intent(in) :: call_name
     integer, intent(in) :: outcome
     integer :: ignored
-    write (error_unit, "(a, i0, 4a)") "frame: step ", step, ": ", what, ": ", rths_words(outcome)
+    write (error_unit, "(a, i0, 4a)") "frame: step ", step, ": ", call_name, ": ", rths_words(outcome)
     if (client > 0) ignored = rths_close(client)
     stop 1
   end subroutine

@@ -1,4 +1,4 @@
-! The Fortran interface of rths_client.c: the same calls and results, see rths_client.h.
+! Fortran interface of rths_client.c, with the same calls and results: see rths_client.h.
 ! SPDX-License-Identifier: Apache-2.0
 module rths_client
   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int, c_null_char, c_ptr, c_size_t
@@ -82,17 +82,17 @@ contains
     client = c_connect(trim(address)//c_null_char, int(port, c_int), int(n, c_int), connect_within, answer_within)
   end function
 
-  function rths_words(outcome) result(words)
+  function rths_words(outcome) result(message)
     integer, intent(in) :: outcome
-    character(:), allocatable :: words
+    character(:), allocatable :: message
     character(kind=c_char), pointer :: letters(:)
     type(c_ptr) :: text
     integer :: i
     text = c_words(int(outcome, c_int))
     call c_f_pointer(text, letters, [c_length(text)])
-    allocate (character(size(letters)) :: words)
+    allocate (character(size(letters)) :: message)
     do i = 1, size(letters)
-      words(i:i) = letters(i)
+      message(i:i) = letters(i)
     end do
   end function
 end module

@@ -10,8 +10,6 @@
             rig.commit()
 
 The protocol is version 1, as used by the element genericClient of OpenSees 3.
-
-SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from contextlib import suppress
 PROTOCOL = 1
 FARTHEST = 1e6
 """Largest magnitude of a value that the laboratory accepts, m, m/s, m/s^2, s."""
+LEFT = "the laboratory has closed the connection"
 
 TRIAL, COMMIT, FORCE, STIFFNESS, DAMPING, MASS, DIE = 3, 5, 10, 12, 14, 15, 99
 
@@ -87,13 +86,13 @@ class Client:
     ) -> None:
         """Set a trial response, ``(n,)`` m, m/s and m/s^2, at ``time`` s of the model.
 
-        If a value is not a finite number, the connection is closed and ValueError is raised.
+        If a magnitude exceeds 1e6 or is not a number, the connection is closed and ValueError is raised.
         """
         values = [*displacement, *velocity, *acceleration, time]
         if len(displacement) != self.n or len(values) != 3 * self.n + 1:
-            raise ValueError(f"trial response: must be {self.n} numbers each")
-        if self._failure is None and not all(abs(value) <= FARTHEST for value in values):  # false of nan
-            self._fails(NoAnswer("closed, because the trial response was not finite"))
+            raise ValueError(f"trial response: must have {self.n} displacements, velocities and accelerations")
+        if self._failure is None and not all(abs(value) <= FARTHEST for value in values):  # False for NaN
+            self._fails(NoAnswer("the connection was closed, because the trial response was invalid"))
             self._socket.close()
             raise ValueError(f"trial response: {values}: must be numbers between -{FARTHEST:g} and {FARTHEST:g}")
         self._request(TRIAL, values)
@@ -110,7 +109,7 @@ class Client:
         self._request(COMMIT)
 
     def stiffness(self) -> list[list[float]]:
-        """Return the declared stiffness of the part under test, ``(n, n)`` N/m."""
+        """Return the declared stiffness of the tested part, ``(n, n)`` N/m."""
         return self._matrix(STIFFNESS)
 
     def damping(self) -> list[list[float]]:
@@ -122,31 +121,31 @@ class Client:
         return self._matrix(MASS)
 
     def close(self) -> None:
-        """Close the connection, and notify the laboratory unless it has failed. May be called again."""
+        """Close the connection, and notify the laboratory unless an error occurred. May be called again."""
         if self._failure is None:
             with suppress(ClientError):
                 self._request(DIE)
             self._failure = ClientError("the client is closed")
         self._socket.close()
 
-    # -- the wire
+    # -- protocol
 
     @staticmethod
     def _connected(address: str, port: int, within: float) -> socket.socket:
         until = time.monotonic() + within
         while True:
             try:
-                left = max(until - time.monotonic(), 0.05)
-                found = socket.create_connection((address, port), timeout=left)
+                timeout = max(until - time.monotonic(), 0.05)
+                connection = socket.create_connection((address, port), timeout=timeout)
             except OSError as error:
                 if time.monotonic() >= until:
                     raise NobodyListens(f"no server at {address} port {port}: {error}") from error
                 time.sleep(0.02)
                 continue
-            if found.getsockname() != found.getpeername():  # not connected to itself through an unused local port
-                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return found
-            found.close()
+            if connection.getsockname() != connection.getpeername():  # an unused local port may connect to itself
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connection
+            connection.close()
 
     def _check_tried(self) -> None:
         if self._failure is None and not self._tried:
@@ -165,34 +164,34 @@ class Client:
     def _send(self, data: bytes) -> None:
         try:
             self._socket.setblocking(False)
-            with suppress(BlockingIOError):  # nothing is due now
-                there = self._socket.recv(1, socket.MSG_PEEK)
-                words = "received bytes that were not requested" if there else ""
-                raise self._fails(NoAnswer(words) if there else LaboratoryLeft("the laboratory has left"))
+            with suppress(BlockingIOError):  # no answer is expected
+                if self._socket.recv(1, socket.MSG_PEEK):
+                    raise self._fails(NoAnswer("received bytes that were not requested"))
+                raise self._fails(LaboratoryLeft(LEFT))
             self._socket.settimeout(self._within)
             self._socket.sendall(data)
         except TimeoutError as error:
             raise self._fails(TooLate(f"the request was not received within {self._within:g} s")) from error
         except OSError as error:
-            raise self._fails(LaboratoryLeft(f"the laboratory has left: {error}")) from error
+            raise self._fails(LaboratoryLeft(f"{LEFT}: {error}")) from error
 
     def _ask(self, action: int) -> list[float]:
         self._request(action)
-        found, until = b"", time.monotonic() + self._within
-        while (missing := 8 * self._length - len(found)) > 0:
+        data, until = b"", time.monotonic() + self._within
+        while (missing := 8 * self._length - len(data)) > 0:
             try:
                 self._socket.settimeout(max(until - time.monotonic(), 1e-3))
                 part = self._socket.recv(missing)
             except TimeoutError as error:
-                raise self._fails(TooLate(f"no answer in {self._within:g} s")) from error
+                raise self._fails(TooLate(f"no answer within {self._within:g} s")) from error
             except OSError as error:
-                raise self._fails(LaboratoryLeft(f"the laboratory has left: {error}")) from error
+                raise self._fails(LaboratoryLeft(f"{LEFT}: {error}")) from error
             if not part:
-                raise self._fails(LaboratoryLeft("the laboratory has left"))
-            found += part
-        values = list(struct.unpack(f"<{self._length}d", found))
+                raise self._fails(LaboratoryLeft(LEFT))
+            data += part
+        values = list(struct.unpack(f"<{self._length}d", data))
         if not all(math.isfinite(value) for value in values[: self.n if action == FORCE else self.n**2]):
-            raise self._fails(NoAnswer("the answer is not a number"))
+            raise self._fails(NoAnswer("the answer has values that are not finite"))
         return values
 
     def _matrix(self, action: int) -> list[list[float]]:

@@ -3,10 +3,10 @@
 
     python3 watcher_node.py --namespace rths --most 2e5
 
-The node needs rclpy and the messages of rths_nodes; no node of the test depends on it. The topic ``live`` holds
-the lowest and the highest force of each 10 ms, so that no peak is missed. The service ``actuator/stop`` brings the
-rig to rest with its own deceleration. Use limits of the scenario for conditions that must stop the rig within a
-sample.
+The node needs rclpy and the messages of rths_nodes; no node of the test depends on it. The topic ``live`` has the
+lowest and the highest force of each 10 ms, so that no peak is missed. The service ``actuator/stop`` brings the rig
+to rest with the deceleration of the scenario. For conditions that must stop the rig within a sample, use limits of
+the scenario.
 """
 
 import argparse
@@ -25,7 +25,7 @@ LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 LOSSY = QoSProfile(depth=20, reliability=ReliabilityPolicy.BEST_EFFORT)
 PER_CURVE = 4
 """First, lowest, highest and last value of each curve in each column."""
-OVER = (TestState.FINISHED, TestState.HELD, TestState.TRIPPED)
+ENDED = (TestState.FINISHED, TestState.HELD, TestState.TRIPPED)
 
 
 class Watcher(Node):
@@ -35,41 +35,42 @@ class Watcher(Node):
         super().__init__("watcher", namespace=namespace)
         self.most, self.largest = most, 0.0
         self.curves: list[str] = []
-        self.began = self.over = self.asked = False
-        self.create_subscription(LiveCurves, "live_curves", self.named, LATCHED)
-        self.create_subscription(Live, "live", self.drawn, LOSSY)
-        self.create_subscription(TestState, "test_state", self.told, LATCHED)
+        self.began = self.ended = self.stopping = False
+        self.create_subscription(LiveCurves, "live_curves", self.on_curves, LATCHED)
+        self.create_subscription(Live, "live", self.on_live, LOSSY)
+        self.create_subscription(TestState, "test_state", self.on_state, LATCHED)
         self.stop = self.create_client(Trigger, "actuator/stop")
 
-    def named(self, told: LiveCurves) -> None:
+    def on_curves(self, curves: LiveCurves) -> None:
         """Store the names of the curves, such as story_1/force."""
-        self.curves = list(told.names)
+        self.curves = list(curves.names)
 
-    def drawn(self, live: Live) -> None:
-        """Judge the forces of a message, which holds columns of 10 ms."""
+    def on_live(self, live: Live) -> None:
+        """Check the forces of a message, which has columns of 10 ms."""
         width = PER_CURVE * len(self.curves)
-        for place, name in enumerate(self.curves):
+        for index, name in enumerate(self.curves):
             if name.endswith("/force"):
-                lowest, highest = (live.values[PER_CURVE * place + which :: width] for which in (1, 2))
-                self.judge(name, max(max(highest), -min(lowest)))
+                lowest, highest = (live.values[PER_CURVE * index + offset :: width] for offset in (1, 2))
+                self.check(name, max(max(highest), -min(lowest)))
 
-    def judge(self, name: str, force: float) -> None:
-        """Stop the test, once, if a force (N) is too large."""
+    def check(self, name: str, force: float) -> None:
+        """Stop the test if a force (N) exceeds the limit."""
         self.largest = max(self.largest, force)
-        if force > self.most and not self.asked:
-            self.asked = True
+        if force > self.most and not self.stopping:
+            self.stopping = True
             self.get_logger().warning(f"{name}: {force:.4g} N: stopping the test")
             self.stop.call_async(Trigger.Request())
 
-    def told(self, state: TestState) -> None:
-        """Report begin and end of the test."""
+    def on_state(self, state: TestState) -> None:
+        """Report the beginning and the end of the test."""
         if state.state == TestState.RUNNING and not self.began:
             self.began = True
             self.get_logger().info(f"{state.scenario} has begun, {state.samples / state.servo_rate:g} s")
-        if self.began and state.state in OVER:
-            self.over = True
-            why = f": {state.reason}" if state.reason else ""
-            self.get_logger().info(f"ended after {state.sample} samples{why}; largest force {self.largest:.4g} N")
+        if self.began and state.state in ENDED:
+            self.ended = True
+            reason = f": {state.reason}" if state.reason else ""
+            largest = f"largest force {self.largest:.4g} N"
+            self.get_logger().info(f"ended after {state.sample} samples{reason}; {largest}")
 
 
 def main() -> int:
@@ -80,7 +81,7 @@ def main() -> int:
     rclpy.init()
     watcher = Watcher(options.namespace, options.most)
     with suppress(KeyboardInterrupt, ExternalShutdownException):
-        while not watcher.over:
+        while not watcher.ended:
             rclpy.spin_once(watcher, timeout_sec=0.1)
     watcher.destroy_node()
     rclpy.try_shutdown()

@@ -15,53 +15,53 @@ import time
 import urllib.request
 from typing import Any
 
-LOOK_S = 0.1
-OVER = ("FINISHED", "HELD", "TRIPPED")
+POLL_S = 0.1
+ENDED = ("FINISHED", "HELD", "TRIPPED")
 
 
 def situation(address: str) -> dict[str, Any]:
     """Return the state of the page: run, curves, events."""
-    with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+    with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as response:
+        content: dict[str, Any] = json.load(response)
+    return content
 
 
 def stop(address: str) -> str:
     """Request a stop, and return the answer of the page."""
     headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{address}/stop", json.dumps({"kind": "stop"}).encode(), headers)
-    with urllib.request.urlopen(request, timeout=5.0) as answer:
-        told = json.load(answer)
-    return str(told.get("words") or told.get("why"))
+    with urllib.request.urlopen(request, timeout=5.0) as response:
+        answer = json.load(response)
+    return str(answer.get("words") or answer.get("why"))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition(",")[0])
     parser.add_argument("address")
-    parser.add_argument("--most", type=float, default=float("inf"), help="error at which the test is stopped, m")
+    parser.add_argument("--most", type=float, default=float("inf"), help="tracking error that stops the test, m")
     options = parser.parse_args()
-    address, began, said, asked = options.address.rstrip("/"), False, -1, False
+    address, began, printed_s, stopping = options.address.rstrip("/"), False, -1, False
     while True:
-        time.sleep(LOOK_S)
-        told = situation(address)
-        run, sync = told.get("run", {}), told.get("sync", {})
+        time.sleep(POLL_S)
+        content = situation(address)
+        run, sync = content.get("run", {}), content.get("sync", {})
         state = run.get("state", "")
         if state == "RUNNING" and not began:
             began = True
             print(f"{run['scenario']} has begun", flush=True)  # start your camera here
         if not began:
             continue
-        if state in OVER:
-            why = f": {run['reason']}" if run.get("reason") else ""
-            print(f"{state.lower()} after {run['sample']} samples{why}", flush=True)
+        if state in ENDED:
+            reason = f": {run['reason']}" if run.get("reason") else ""
+            print(f"{state.lower()} after {run['sample']} samples{reason}", flush=True)
             return 0
         time_s = sync.get("sample", 0) / run["servo_rate"]
-        error = max(abs(each or 0.0) for each in sync.get("control_error", [0.0]))
-        if int(time_s) > said:
-            said = int(time_s)
+        error = max(abs(value or 0.0) for value in sync.get("control_error", [0.0]))
+        if int(time_s) > printed_s:
+            printed_s = int(time_s)
             print(f"{time_s:.1f} s, error {1e3 * error:.3g} mm", flush=True)
-        if error > options.most and not asked:
-            asked = True
+        if error > options.most and not stopping:
+            stopping = True
             print(f"error {1e3 * error:.3g} mm: {stop(address)}", flush=True)
 
 

@@ -7,7 +7,7 @@ One node is a forward_command_controller (topic ``~/commands``, parameters ``joi
 other a joint_state_broadcaster (topic ``/joint_states``). Each joint follows its last command with a lag; its
 effort is the force of a spring. With ``--counter``, a further joint returns the number of each command. With
 ``--watchdog``, the joints stop if this number no longer changes. ``--misbehave KIND@STATE[:N]`` injects a fault
-after so many joint states since the first command: silent, nan, missing, lose, deaf.
+(silent, nan, missing, lose, deaf) at the given joint state, counted from the first command, for N states.
 """
 
 import argparse
@@ -31,7 +31,7 @@ KINDS = ("silent", "nan", "missing", "lose", "deaf")
 
 
 class StandIn:
-    """Hardware, update loop, and both controllers."""
+    """Simulated hardware, its update loop, and both controllers."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.joints = options, options.joints.split(",")
@@ -42,42 +42,40 @@ class StandIn:
         self.states = 0  # since the first command; 0 before it
         self.kind, self.first, self.count = misbehaviour(options.misbehave)
         self.controller = Node(options.controller)
-        every = [*self.joints, *([options.counter] if options.counter else [])]
-        self.controller.declare_parameter("joints", list(reversed(every)) if options.reversed else every)
+        self.names = [*self.joints, *([options.counter] if options.counter else [])]
+        self.commanded = list(reversed(self.names)) if options.reversed else self.names
+        self.controller.declare_parameter("joints", self.commanded)
         self.controller.declare_parameter("interface_name", options.interface)
         if not options.unmarked:
             self.controller.declare_parameter("rths_stand_in", True)
-        self.every = self.controller.get_parameter("joints").value
         self.controller.create_subscription(Float64MultiArray, "~/commands", self.receive, SYSTEM_DEFAULTS)
         self.broadcaster = Node("joint_state_broadcaster")
         self.publisher = self.broadcaster.create_publisher(JointState, "joint_states", SYSTEM_DEFAULTS)
         self.began_ns, self.cycles = time.time_ns(), 0
 
     def receive(self, command: Float64MultiArray) -> None:
-        """Take a command. Like the real controller, drop a command of another length or with values that are not
-        finite.
-        """
+        """Store a command. Like the real controller, drop one of another length or with non-finite values."""
         deaf = self.kind == "deaf" and self.states >= self.first
-        if not deaf and len(command.data) == len(self.every) and all(map(math.isfinite, command.data)):
+        if not deaf and len(command.data) == len(self.commanded) and all(map(math.isfinite, command.data)):
             self.pending = list(command.data)
 
     @property
     def due_ns(self) -> int:
-        """Scheduled begin of the next cycle, and stamp of its state, independent of the machine's load."""
+        """Scheduled time of the next cycle, which is also the stamp of its state."""
         return self.began_ns + round(self.cycles * 1e9 / self.options.rate)
 
     def update(self) -> None:
         """Read the hardware, publish its state, then take the newest command."""
-        options, wrong = self.options, self.kind and self.states >= self.first
+        options, faulty = self.options, self.kind and self.states >= self.first
         if self.count and self.states >= self.first + self.count:
-            wrong = False
-        left = math.exp(-1.0 / (options.rate * options.lag)) if options.lag else 0.0
+            faulty = False
+        remainder = math.exp(-1.0 / (options.rate * options.lag)) if options.lag else 0.0
         for index, driven in enumerate(self.driven):
-            self.position[index] = driven - left * (driven - self.position[index])
-        if not (wrong and self.kind in ("silent", "lose")):
-            self.publisher.publish(self.state(self.kind if wrong else ""))
+            self.position[index] = driven - remainder * (driven - self.position[index])
+        if not (faulty and self.kind in ("silent", "lose")):
+            self.publisher.publish(self.state(self.kind if faulty else ""))
         if self.pending is not None:
-            values = dict(zip(self.every, self.pending, strict=True))
+            values = dict(zip(self.commanded, self.pending, strict=True))
             number = values.get(options.counter, 0.0)
             if number != self.echo:
                 self.echo, self.echo_at = number, time.monotonic()
@@ -89,27 +87,28 @@ class StandIn:
         self.states += self.states > 0
         self.cycles += 1
 
-    def state(self, wrong: str) -> JointState:
-        told = JointState()
-        told.header.stamp = Time(nanoseconds=self.due_ns).to_msg()
-        told.name = [*self.joints, *([self.options.counter] if self.options.counter else []), "elsewhere"]
+    def state(self, fault: str) -> JointState:
+        """Return the state of the joints; ``fault`` is ``nan``, ``missing`` or another kind."""
+        message = JointState()
+        message.header.stamp = Time(nanoseconds=self.due_ns).to_msg()
+        message.name = [*self.names, "unused_joint"]
         effort = [self.options.stiffness * position for position in self.position]
-        told.position = [*self.position, *([self.echo] if self.options.counter else []), 0.5]
-        told.effort = [*effort, *([math.nan] * (len(told.name) - len(effort)))]  # missing values are NaN
-        told.velocity = [math.nan] * len(told.name)
-        if wrong == "nan":
-            told.effort[0] = math.nan
-        if wrong == "missing":
-            told.name[0] = "somebody_else"
-        return told
+        message.position = [*self.position, *([self.echo] if self.options.counter else []), 0.5]
+        message.effort = [*effort, *([math.nan] * (len(message.name) - len(effort)))]
+        message.velocity = [math.nan] * len(message.name)
+        if fault == "nan":
+            message.effort[0] = math.nan
+        if fault == "missing":
+            message.name[0] = "unknown_joint"
+        return message
 
 
-def misbehaviour(words: str) -> tuple[str, int, int]:
-    """Parse ``nan@20:1`` into kind, first state and count; the count 0 means without end."""
-    kind, _, place = words.partition("@")
+def misbehaviour(text: str) -> tuple[str, int, int]:
+    """Parse ``nan@20:1`` into kind, first state and count; the count 0 means until the end."""
+    kind, _, states = text.partition("@")
     if kind and kind not in KINDS:
-        sys.exit(f"--misbehave {kind}: unknown; known: {', '.join(KINDS)}")
-    first, _, count = place.partition(":")
+        sys.exit(f"--misbehave {kind}: must be one of {', '.join(KINDS)}")
+    first, _, count = states.partition(":")
     return kind, int(first or 1), int(count or 0)
 
 
@@ -117,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--controller", default="forward_position_controller", help="name of the controller")
     parser.add_argument("--joints", default="bench", help="joints, separated by commas")
-    parser.add_argument("--reversed", action="store_true", help="the controller has its joints in the other order")
+    parser.add_argument("--reversed", action="store_true", help="reverse the order of the controller's joints")
     parser.add_argument("--rate", type=float, default=100.0, help="update rate, Hz")
     parser.add_argument("--start", type=float, default=0.0, help="initial position of the joints, m")
     parser.add_argument("--stiffness", type=float, default=1e6, help="stiffness of the springs, N/m")
@@ -128,7 +127,7 @@ def main() -> None:
         "--watchdog", type=float, default=0.0, help="time without a new number after which the joints stop, s"
     )
     parser.add_argument("--unmarked", action="store_true", help="do not identify the node as a stand-in")
-    parser.add_argument("--misbehave", default="", help="KIND@STATE[:N]")
+    parser.add_argument("--misbehave", default="", help="fault to inject: KIND@STATE[:N]")
     rclpy.init()
     stand_in = StandIn(parser.parse_args())
     executor = rclpy.executors.SingleThreadedExecutor()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator program: leads a person through a complete test of ``rths test --socket``.
+"""Operator program that guides a person through a complete test of ``rths test --socket``.
 
     python3 whole_test.py [NAMESPACE]     # as the user of the test, on the same computer
 
-The program performs the acts that an operator would enter at the terminal. It asks the person to confirm the
-offsets and the unloaded specimen, to sign for each unverified item, and to arm each rung that moves with the first
-characters of its hash. An act is valid for the situation of the last answer: it is refused after a stop or in
-another state. Ctrl-C stops the rig. The program finishes the test as soon as an act is refused or declined.
+The program performs the acts that an operator would enter at the terminal. The person confirms the offsets and the
+unloaded specimen, signs for each unverified item, and arms each rung that moves the rig by typing the first
+characters of its hash. An act refers to the situation of the last answer: it is refused after a stop or in another
+state. Ctrl-C stops the rig. The program finishes the test as soon as an act is refused or declined.
 """
 
 import argparse
@@ -20,18 +20,23 @@ from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.supervision.states import State
 
 HEAD = 6
-"""Characters of the hash that a person types to arm."""
+"""Number of characters of the hash that a person types to arm a rung."""
 
-LOOK_S = 0.1
+POLL_S = 0.1
 MOVING = (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 
 
 class Refused(Exception):
-    """An act was refused, or the person declined it; the test ends."""
+    """Raised if an act was refused or the person declined it; the test ends."""
 
 
-class Leader:
-    """Leads ``person`` through the test of a ``namespace``."""
+def agrees(question: str) -> bool:
+    """Ask the person a question with the default no."""
+    return typed(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+class Guide:
+    """Guides ``person`` through the test of a ``namespace``."""
 
     def __init__(self, namespace: str, person: str) -> None:
         self._operator, self._person = SocketOperator(namespace), person
@@ -46,11 +51,11 @@ class Leader:
 
     def agree(self, question: str) -> None:
         """Raise Refused unless the person answers yes."""
-        if typed(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        if not agrees(question):
             raise Refused(question)
 
-    def lead(self) -> None:
-        """Conduct the test up to the last rung."""
+    def conduct(self) -> None:
+        """Conduct the test up to the last rung. Raises Refused."""
         while self.answer.next_rung and not RUNGS[self.answer.next_rung].on_rig:
             self.do("rehearse", rung=self.answer.next_rung)
         if not self.answer.next_rung:
@@ -70,32 +75,31 @@ class Leader:
         """Stop any motion, and wait until the rig is at rest."""
         self.answer = self._operator.ask("stop", self._person, reason="interrupted at the program")
         while self.answer.state in MOVING:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
             self.answer = self._operator.ask()
 
     def finish(self) -> None:
-        """End the test, if possible."""
+        """Finish the test if this is possible."""
         if not self._operator.ask().possible["finish"]:
             self.do("finish")
 
     def take_offsets(self) -> None:
-        """Measure the offsets of the sensors at rest, and let the person confirm them."""
+        """Measure the offsets of the sensors at rest, and ask the person to confirm them."""
         self.do("take_offsets", seconds="0.5")
         self.agree(f"confirm these offsets ({self.answer.offsets_hash})?")
-        carries_nothing = typed("is the specimen unloaded now, so that its force can be tared? [y/N] ").strip()
-        unloaded = "true" if carries_nothing.lower() in ("y", "yes") else "false"
-        self.do("confirm_offsets", hash=self.answer.offsets_hash, unloaded=unloaded)
+        unloaded = agrees("is the specimen unloaded now, so that its force can be tared?")
+        self.do("confirm_offsets", hash=self.answer.offsets_hash, unloaded=str(unloaded).lower())
 
     def sign(self) -> None:
         """Print the reason, then ask for a signature for each unverified item."""
         if self.answer.to_sign:
             print(self.answer.possible["position"], flush=True)
-        for what in self.answer.to_sign:
-            self.agree(f"{what}; do you sign for it?")
-            self.do("sign_for", what=what)
+        for item in self.answer.to_sign:
+            self.agree(f"{item}; do you sign for it?")
+            self.do("sign_for", what=item)
 
     def arm(self, rung: str) -> None:
-        """Arm a rung. For a rung that moves, the person types its letter and the first characters of the hash."""
+        """Arm a rung. If it moves the rig, the person types its letter and the first characters of the hash."""
         scenario_hash, offsets_hash = self.answer.scenario_hash, self.answer.offsets_hash
         if RUNGS[rung].moves:
             head = typed(f"to arm rung {rung} ({scenario_hash}), type {rung} and the first {HEAD} characters: ")
@@ -110,23 +114,23 @@ def main() -> int:
     parser.add_argument("namespace", nargs="?", default="rths")
     options = parser.parse_args()
     try:
-        leader = Leader(options.namespace, typed("your name: ").strip())
+        guide = Guide(options.namespace, typed("your name: ").strip())
     except (ConfigError, EOFError) as error:
         print(error or "the terminal is closed", file=sys.stderr)
         return 2
     code = 0
     try:
-        leader.lead()
+        guide.conduct()
     except KeyboardInterrupt:
         code = 130
-        leader.stop()
-    except (Refused, ConfigError, EOFError) as ended:
-        print(f"the test ends: {ended or 'the terminal is closed'}", flush=True)
+        guide.stop()
+    except (Refused, ConfigError, EOFError) as error:
+        print(f"the test ends: {error or 'the terminal is closed'}", flush=True)
         code = 1
     try:
-        leader.finish()
-    except (Refused, ConfigError) as left:
-        print(left, file=sys.stderr)
+        guide.finish()
+    except (Refused, ConfigError) as error:
+        print(error, file=sys.stderr)
         code = code or 1
     return code
 

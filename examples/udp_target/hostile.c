@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The receiver under bytes that nobody meant for it: built with sanitizers by `make check`.
- * It is the receiver's test vectors, too: whatever it answers, states and drives goes into one number, which is the same
- * on every processor (`make vectors`; RTHS_VECTORS below). Compiled with RTHS_NO_MAIN, call rths_hostile on the target.
- * Most datagrams are right but for a few bytes, with a right checksum: so they get past the door. Commands run at full
- * velocity to the strokes, jump, stay away, or are nothing at all; a stranger sends, too.
- * SPDX-License-Identifier: Apache-2.0 */
-#ifdef RTHS_TRAPS /* glibc: an invalid operation, a division by zero or an overflow ends the process */
+/* Test of the receiver with hostile datagrams. `make check` builds it with sanitizers.
+ *
+ * It also computes the test vectors of the receiver: one number from all answers, states and commands, which is the same
+ * on every processor (`make vectors`; RTHS_VECTORS below). To test a target, compile with RTHS_NO_MAIN and call
+ * rths_hostile.
+ *
+ * Most datagrams are valid except for a few bytes, and have a valid checksum, so that the receiver processes them.
+ * Commands reach the strokes at full velocity, jump, are missing, or are random bytes. Some come from another sender. */
+#ifdef RTHS_TRAPS /* glibc: an invalid operation, a division by zero or an overflow aborts the process */
 #define _GNU_SOURCE
 #include <fenv.h>
 #endif
@@ -17,18 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS 500L /* of 200 ticks, about 212 datagrams each */
+#define ROUNDS 500L /* each of 200 ticks and about 212 datagrams */
 #define TICKS 200L
 #define OURS 99u
 #define LONGEST 512u /* bytes */
-#define RTHS_VECTORS 0xed0fc5413077e61du /* of ROUNDS rounds */
-#define RTHS_VECTORS_IN_NEWTONS 0xbeae7395acff53f9u /* of as many, with force loops on some axes */
+#define RTHS_VECTORS 0xed0fc5413077e61du /* after ROUNDS rounds */
+#define RTHS_VECTORS_IN_NEWTONS 0xbeae7395acff53f9u /* after ROUNDS rounds with force loops on some axes */
 
 static uint32_t seed = 1u;
 static long datagrams = 0, stops = 0;
 #define BASIS 0xcbf29ce484222325u
-static uint64_t vectors = BASIS; /* FNV-1a of all that the receiver has done */
-static int in_newtons = 0;       /* some axes have force loops */
+static uint64_t vectors = BASIS; /* FNV-1a hash of all outputs of the receiver */
+static int in_newtons = 0;       /* 1: some axes have force loops */
 
 static void note(const uint8_t *data, size_t size) {
   size_t i;
@@ -56,21 +58,21 @@ static void put_real(uint8_t *at, double value) {
   put32(at + 4, (uint32_t)(bits >> 32));
 }
 
-static uint8_t wanted[RTHS_MAX_AXES]; /* modes for a while */
+static uint8_t requested_mode[RTHS_MAX_AXES]; /* kept for several samples */
 
-/* The row of an axis that is to be controlled by force for a while; now and then of one that has no force loop. */
+/* Change the row of an axis to the requested mode, rarely also that of an axis without a force loop. */
 static void press(const rths_target *t, int i, uint8_t *row) {
-  if (draw() % 60u == 0u) wanted[i] = (uint8_t)(draw() % 3u);
+  if (draw() % 60u == 0u) requested_mode[i] = (uint8_t)(draw() % 3u);
   if (t->config.load[i].rate <= 0.0 && draw() % 256u) return;
-  row[16] = wanted[i];
+  row[16] = requested_mode[i];
   if (row[16] != RTHS_BY_FORCE) return;
   put_real(row, draw() % 64u ? (t->mode[i] == RTHS_BY_FORCE ? t->command[i] + uniform(-1.1, 1.1) * t->config.load[i].rate * t->dt
                                                            : t->loop[i].shown)
                              : uniform(-2.0, 2.0) * t->config.limits[i].force);
 }
 
-/* Rows of a command: bytes of any kind, or the next point at a velocity that an axis keeps for a while. Reals that a
- * processor may flush to zero are left out, here and in limits: vectors are the same whether it does or not. */
+/* Write the rows of a command: random bytes, or the next point at the speed of each axis. Subnormal reals, which some
+ * processors flush to zero, are excluded here and in the limits, because they would change the vectors. */
 static void rows(const rths_target *t, const double *speed, uint8_t *row) {
   const uint32_t kind = draw() % 16u;
   int i;
@@ -102,23 +104,23 @@ static size_t datagram(const rths_target *t, const double *speed, uint8_t *data,
   data[RTHS_AT_TRANSPORT] = 1;
   if (kind == RTHS_COMMAND) rows(t, speed, data + RTHS_HEAD);
   for (wrong = draw() % 8u ? 0u : draw() % 4u; wrong; wrong--) {
-    const size_t place = draw() % size;
-    data[place] = (uint8_t)draw();
+    const size_t at = draw() % size;
+    data[at] = (uint8_t)draw();
   }
   put32(data + size, rths_checksum(data, size));
   return draw() % 32u ? size + RTHS_CHECKSUM : draw() % (LONGEST + 1u);
 }
 
-/* One of the limits near an end of the reals: most are refused. */
+/* Set one limit near an end of the range of reals. Most of these limits are refused. */
 static void extreme(rths_limits *limit) {
   double *const fields[6] = {&limit->stroke,    &limit->velocity, &limit->acceleration,
                              &limit->following, &limit->force,    &limit->error};
-  const uint32_t which = draw() % 6u;
-  *fields[which] = draw() % 2u ? 1e-250 : 1.7976931348623157e308;
+  const uint32_t index = draw() % 6u;
+  *fields[index] = draw() % 2u ? 1e-250 : 1.7976931348623157e308;
 }
 
-/* A force loop, of which a number is an end of the reals now and then. */
-static void give_loop(rths_config *config, int i) {
+/* Configure a force loop. Rarely one number is near an end of the range of reals. */
+static void add_loop(rths_config *config, int i) {
   rths_load *load = &config->load[i];
   double *const fields[6] = {&load->rate,      &load->error,     &load->travel,
                              &load->stiffness, &load->curvature, &load->unit};
@@ -135,11 +137,11 @@ static void give_loop(rths_config *config, int i) {
   if (draw() % 64u == 0u) *fields[draw() % 6u] = draw() % 2u ? 1e-250 : 1.7976931348623157e308;
 }
 
-/* Any rig: of each axis limits, group and place; followed commands are limited in acceleration, or not. */
+/* Initialise a random rig. The acceleration of followed commands is limited or not. */
 static int set_up(rths_target *target) {
   rths_config config;
   double position[RTHS_MAX_AXES];
-  const int bent = draw() % 2u == 0u;
+  const int limited = draw() % 2u == 0u;
   int i;
   memset(&config, 0, sizeof config);
   config.axes = (uint8_t)(1u + draw() % RTHS_MAX_AXES);
@@ -153,34 +155,36 @@ static int set_up(rths_target *target) {
     limit->stroke = uniform(0.01, 0.12);
     limit->velocity = uniform(0.1, 0.8);
     limit->acceleration = uniform(1.0, 20.0);
-    limit->following = bent ? limit->acceleration : (double)INFINITY;
+    limit->following = limited ? limit->acceleration : (double)INFINITY;
     limit->force = limit->error = draw() % 2u ? 1.0 : (double)INFINITY;
     config.group[i] = (uint8_t)(draw() % 3u);
     config.unit[i] = 1.0;
-    if (in_newtons && draw() % 2u) give_loop(&config, i);
+    if (in_newtons && draw() % 2u) add_loop(&config, i);
     position[i] = uniform(-0.9, 0.9) * limit->stroke;
   }
-  if (draw() % 64u == 0u) config.limits[0].acceleration = 1e-9; /* would not come to rest: refused */
+  if (draw() % 64u == 0u) config.limits[0].acceleration = 1e-9; /* refused, because the axis would not come to rest */
   if (draw() % 16u == 0u) extreme(&config.limits[0]);
   return rths_init(target, &config, position);
 }
 
-static uint8_t was[RTHS_MAX_AXES]; /* modes before the sample */
+static uint8_t mode_before[RTHS_MAX_AXES];
 
-/* 0 where the sample from before, with velocity, to what is commanded now is within what is stated. */
+/* Return 0 if the motion from the previous command, at the previous velocity, is within the limits, otherwise the index of
+ * the exceeded limit in PROBLEMS. */
 static int beyond(const rths_target *t, const double *before, const double *velocity) {
-  const uint32_t by_itself = in_newtons ? t->rejoining | (t->moved_flags & RTHS_BRIDGED) : t->moved_flags;
-  const int own = by_itself != 0 || t->state != RTHS_RUNNING; /* a load may be limited where the others are not */
+  /* RTHS_LIMITED may be due to a force; the motion of the other axes then has the limit following */
+  const uint32_t departs = in_newtons ? t->rejoining | (t->moved_flags & RTHS_BRIDGED) : t->moved_flags;
+  const int own = departs != 0 || t->state != RTHS_RUNNING; /* 1: a motion of the receiver itself */
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
     const double v = (t->command[i] - before[i]) / t->dt, noise = 1e-12 * limit->stroke / t->dt;
     const double most = own ? limit->acceleration : limit->following;
-    if (in_newtons && (t->mode[i] == RTHS_BY_FORCE || was[i] == RTHS_BY_FORCE)) {
+    if (in_newtons && (t->mode[i] == RTHS_BY_FORCE || mode_before[i] == RTHS_BY_FORCE)) {
       const double most_force = limit->force * fabs(t->config.load[i].unit), rate = t->config.load[i].rate;
-      if (t->mode[i] != RTHS_BY_FORCE) continue; /* held where it is */
+      if (t->mode[i] != RTHS_BY_FORCE) continue; /* held at its position */
       if (!(fabs(t->command[i]) <= most_force)) return 5;
-      if (was[i] == RTHS_BY_FORCE && !(fabs(v) <= rate * (1.0 + 2e-6) + 1e-9)) return 6;
+      if (mode_before[i] == RTHS_BY_FORCE && !(fabs(v) <= rate * (1.0 + 2e-6) + 1e-9)) return 6;
       continue;
     }
     if (!(fabs(t->command[i]) <= limit->stroke)) return 1;
@@ -190,7 +194,7 @@ static int beyond(const rths_target *t, const double *before, const double *velo
   return 0;
 }
 
-/* 0 where all axes of a group are slower by the same share, and at rest none is controlled by force. */
+/* Return 0 if all axes of a group have slowed down by the same fraction, and no axis at rest is controlled by force. */
 static int askew(const rths_target *t, const double *before, const double *velocity) {
   int i, j;
   for (i = 0; i < t->config.axes; i++)
@@ -199,14 +203,14 @@ static int askew(const rths_target *t, const double *before, const double *veloc
     for (j = 0; j < i; j++) {
       const double a = (t->command[i] - before[i]) / t->dt * velocity[j];
       const double b = (t->command[j] - before[j]) / t->dt * velocity[i];
-      if (was[i] == RTHS_BY_FORCE || was[j] == RTHS_BY_FORCE || t->mode[i] == RTHS_BY_FORCE || t->mode[j] == RTHS_BY_FORCE)
-        continue;
+      if (mode_before[i] == RTHS_BY_FORCE || mode_before[j] == RTHS_BY_FORCE) continue;
+      if (t->mode[i] == RTHS_BY_FORCE || t->mode[j] == RTHS_BY_FORCE) continue;
       if (t->config.group[i] == t->config.group[j] && fabs(a - b) > 1e-9) return 4;
     }
   return 0;
 }
 
-/* What the receiver drives, into the vectors. */
+/* Add the commands of the receiver to the vectors. */
 static void note_drive(const rths_target *t) {
   uint8_t real[8];
   int i;
@@ -219,12 +223,12 @@ static void note_drive(const rths_target *t) {
   }
 }
 
-/* The datagrams before tick i. */
+/* Send the datagrams before tick i. */
 static void send(rths_target *target, const double *speed, long i) {
   static const int kinds[64] = {RTHS_OPEN, RTHS_BEGIN, RTHS_CLOSE, RTHS_STATE};
   uint8_t data[RTHS_MAX_BYTES], out[RTHS_MAX_BYTES];
-  int more;
-  for (more = i < 2 ? 8 : (int)(draw() % 3u); more; more--) {
+  int count;
+  for (count = i < 2 ? 8 : (int)(draw() % 3u); count; count--) {
     const uint32_t drawn = i < 2 ? draw() % 2u : draw() % (i < 100 ? 16u : 64u);
     const int kind = i >= 100 || drawn < 2u ? kinds[drawn] : 0;
     const size_t size = datagram(target, speed, data, kind ? kind : RTHS_COMMAND);
@@ -235,40 +239,40 @@ static void send(rths_target *target, const double *speed, long i) {
   }
 }
 
-/* A force loop that follows its command, and its axis with it; now and then it runs away for a sample. */
-static void answer(const rths_target *t, int axis, rths_sensors *measured) {
+/* Simulate a force loop, which moves its axis to follow its command. Rarely it departs from it for one sample. */
+static void follow_force(const rths_target *t, int axis, rths_sensors *measured) {
   const rths_load *load = &t->config.load[axis];
   const double before = measured->force[axis], now = draw() % 300u ? t->command[axis] / load->unit : uniform(-9.0, 9.0);
   measured->force[axis] = now;
   measured->displacement[axis] += load->unit * (now - before) / load->stiffness;
 }
 
-/* The mode that a controller tells: as commanded, mostly. */
-static void tell(const rths_target *t, int axis, rths_sensors *measured) {
+/* Simulate the mode that a controller reports: usually the commanded mode. */
+static void report_mode(const rths_target *t, int axis, rths_sensors *measured) {
   if (draw() % 4u) measured->mode[axis] = t->mode[axis];
   if (draw() % 900u == 0u) measured->mode[axis] = (uint8_t)draw();
 }
 
-/* New speeds for some axes, and what the sensors of a rig show that is where it is led. */
+/* Change the speeds of some axes, and simulate the sensors of a rig that follows its commands. */
 static void move(const rths_target *target, double *speed, rths_sensors *measured) {
   int axis;
   for (axis = 0; axis < target->config.axes; axis++) {
     const rths_limits *limit = &target->config.limits[axis];
     if (draw() % 40u == 0u) speed[axis] = uniform(-1.0, 1.0) * limit->velocity;
     if (draw() % 80u == 0u) speed[axis] = (draw() % 2u ? 0.98 : -0.98) * limit->velocity;
-    if (in_newtons && target->mode[axis] == RTHS_BY_FORCE) answer(target, axis, measured);
+    if (in_newtons && target->mode[axis] == RTHS_BY_FORCE) follow_force(target, axis, measured);
     else measured->displacement[axis] = target->command[axis];
-    if (in_newtons) tell(target, axis, measured);
+    if (in_newtons) report_mode(target, axis, measured);
   }
   if (draw() % 512u == 0u) measured->displacement[0] = draw() % 2u ? (double)NAN : 1.7976931348623157e308;
   if (target->config.load[0].rate > 0.0) return;
   measured->force[0] = draw() % 512u ? 0.0 : draw() % 2u ? 2.0 : (double)NAN;
 }
 
-/* 0, or what is wrong in some tick of these rounds. */
+/* Run the rounds. Return 0, or the index in PROBLEMS of the first problem. */
 int rths_hostile(long rounds) {
   rths_sensors measured;
-  static rths_target target; /* 16 kB: the stack of a target may be smaller */
+  static rths_target target; /* 16 kB, which may exceed the stack of a target */
   uint8_t out[RTHS_MAX_BYTES];
   double before[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES] = {0.0}, speed[RTHS_MAX_AXES] = {0.0};
   long round, i;
@@ -276,23 +280,23 @@ int rths_hostile(long rounds) {
   for (round = 0; round < rounds; round++) {
     if (set_up(&target)) continue;
     memset(&measured, 0, sizeof measured);
-    memset(wanted, 0, sizeof wanted);
+    memset(requested_mode, 0, sizeof requested_mode);
     for (axis = 0; axis < target.config.axes; axis++) velocity[axis] = 0.0;
     for (i = 0; i < TICKS; i++) {
       const uint8_t state_before = target.state;
-      int wrong;
+      int problem;
       move(&target, speed, &measured);
       send(&target, speed, i);
       memcpy(before, target.command, sizeof before);
-      memcpy(was, target.mode, sizeof was);
+      memcpy(mode_before, target.mode, sizeof mode_before);
       note(out, rths_state(&target, &measured, out, sizeof out));
       rths_drive(&target);
       note_drive(&target);
-      wrong = beyond(&target, before, velocity);
-      if (!wrong && target.state >= RTHS_BRAKING) wrong = askew(&target, before, velocity);
-      if (wrong) return wrong;
+      problem = beyond(&target, before, velocity);
+      if (!problem && target.state >= RTHS_BRAKING) problem = askew(&target, before, velocity);
+      if (problem) return problem;
       for (axis = 0; axis < target.config.axes; axis++)
-        velocity[axis] = was[axis] == target.mode[axis] ? (target.command[axis] - before[axis]) / target.dt
+        velocity[axis] = mode_before[axis] == target.mode[axis] ? (target.command[axis] - before[axis]) / target.dt
                                                         : target.velocity[axis];
       stops += state_before == RTHS_RUNNING && target.state >= RTHS_BRAKING;
     }
@@ -300,7 +304,7 @@ int rths_hostile(long rounds) {
   return 0;
 }
 
-/* The same, of a receiver with force loops; vectors are then those of these rounds alone. */
+/* Run the rounds for a receiver with force loops. The vectors start again. */
 int rths_hostile_in_newtons(long rounds) {
   in_newtons = 1;
   seed = 1u;
@@ -309,33 +313,40 @@ int rths_hostile_in_newtons(long rounds) {
 }
 
 #ifndef RTHS_NO_MAIN
-/* 0 where the vectors are as stated. */
-static int told(const char *name, long rounds, uint64_t stated) {
+/* Print the vectors. Return 0 if they are as expected, or if their expected value is unknown. */
+static int differ(const char *name, long rounds, uint64_t expected) {
   printf("%s: %08lx%08lx\n", name, (unsigned long)(vectors >> 32), (unsigned long)(vectors & 0xffffffffu));
-  if (rounds != ROUNDS || vectors == stated) return 0;
-  printf("%s: not those of this version of the receiver\n", name);
+  if (rounds != ROUNDS || vectors == expected) return 0;
+  printf("%s: not the vectors of this version of the receiver\n", name);
   return 1;
 }
 
-int main(int count, char **words) {
-  static const char *const what[] = {"",     "stroke",    "velocity", "acceleration", "off the common line",
-                                     "force", "force rate", "not held"};
-  const long rounds = count > 1 ? atol(words[1]) : ROUNDS;
-  int tested, wrong, other;
+static const char *const PROBLEMS[] = {"",
+                                       "stroke exceeded",
+                                       "velocity exceeded",
+                                       "acceleration exceeded",
+                                       "axes of a group do not stop together",
+                                       "force exceeded",
+                                       "force rate exceeded",
+                                       "controlled by force at rest"};
+
+int main(int argc, char **argv) {
+  const long rounds = argc > 1 ? atol(argv[1]) : ROUNDS;
+  int self_test, problem, other;
 #ifdef RTHS_TRAPS
   feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
 #endif
-  tested = rths_self_test();
-  wrong = rths_hostile(rounds);
-  other = told("vectors", rounds, RTHS_VECTORS);
-  if (!wrong) {
-    wrong = rths_hostile_in_newtons(rounds);
-    other |= told("in newtons", rounds, RTHS_VECTORS_IN_NEWTONS);
+  self_test = rths_self_test();
+  problem = rths_hostile(rounds);
+  other = differ("vectors", rounds, RTHS_VECTORS);
+  if (!problem) {
+    problem = rths_hostile_in_newtons(rounds);
+    other |= differ("in newtons", rounds, RTHS_VECTORS_IN_NEWTONS);
   }
-  if (tested) printf("hostile: the self-test finds %d: see rths_target.h\n", tested);
-  if (wrong) printf("hostile: after %ld datagrams: %s\n", datagrams, what[wrong]);
-  if (tested || wrong) return 1;
-  printf("hostile: %ld datagrams, %ld stops: nothing beyond a limit\n", datagrams, stops);
+  if (self_test) printf("hostile: rths_self_test() = %d: see rths_target.h\n", self_test);
+  if (problem) printf("hostile: after %ld datagrams: %s\n", datagrams, PROBLEMS[problem]);
+  if (self_test || problem) return 1;
+  printf("hostile: %ld datagrams, %ld stops, no limit exceeded\n", datagrams, stops);
   return other;
 }
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The longest ticks of the receiver that are known, to be counted in instructions: `make longest`, `make longest-emulated`.
- * 8 axes, each a group of its own, and all auxiliary channels. They run along their slope towards the end of their
- * strokes, so that a tick seeks the room to stop by bisection, for each group. In every second session 61 commands are
- * late, and arrive at once; in the others they come in time, and one after the other is found to leave no room.
- * SPDX-License-Identifier: Apache-2.0 */
+/* Longest known ticks of the receiver, to count their instructions: `make longest`, `make longest-emulated`.
+ *
+ * The rig has 8 axes, each in its own group, and all auxiliary channels. The axes move along their slopes towards the ends
+ * of their strokes, so that a tick computes the room to stop by bisection, for each group. In every second session, 61
+ * commands are late and arrive together. In the other sessions they arrive in time, and successive commands leave no room to stop. */
 #include "rths_target.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 #define SESSIONS 24u
 #define LATE 62u
-#define PERIOD 1e-3
-#define SPEED 0.45
+#define PERIOD 1e-3 /* s */
+#define SPEED 0.45  /* m/s */
 
 static rths_target target;
 
@@ -52,7 +52,7 @@ static int send(int kind, uint32_t counter, const double *start) {
   return rths_receive(&target, data, size + RTHS_CHECKSUM, 1u);
 }
 
-/* A tick, but for its datagrams: what is counted. */
+/* A tick without its datagrams, whose instructions are counted. */
 size_t counted_tick(const rths_sensors *measured, uint8_t *out);
 size_t counted_tick(const rths_sensors *measured, uint8_t *out) {
   const size_t size = rths_state(&target, measured, out, RTHS_MAX_BYTES);
@@ -61,20 +61,20 @@ size_t counted_tick(const rths_sensors *measured, uint8_t *out) {
 }
 
 static void tick(void) {
-  static size_t (*volatile counted)(const rths_sensors *, uint8_t *) = counted_tick; /* so that it is not inlined */
+  static size_t (*volatile counted)(const rths_sensors *, uint8_t *) = counted_tick; /* prevents inlining */
   static rths_sensors measured;
   uint8_t out[RTHS_MAX_BYTES];
   memcpy(measured.displacement, target.command, sizeof measured.displacement);
   (void)counted(&measured, out);
 }
 
-int main(int count, char **words) {
-  const uint32_t sessions = count > 1 ? (uint32_t)atoi(words[1]) : SESSIONS;
+int main(int argc, char **argv) {
+  const uint32_t sessions = argc > 1 ? (uint32_t)atoi(argv[1]) : SESSIONS;
   static rths_config config;
   const rths_limits limits = {0.1, 0.5, 20.0, 1e6, 1e6, 1.0};
   double start[RTHS_MAX_AXES];
   uint8_t out[RTHS_MAX_BYTES];
-  uint32_t k, left;
+  uint32_t k, session;
   int i, taken = 0;
   config.axes = RTHS_MAX_AXES;
   config.inputs = config.channels = RTHS_MAX_AUXILIARY;
@@ -87,9 +87,9 @@ int main(int count, char **words) {
     config.group[i] = (uint8_t)i;
     config.unit[i] = 1.0;
   }
-  for (left = 0; left < sessions; left++) { /* quarters of mm that are left when the last one acts: mostly too few */
+  for (session = 0; session < sessions; session++) { /* at the last command, session/4 mm are left: usually too few */
     for (i = 0; i < RTHS_MAX_AXES; i++)
-      start[i] = 0.1 - SPEED * PERIOD * LATE - 2.5e-4 * (double)left - 1e-5 * (double)i;
+      start[i] = 0.1 - SPEED * PERIOD * LATE - 2.5e-4 * (double)session - 1e-5 * (double)i;
     if (rths_init(&target, &config, start) != 0) return 1;
     taken += send(RTHS_OPEN, 0u, start) == RTHS_TAKEN && rths_reply(&target, out, sizeof out) > 0u;
     taken += send(RTHS_BEGIN, 0u, start) == RTHS_TAKEN;
@@ -97,9 +97,9 @@ int main(int count, char **words) {
     taken += send(RTHS_COMMAND, 1u, start) == RTHS_TAKEN;
     for (k = 1u; k < LATE; k++) {
       tick();
-      if (left % 2u != 0u) taken += send(RTHS_COMMAND, k + 1u, start) == RTHS_TAKEN;
+      if (session % 2u != 0u) taken += send(RTHS_COMMAND, k + 1u, start) == RTHS_TAKEN;
     }
-    for (k = 2u; k <= LATE && left % 2u == 0u; k++)
+    for (k = 2u; k <= LATE && session % 2u == 0u; k++)
       taken += send(RTHS_COMMAND, k, start) == (k < LATE ? RTHS_LATE : RTHS_TAKEN);
     tick();
   }

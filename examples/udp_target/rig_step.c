@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tick of the receiver as one function, for a block of Simulink: doc/receiver.md. */
+/* Tick of the receiver as one function, for a Simulink block: see doc/receiver.md. */
 #include "rths_target.h"
 
-#define MOST 16 /* datagrams that come in a tick */
+#define MOST 16 /* datagrams per tick */
 
-static rths_target target; /* after rths_init by an operator's act */
+static rths_target target; /* initialised by rths_init on an operator's act */
 
-/* in: MOST rows of RTHS_MAX_BYTES; senders: address * 65536 + port; out: MOST answers and the state behind them, with
- * sizes and receivers. A size of 0 is no datagram. */
+/* in: MOST rows of RTHS_MAX_BYTES. senders: address * 65536 + port. out: MOST answers, then the state, with their sizes and
+ * receivers. A size of 0 means no datagram. */
 void rig_step(const uint8_t *in, const uint16_t *in_sizes, const double *senders, const double *displacement,
               const double *force, uint8_t *out, uint16_t *out_sizes, double *receivers, double *command) {
   static rths_sensors measured;

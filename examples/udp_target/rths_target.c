@@ -5,20 +5,20 @@
 #include <float.h>
 
 #if !defined(RTHS_FREESTANDING) && defined(__STDC_HOSTED__) && __STDC_HOSTED__
-#include <math.h> /* sqrt alone: a square root is rounded exactly everywhere, and processors have an instruction for it */
+#include <math.h> /* only sqrt, which is correctly rounded on every platform, and fast */
 #define root_of sqrt
 #else
 #define root_of rths_root
 #endif
 
-#define FARTHEST 1e18 /* beyond it a number counts as this one: no command of it is within a limit, and nothing overflows */
+#define FARTHEST 1e18 /* numbers are clamped to this magnitude: it exceeds every stroke, and no result of it overflows */
 #define MOST_STEPS 1e15
 #define SIGN 0x8000000000000000u
-#define HIDDEN 0x0010000000000000u /* the bit of a mantissa that is not stored */
-#define NO_LIMIT 0x7ff0000000000000u /* the bits of INFINITY */
-#define FIELDS 32 /* more than there are fields, so that one number has field and axis */
-#define SHARE 0.0625 /* of what a sensor shows now in its level: noise counts a quarter */
-#define ROUNDING (1.0 + 1e-6) /* a command at its velocity limit is within it: the period is rounded to ns */
+#define HIDDEN 0x0010000000000000u /* implicit bit of the mantissa */
+#define NO_LIMIT 0x7ff0000000000000u /* bits of INFINITY */
+#define FIELDS 32 /* exceeds the number of fields, so that one number encodes field and axis */
+#define SHARE 0.0625 /* weight of the current value in the level of a sensor; reduces noise to a quarter */
+#define ROUNDING (1.0 + 1e-6) /* permits a command at its velocity limit although the period is rounded to ns */
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
@@ -97,17 +97,17 @@ static size_t seal(uint8_t *out, size_t size) {
 
 /* ---- arithmetic ------------------------------------------------------------------------------------------------- */
 
-/* By bits: these raise no exception of the processor, whatever they are given. */
+/* These functions use bits, because they must not raise floating-point exceptions. */
 static int finite_real(double value) { return ((bits_of(value) >> 52) & 0x7ffu) != 0x7ffu; }
 
 static double magnitude(double value) { return real_of(bits_of(value) & ~SIGN); }
 
 static double with_sign_of(double value, double other) { return real_of(bits_of(value) | (bits_of(other) & SIGN)); }
 
-/* The square root of a number from 1 to 2^1022, bit by bit: rounded as IEEE 754 wants it. */
+/* Square root of a number from 1 to 2^1022, bit by bit, rounded according to IEEE 754. */
 double rths_root(double square) {
   const uint64_t bits = bits_of(square);
-  const uint32_t exponent = (uint32_t)(bits >> 52) - 1023u; /* even ones are halved; an odd one lends a bit */
+  const uint32_t exponent = (uint32_t)(bits >> 52) - 1023u; /* even exponents are halved; odd ones leave a bit */
   uint64_t rest = ((bits & (HIDDEN - 1u)) | HIDDEN) << (1u + (exponent & 1u));
   uint64_t root = 0, twice = 0, digit;
   for (digit = HIDDEN << 1; digit != 0u; digit >>= 1) {
@@ -125,14 +125,14 @@ double rths_root(double square) {
 
 int rths_self_test(void) {
   static const uint8_t digits[9] = {0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39};
-  /* volatile: what is tested is done where this runs, not by the compiler */
+  /* volatile, so that the processor computes instead of the compiler */
   volatile double near_one = 1.0 + 7.450580596923828125e-9, square = 1.0 + 1.490116119384765625e-8; /* 2^-27, 2^-26 */
   volatile double one = 1.0, tiny = 1.1102230246251565404e-16, more = 1.6653345369377348106e-16; /* 2^-53, 1.5 of it */
   const double first = near_one, second = near_one, part = square, whole = one, small = tiny, larger = more;
   int found = 0;
   if (sizeof(double) != 8u || bits_of(whole) != 0x3ff0000000000000u || bits_of(-2.5 * whole) != 0xc004000000000000u)
     found |= RTHS_TEST_REALS;
-  /* two products: one that is used twice is not contracted */
+  /* two products, because a product that is used twice is not contracted */
   if (first * first - part != 0.0 || part - second * second != 0.0) found |= RTHS_TEST_CONTRACTED;
   if ((whole + small) - whole != 0.0 || (-whole - small) + whole != 0.0 || (whole + larger) - whole != DBL_EPSILON)
     found |= RTHS_TEST_ROUNDING;
@@ -147,8 +147,8 @@ static double within(double value, double limit) {
   return value > limit ? limit : value < -limit ? -limit : value;
 }
 
-/* The braking way: the largest velocity of the coming sample from which an axis stops within distance (m), braking by
- * step (m/s) in each sample behind it. Whatever moves an axis asks this function. */
+/* Return the largest velocity of the next sample from which an axis stops within distance (m), if it then brakes by step
+ * (m/s) per sample. All motions of an axis use this function. */
 static double brakes_within(double distance, double step, double dt) {
   double way, whole = MOST_STEPS;
   if (!(distance > 0.0)) return 0.0;
@@ -158,10 +158,10 @@ static double brakes_within(double distance, double step, double dt) {
   return (way + 0.5 * step * whole * (whole + 1.0)) / (whole + 1.0);
 }
 
-/* 1 where an axis is led by its displacement; where it is controlled by force, command and velocity are not of a motion. */
+/* Return 1 if an axis is controlled by displacement. Otherwise command and velocity are a force and its rate. */
 static int moves(const rths_target *t, int axis) { return t->mode[axis] != RTHS_BY_FORCE; }
 
-/* Samples in which the axes of a group stop together from velocity[axes]: those of the axis that needs the most. */
+/* Return the samples in which the axes of a group stop together from velocity[axes]: the maximum of the axes. */
 static double samples_to_rest(const rths_target *t, uint8_t group, const double *velocity) {
   double most = 0.0;
   int i;
@@ -174,7 +174,7 @@ static double samples_to_rest(const rths_target *t, uint8_t group, const double 
   return most;
 }
 
-/* 1 where a group that moves with velocity[axes] in the coming sample can then stop in a common time within its strokes. */
+/* Return 1 if a group that moves with velocity[axes] in the next sample can then stop together within its strokes. */
 static int can_stop(const rths_target *t, uint8_t group, const double *velocity) {
   const double samples = samples_to_rest(t, group, velocity);
   int i;
@@ -193,7 +193,7 @@ static int leads(const rths_target *t, int axis) { /* 1 for the first axis of it
   return 1;
 }
 
-/* The velocities of a group in the first sample of its stop: all are smaller by the same share. */
+/* Reduce the velocities of a group by the same fraction, for the first sample of its stop. */
 static void slower(const rths_target *t, uint8_t group, double *velocity) {
   const double samples = samples_to_rest(t, group, t->velocity);
   int i;
@@ -202,7 +202,8 @@ static void slower(const rths_target *t, uint8_t group, double *velocity) {
       velocity[i] = samples > 1.0 && moves(t, i) ? t->velocity[i] * (1.0 - 1.0 / samples) : 0.0;
 }
 
-/* Take velocity[axes] of a group as near to its wanted one as leaves it room to stop; from where it stops, it can. */
+/* Reduce velocity[axes] of a group towards that of a stop, as far as necessary to leave room for the stop. A group that
+ * stops always has this room. */
 static void leave_room(const rths_target *t, uint8_t group, double *velocity) {
   double stopped[RTHS_MAX_AXES], tried[RTHS_MAX_AXES], low = 0.0, high = 1.0;
   int i, halved;
@@ -219,7 +220,7 @@ static void leave_room(const rths_target *t, uint8_t group, double *velocity) {
     if (t->config.group[i] == group) velocity[i] = stopped[i] + low * (velocity[i] - stopped[i]);
 }
 
-/* One sample with velocity[axes]. */
+/* Move for one sample with velocity[axes]. */
 static void go(rths_target *t, const double *velocity) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
@@ -230,7 +231,7 @@ static void go(rths_target *t, const double *velocity) {
   }
 }
 
-/* Towards points that move with slope and are to be reached at this sample, within all limits; 1 where all are. */
+/* Approach points that move with slope, within all limits. Return 1 if all axes reach their points in this sample. */
 static int chase(rths_target *t, const double *point, const double *slope) {
   double wanted[RTHS_MAX_AXES] = {0.0}, velocity[RTHS_MAX_AXES] = {0.0};
   int i, reached = 1;
@@ -253,8 +254,8 @@ static int chase(rths_target *t, const double *point, const double *slope) {
   return reached;
 }
 
-/* Where a command leads an axis that is led by its displacement: one in N leaves it where it is. Since it was held it
- * follows the changes of its commands. */
+/* Return the commanded position of an axis controlled by displacement. A command in N keeps the axis where it is. After the
+ * axis was held, it follows the changes of its commands. */
 static double place_of(const rths_target *t, const rths_command *c, int axis) {
   if (c->mode[axis] == RTHS_BY_FORCE) return t->command[axis];
   return t->loop[axis].shift != 0.0 ? c->command[axis] + t->loop[axis].shift : c->command[axis];
@@ -262,7 +263,7 @@ static double place_of(const rths_target *t, const rths_command *c, int axis) {
 
 static double slope_of(const rths_command *c, int axis) { return c->mode[axis] == RTHS_BY_FORCE ? 0.0 : c->slope[axis]; }
 
-/* Exactly to the commands; 0, and nothing is changed, where one is beyond a limit, or leaves no room to stop. */
+/* Move exactly to the commands. Return 0 and change nothing if a command exceeds a limit or prevents a stop. */
 static int follow(rths_target *t, const rths_command *c) {
   double velocity[RTHS_MAX_AXES] = {0.0};
   int i;
@@ -293,7 +294,7 @@ static void brake(rths_target *t) {
   go(t, velocity);
 }
 
-/* 1 where no axis that is led by its displacement moves. */
+/* Return 1 if no axis controlled by displacement moves. */
 static int still(const rths_target *t) {
   int i;
   for (i = 0; i < t->config.axes; i++)
@@ -316,7 +317,7 @@ static double largest_load(const rths_target *t, int axis) {
   return within(t->config.limits[axis].force, FARTHEST) * magnitude(t->config.load[axis].unit);
 }
 
-/* Led by its displacement from where it is: that is what changes the mode without a motion. */
+/* Control an axis by displacement from its current position, so that the change of mode causes no motion. */
 static void hold(rths_target *t, int axis) {
   t->loop[axis].wrong_mode = 0;
   t->mode[axis] = RTHS_BY_DISPLACEMENT;
@@ -324,7 +325,7 @@ static void hold(rths_target *t, int axis) {
   t->velocity[axis] = 0.0;
 }
 
-/* Controlled by force from the force that is there. */
+/* Control an axis by force, from its current force. */
 static void load(rths_target *t, int axis) {
   rths_loop *loop = &t->loop[axis];
   loop->from_place = level_of(&loop->place);
@@ -339,7 +340,7 @@ static void load(rths_target *t, int axis) {
   t->velocity[axis] = 0.0;
 }
 
-/* Each axis into the mode that its command has; one that still moves is brought to rest first. */
+/* Change each axis to the mode of its command; a moving axis is first brought to rest. */
 static void change_modes(rths_target *t) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
@@ -352,8 +353,8 @@ static void change_modes(rths_target *t) {
   }
 }
 
-/* Commands in N of the coming sample: towards the last one that came, within the rate, once the controller is in its
- * mode. A load is going nowhere: it has no slope that a bridge could go on along. */
+/* Compute the commands in N of the next sample: towards the last received command, within the rate, once the controller
+ * is in force mode. A bridge holds the force, because forces have no slope. */
 static void press(rths_target *t) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
@@ -369,7 +370,7 @@ static void press(rths_target *t) {
   }
 }
 
-/* In a stop: what must not be controlled by force any more is held, the rest once nothing else moves. */
+/* During a stop: hold the axis whose force loop has failed at once, the others once nothing else moves. */
 static void release(rths_target *t) {
   const int rest = still(t) || t->reason == RTHS_INTERLOCKED;
   int i;
@@ -386,7 +387,7 @@ static void stop(rths_target *t, uint8_t reason) {
   t->reason = reason;
   t->trigger = 0;
   t->warning = 0;
-  for (i = 0; i < RTHS_QUEUE; i++) t->queue[i].counter = 0; /* what waits is forgotten */
+  for (i = 0; i < RTHS_QUEUE; i++) t->queue[i].counter = 0; /* discard queued commands */
   t->state = t->state == RTHS_RUNNING ? RTHS_BRAKING : RTHS_STOPPED;
 }
 
@@ -394,7 +395,7 @@ static int beyond(double value, double limit) {
   return limit <= DBL_MAX && (!finite_real(value) || magnitude(value) > limit);
 }
 
-/* What the sensors show of the axes with force loops. A number that is none changes no level. */
+/* Update the levels of axes with force loops from the sensors. NaN changes no level. */
 static void look(rths_target *t, const rths_sensors *measured) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
@@ -416,12 +417,12 @@ static void look(rths_target *t, const rths_sensors *measured) {
 
 static uint32_t in_a_row(uint32_t samples, int again) { return again ? samples + 1u : 0u; }
 
-/* 1 where the controller of an axis is in another mode than commanded: numbers would be of the other unit. */
+/* Return 1 if the controller of an axis is not in the commanded mode, so that numbers would have the wrong unit. */
 static int astray(const rths_target *t, int axis, uint8_t told) {
   return moves(t, axis) ? told == RTHS_BY_FORCE : told != RTHS_BY_FORCE;
 }
 
-/* How far a force loop has led its axis beyond what stiffness and drift explain. */
+/* Return the motion of an axis by its force loop that stiffness and drift do not explain. */
 static double led_away(const rths_target *t, int axis, double place, double force) {
   const rths_load *limit = &t->config.load[axis];
   const rths_loop *loop = &t->loop[axis];
@@ -429,7 +430,7 @@ static double led_away(const rths_target *t, int axis, double place, double forc
   return place - loop->from_place - drifted - (force - loop->from_force) / limit->stiffness;
 }
 
-/* Stop where a force loop does not do what it should, and hold its axis. In a stop, too: a load is kept in it. */
+/* Stop if a force loop has failed, and hold its axis. This also applies during a stop, which keeps the force. */
 static void judge_loop(rths_target *t, const rths_sensors *measured, int axis) {
   const rths_load *limit = &t->config.load[axis];
   const int none = !finite_real(measured->displacement[axis]) || !finite_real(measured->force[axis]);
@@ -453,7 +454,7 @@ static void judge_loop(rths_target *t, const rths_sensors *measured, int axis) {
   stop(t, reason);
 }
 
-/* Stop where the rig has been beyond its force, or away from its command, for too many samples in a row. */
+/* Stop if a force or the difference to a command has exceeded its limit for too many consecutive samples. */
 static void judge(rths_target *t, const rths_sensors *measured) {
   int i, force = 0, error = 0;
   for (i = 0; i < t->config.axes; i++) {
@@ -471,15 +472,15 @@ static void judge(rths_target *t, const rths_sensors *measured) {
   if (t->over_error >= t->config.persistence) stop(t, RTHS_OVER_ERROR);
 }
 
-/* The command of the coming sample, which ends at the next state. */
+/* Compute the command of the next sample, which ends at the next state. */
 static void advance(rths_target *t) {
   const uint32_t next = t->counter;
   double point[RTHS_MAX_AXES], slope[RTHS_MAX_AXES];
   uint32_t due;
   int i, on_time, reached;
-  if (next <= t->transport) return; /* nothing is due yet: hold */
+  if (next <= t->transport) return; /* no command is due yet: hold */
   due = next - t->transport;
-  for (i = 0; i < RTHS_QUEUE; i++) { /* a late one is not sent, but the bridge goes on from it */
+  for (i = 0; i < RTHS_QUEUE; i++) { /* the bridge also continues from late commands */
     const rths_command *c = &t->queue[i];
     if (c->counter > t->base.counter && c->counter <= due) t->base = *c;
   }
@@ -521,13 +522,13 @@ static void advance(rths_target *t) {
 
 static int positive(double value) { return finite_real(value) && value > 0.0 && value < 1e9; }
 
-/* Of a limit that may be switched off: INFINITY is one, what is none is not. */
+/* Return 1 for a valid limit that may be INFINITY, but not NaN. */
 static int positive_or_none(double value) { return bits_of(value) <= NO_LIMIT && value > 0.0; }
 
-/* Of a number whose magnitude is a divisor, or is multiplied. */
+/* Return 1 for a number that may be a divisor or a factor. */
 static int usable(double value) { return finite_real(value) && magnitude(value) > 1e-9 && magnitude(value) < 1e15; }
 
-/* The field of a force loop that is wrong; 0 where it may be used, or there is none. */
+/* Return the wrong field of a force loop, or 0 if it is valid or the axis has none. */
 static int wrong_load(const rths_config *config, int axis) {
   const rths_load *load_of = &config->load[axis];
   if (bits_of(load_of->rate) == 0u) return 0;
@@ -542,7 +543,7 @@ static int wrong_load(const rths_config *config, int axis) {
   return config->limits[axis].force <= DBL_MAX ? 0 : RTHS_FIELD_LOAD_FORCE;
 }
 
-/* Samples of a stop from the largest velocity. */
+/* Return the number of samples of a stop from the largest velocity. */
 static double samples_of(const rths_limits *limit, double dt) {
   const double most = (double)RTHS_MOST_SAMPLES, velocity = limit->velocity * ROUNDING, step = limit->acceleration * dt;
   double samples, whole;
@@ -552,7 +553,7 @@ static double samples_of(const rths_limits *limit, double dt) {
   return whole < samples ? whole + 1.0 : whole;
 }
 
-/* The field of no axis that is wrong; 0 for none. */
+/* Return the wrong field that belongs to no axis, or 0. */
 static int wrong_config(const rths_config *config) {
   if (config->axes < 1 || config->axes > RTHS_MAX_AXES) return RTHS_FIELD_AXES;
   if (config->inputs > RTHS_MAX_AUXILIARY) return RTHS_FIELD_INPUTS;
@@ -565,7 +566,7 @@ static int wrong_config(const rths_config *config) {
   return 0;
 }
 
-/* The field of an axis that is wrong; 0 for none. */
+/* Return the wrong field of an axis, or 0. */
 static int wrong_axis(const rths_config *config, int axis, double position, double dt) {
   const rths_limits *limit = &config->limits[axis];
   const double metre = bits_of(config->metre[axis]) == 0u ? 1.0 : config->metre[axis];
@@ -614,8 +615,8 @@ static const struct {
     {"period_ns", "10 000 to 1 000 000 000 ns"},
     {"watchdog", "more than bridged, at most 1 000 000 samples and 10 s"},
     {"persistence", "at least 1 sample"},
-    {"flags", "without RTHS_LOCKSTEP where RTHS_EMULATOR is not set"},
-    {"metre[]", "> 0, or 0 where commands are in m"},
+    {"flags", "RTHS_LOCKSTEP only with RTHS_EMULATOR"},
+    {"metre[]", "> 0, or 0 if commands are in m"},
     {"limits[].stroke", "> 0 and at most 10 m"},
     {"limits[].velocity", "> 0 and at most 100 m/s"},
     {"limits[].acceleration", "> 0 and at most 10 000 m/s^2"},
@@ -623,7 +624,7 @@ static const struct {
     {"limits[].force", "> 0, or INFINITY"},
     {"limits[].error", "> 0, or INFINITY"},
     {"unit[]", "other than 0"},
-    {"limits[].velocity", "less than acceleration times 2^28 samples: it does not come to rest"},
+    {"limits[].velocity", "less than acceleration times 2^28 samples, to come to rest"},
     {"position[]", "within stroke"},
     {"load[].rate", "0 for no force loop, or > 0 and finite"},
     {"load[].stiffness", "finite and other than 0"},
@@ -631,7 +632,7 @@ static const struct {
     {"load[].error", "> 0, or INFINITY"},
     {"load[].travel", "> 0, or INFINITY"},
     {"load[].curvature", "finite"},
-    {"load[].coupled", "the place of an axis"},
+    {"load[].coupled", "the index of an axis"},
     {"switching", "at least 1 sample with a force loop"},
     {"limits[].force", "finite with a force loop"},
 };
@@ -677,7 +678,7 @@ static uint8_t objection(const rths_target *t, const uint8_t *data) {
   return RTHS_NONE;
 }
 
-/* An answer is due: why the session is refused, or RTHS_NONE. */
+/* Request an answer with the reason of a refusal, or RTHS_NONE. */
 static int answered(rths_target *t, const uint8_t *data, uint8_t reason) {
   t->asked_version = get16(data + RTHS_AT_VERSION);
   t->asked_session = get32(data + RTHS_AT_SESSION);
@@ -733,7 +734,7 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
   if (counter == 0 || counter > t->counter) return counted(t, RTHS_EARLY);
   if (counter <= t->base.counter) return counted(t, counter == t->base.counter ? RTHS_REPEATED : RTHS_LATE);
   if (t->queue[counter % RTHS_QUEUE].counter == counter) return counted(t, RTHS_REPEATED);
-  if (t->queue[counter % RTHS_QUEUE].counter > counter) return counted(t, RTHS_LATE); /* a newer one waits there */
+  if (t->queue[counter % RTHS_QUEUE].counter > counter) return counted(t, RTHS_LATE); /* a newer command is queued there */
   late = counter + t->transport <= t->driven;
   t->queue[counter % RTHS_QUEUE] = c;
   if (counter > t->newest) t->newest = counter;
@@ -788,7 +789,7 @@ size_t rths_reply(rths_target *t, uint8_t *out, size_t capacity) {
   t->reply_due = 0;
   row = out + RTHS_HEAD;
   head(t, out, RTHS_ANSWER, t->asked_session, t->ticks);
-  put16(out + RTHS_AT_VERSION, t->asked_version); /* the head is that of every version: whoever asked can read it */
+  put16(out + RTHS_AT_VERSION, t->asked_version); /* all versions have the same head, so the sender can read it */
   out[RTHS_AT_REASON] = t->asked_reason;
   if (t->asked_reason == RTHS_WRONG_VERSION) return seal(out, RTHS_HEAD);
   for (i = 0; i < t->config.axes; i++, row += RTHS_ANSWER_ROW) {
@@ -830,7 +831,7 @@ size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, si
   if (t->state == RTHS_IDLE || t->state == RTHS_WAITING || capacity < RTHS_MAX_BYTES) return 0;
   row = out + RTHS_HEAD;
   head(t, out, RTHS_STATE, t->session, t->counter);
-  if (t->counter != UINT32_MAX) t->counter++; /* months after the session was over */
+  if (t->counter != UINT32_MAX) t->counter++; /* months after the end of the session */
   put16(out + RTHS_AT_FLAGS, (t->config.flags & ~(RTHS_TRIGGER | RTHS_WARNING)) | t->moved_flags |
                                  (t->trigger ? RTHS_TRIGGER : 0u) | (t->warning ? RTHS_WARNING : 0u) |
                                  (measured->saturated ? RTHS_SATURATED : 0u));
@@ -878,7 +879,7 @@ uint32_t rths_rest_samples(const rths_target *t) {
     const double samples = samples_of(&t->config.limits[i], t->dt);
     if (samples > most) most = samples;
   }
-  return t->transport + t->config.bridged + (uint32_t)most + 1u; /* a load is held with the sample that ends the others */
+  return t->transport + t->config.bridged + (uint32_t)most + 1u; /* a force is held in the sample in which the others stop */
 }
 
 int rths_at_rest(const rths_target *t) { return t->state == RTHS_STOPPED; }

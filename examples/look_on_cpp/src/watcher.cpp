@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of yours in C++ that looks on, and stops a test where a force is more than you want to see.
+// Node that monitors a test, and stops it if a force exceeds the parameter `most` (N).
 //
 //   ros2 run rths_example_watcher watcher --ros-args -r __ns:=/rths -p most:=2e5
 //
-// No node of the test knows of it. The stop is the service actuator/stop, which brings the rig to rest with its own
-// deceleration. Whatever must stop the rig within a sample is a limit of the scenario.
+// No node of the test depends on it. The service actuator/stop brings the rig to rest with the deceleration of the
+// scenario. For conditions that must stop the rig within a sample, use limits of the scenario.
 
 #include <limits>
 #include <memory>
@@ -32,26 +32,26 @@ public:
     const auto lossy = rclcpp::QoS(20).best_effort();
     stop_ = create_client<Trigger>("actuator/stop");
     curves_ = create_subscription<LiveCurves>(
-      "live_curves", latched, [this](const LiveCurves & told) {watch_.named(told);});
-    live_ = create_subscription<Live>("live", lossy, [this](const Live & live) {judge(live);});
+      "live_curves", latched, [this](const LiveCurves & curves) {watch_.set_curves(curves);});
+    live_ = create_subscription<Live>("live", lossy, [this](const Live & live) {check(live);});
     state_ = create_subscription<TestState>(
       "test_state", latched, [this](const TestState & test) {follow(test);});
   }
 
 private:
-  void judge(const Live & live)
+  void check(const Live & live)
   {
-    if (const auto words = watch_.drawn(live)) {
-      RCLCPP_WARN(get_logger(), "%s: stopping the test", words->c_str());
+    if (const auto message = watch_.check(live)) {
+      RCLCPP_WARN(get_logger(), "%s: stopping the test", message->c_str());
       stop_->async_send_request(std::make_shared<Trigger::Request>());
     }
   }
 
   void follow(const TestState & test)
   {
-    if (watch_.over(test)) {
+    if (watch_.ended(test)) {
       RCLCPP_INFO(
-        get_logger(), "over after %u samples: %s; largest force %.4g N", test.sample, test.reason.c_str(),
+        get_logger(), "ended after %u samples: %s; largest force %.4g N", test.sample, test.reason.c_str(),
         watch_.largest());
       rclcpp::shutdown();
     }

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mock bench behind a controller manager, with the receiver active: rths run ... --rig bench_rths_controller.
+"""Launch file of the mock bench: controller manager with the active receiver.
 
-ros2 launch rths_controller bench.launch.py
-ros2 launch rths_controller bench.launch.py urdf:=mine.urdf controllers:=mine.yaml
+    ros2 launch rths_controller bench.launch.py
+    ros2 launch rths_controller bench.launch.py urdf:=mine.urdf controllers:=mine.yaml
+
+Then run a test: rths run ... --rig bench_rths_controller
 """
 
 from pathlib import Path
@@ -14,8 +16,8 @@ from launch_ros.actions import Node
 
 
 def nodes(context):
-    given = context.launch_configurations
-    controllers, urdf = given["controllers"], Path(given["urdf"]).read_text(encoding="utf-8")
+    arguments = context.launch_configurations
+    controllers, urdf = arguments["controllers"], Path(arguments["urdf"]).read_text(encoding="utf-8")
     return [
         Node(
             package="robot_state_publisher",

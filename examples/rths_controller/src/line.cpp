@@ -20,11 +20,11 @@ Line::Line(const std::string & address, std::uint16_t port)
   here.sin_port = htons(port);
   const bool parsed = inet_pton(AF_INET, address.c_str(), &here.sin_addr) == 1;
   if (socket_ < 0 || !parsed || ::bind(socket_, reinterpret_cast<const sockaddr *>(&here), sizeof here) != 0) {
-    const std::string why = parsed ? std::strerror(errno) : "no IPv4 address";
+    const std::string reason = parsed ? std::strerror(errno) : "not an IPv4 address";
     if (socket_ >= 0) {
       ::close(socket_);
     }
-    throw std::runtime_error("address, port = " + address + ", " + std::to_string(port) + ": " + why);
+    throw std::runtime_error("address, port = " + address + ", " + std::to_string(port) + ": " + reason);
   }
 }
 
@@ -39,12 +39,12 @@ std::ptrdiff_t Line::receive(std::uint8_t * data, std::size_t capacity, std::uin
   return size;
 }
 
-void Line::send(const std::uint8_t * data, std::size_t size, std::uint64_t whom) noexcept
+void Line::send(const std::uint8_t * data, std::size_t size, std::uint64_t receiver) noexcept
 {
   sockaddr_in there = {};
   there.sin_family = AF_INET;
-  there.sin_addr.s_addr = htonl(static_cast<std::uint32_t>(whom >> 16));
-  there.sin_port = htons(static_cast<std::uint16_t>(whom & 0xffffu));
+  there.sin_addr.s_addr = htonl(static_cast<std::uint32_t>(receiver >> 16));
+  there.sin_port = htons(static_cast<std::uint16_t>(receiver & 0xffffu));
   if (size > 0) {
     (void)::sendto(socket_, data, size, 0, reinterpret_cast<const sockaddr *>(&there), sizeof there);
   }

@@ -11,13 +11,13 @@ namespace
 
 using rclcpp::ParameterType;
 
-std::string joined(const std::vector<std::string> & words)
+std::string joined(const std::vector<std::string> & names)
 {
-  std::string all;
-  for (const auto & word : words) {
-    all += (all.empty() ? "" : ", ") + word;
+  std::string text;
+  for (const auto & name : names) {
+    text += (text.empty() ? "" : ", ") + name;
   }
-  return all;
+  return text;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Parameters::Parameters(rclcpp_lifecycle::LifecycleNode & node) : node_(node)
   required("watchdog", settings.watchdog);
   required("persistence", settings.persistence);
   required("interlock", interlock);
-  const auto joints = found("joints");
+  const auto joints = declared("joints");
   if (joints.get_type() != ParameterType::PARAMETER_STRING_ARRAY) {
     object(joints, "names of joints");
     return;
@@ -39,7 +39,7 @@ Parameters::Parameters(rclcpp_lifecycle::LifecycleNode & node) : node_(node)
   for (const auto & joint : joints.as_string_array()) {
     settings.axes.push_back(axis(joint));
   }
-  refuse_others();
+  refuse_unknown();
 }
 
 AxisSettings Parameters::axis(const std::string & joint)
@@ -51,15 +51,15 @@ AxisSettings Parameters::axis(const std::string & joint)
   required(name + ".limits.stroke", axis.limits.stroke, "m");
   required(name + ".limits.velocity", axis.limits.velocity, "m/s");
   required(name + ".limits.acceleration", axis.limits.acceleration, "m/s^2");
-  required(name + ".limits.following", axis.limits.following, "m/s^2; .inf switches it off");
-  required(name + ".limits.force", axis.limits.force, "N; .inf switches it off");
-  required(name + ".limits.error", axis.limits.error, "m; .inf switches it off");
+  required(name + ".limits.following", axis.limits.following, "m/s^2; .inf disables it");
+  required(name + ".limits.force", axis.limits.force, "N; .inf disables it");
+  required(name + ".limits.error", axis.limits.error, "m; .inf disables it");
   optional(name + ".group", axis.group);
-  optional(name + ".position.scale", axis.position.scale, "m for 1 of the interface");
+  optional(name + ".position.scale", axis.position.scale, "m per unit of the interface");
   optional(name + ".position.sign", axis.position.sign);
-  optional(name + ".force.scale", axis.force.scale, "N for 1 of the interface");
+  optional(name + ".force.scale", axis.force.scale, "N per unit of the interface");
   optional(name + ".force.sign", axis.force.sign);
-  const auto interface = found(name + ".force.interface");
+  const auto interface = declared(name + ".force.interface");
   if (interface.get_type() == ParameterType::PARAMETER_STRING) {
     force = interface.as_string();
   } else if (interface.get_type() != ParameterType::PARAMETER_NOT_SET) {
@@ -69,88 +69,88 @@ AxisSettings Parameters::axis(const std::string & joint)
   return axis;
 }
 
-const rclcpp::Parameter Parameters::found(const std::string & name)
+rclcpp::Parameter Parameters::declared(const std::string & name)
 {
-  known_.push_back(name);
+  names_.push_back(name);
   if (!node_.has_parameter(name)) {
     rcl_interfaces::msg::ParameterDescriptor descriptor;
-    descriptor.dynamic_typing = true;  // 1 is a real, too
+    descriptor.dynamic_typing = true;  // accepts 1 for a real
     node_.declare_parameter(name, rclcpp::ParameterValue(), descriptor);
   }
   return node_.get_parameter(name);
 }
 
-void Parameters::object(const rclcpp::Parameter & parameter, const std::string & wanted)
+void Parameters::object(const rclcpp::Parameter & parameter, const std::string & bound)
 {
   const bool missing = parameter.get_type() == ParameterType::PARAMETER_NOT_SET;
-  const std::string found = missing ? ": is missing" : " = " + parameter.value_to_string();
-  objections_.push_back(parameter.get_name() + found + ": must be " + wanted);
+  const std::string value = missing ? ": is missing" : " = " + parameter.value_to_string();
+  objections_.push_back(parameter.get_name() + value + ": must be " + bound);
 }
 
 void Parameters::required(const std::string & name, double & value, const std::string & unit)
 {
-  const auto given = found(name);
-  if (given.get_type() == ParameterType::PARAMETER_DOUBLE) {
-    value = given.as_double();
-  } else if (given.get_type() == ParameterType::PARAMETER_INTEGER) {
-    value = static_cast<double>(given.as_int());
+  const auto parameter = declared(name);
+  if (parameter.get_type() == ParameterType::PARAMETER_DOUBLE) {
+    value = parameter.as_double();
+  } else if (parameter.get_type() == ParameterType::PARAMETER_INTEGER) {
+    value = static_cast<double>(parameter.as_int());
   } else {
-    object(given, "a number, " + unit);
-    value = 1.0;  // one objection is enough
+    object(parameter, "a number, " + unit);
+    value = 1.0;  // avoids a second objection
   }
 }
 
 void Parameters::required(const std::string & name, std::int64_t & value)
 {
-  const auto given = found(name);
-  if (given.get_type() == ParameterType::PARAMETER_INTEGER) {
-    value = given.as_int();
+  const auto parameter = declared(name);
+  if (parameter.get_type() == ParameterType::PARAMETER_INTEGER) {
+    value = parameter.as_int();
   } else {
-    object(given, "a whole number");
+    object(parameter, "an integer");
   }
 }
 
 void Parameters::required(const std::string & name, bool & value)
 {
-  const auto given = found(name);
-  if (given.get_type() == ParameterType::PARAMETER_BOOL) {
-    value = given.as_bool();
+  const auto parameter = declared(name);
+  if (parameter.get_type() == ParameterType::PARAMETER_BOOL) {
+    value = parameter.as_bool();
   } else {
-    object(given, "true or false");
+    object(parameter, "true or false");
   }
 }
 
 void Parameters::required(const std::string & name, std::string & value)
 {
-  const auto given = found(name);
-  if (given.get_type() == ParameterType::PARAMETER_STRING) {
-    value = given.as_string();
+  const auto parameter = declared(name);
+  if (parameter.get_type() == ParameterType::PARAMETER_STRING) {
+    value = parameter.as_string();
   } else {
-    object(given, "a text");
+    object(parameter, "a string");
   }
 }
 
 void Parameters::optional(const std::string & name, double & value, const std::string & unit)
 {
-  if (found(name).get_type() != ParameterType::PARAMETER_NOT_SET) {
+  if (declared(name).get_type() != ParameterType::PARAMETER_NOT_SET) {
     required(name, value, unit);
   }
 }
 
 void Parameters::optional(const std::string & name, std::int64_t & value)
 {
-  if (found(name).get_type() != ParameterType::PARAMETER_NOT_SET) {
+  if (declared(name).get_type() != ParameterType::PARAMETER_NOT_SET) {
     required(name, value);
   }
 }
 
-// A misspelt optional one would be a silent default. Others than those of the axes are all required.
-void Parameters::refuse_others()
+// A misspelt optional parameter would silently have its default. Only parameters of axes are optional.
+void Parameters::refuse_unknown()
 {
-  for (const auto & given : node_.get_node_parameters_interface()->get_parameter_overrides()) {
-    const std::string & name = given.first;
-    if (name.rfind("axes.", 0) == 0 && std::find(known_.begin(), known_.end(), name) == known_.end()) {
-      objections_.push_back(name + ": is not known; known are " + joined(known_));
+  for (const auto & entry : node_.get_node_parameters_interface()->get_parameter_overrides()) {
+    const std::string & name = entry.first;
+    if (name.rfind("axes.", 0) == 0 && std::find(names_.begin(), names_.end(), name) == names_.end()) {
+      objections_.push_back(name + ": unknown parameter; must be one of " + joined(names_));
     }
   }
 }

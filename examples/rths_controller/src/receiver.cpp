@@ -11,14 +11,14 @@ namespace rths_controller
 namespace
 {
 
-constexpr int most_at_once = 16;  // datagrams in a tick: more wait for the next one, so that a flood makes no tick long
-constexpr int most_stale = 4096;  // datagrams that may wait in a socket before a session
+constexpr int most_per_tick = 16;  // datagrams; bounds the duration of a tick, the others stay in the queue
+constexpr int most_stale = 4096;  // datagrams that are discarded before a session
 
 const Settings & checked(const Settings & settings)
 {
-  const auto found = objections(settings);
-  if (!found.empty()) {
-    throw std::invalid_argument(found.front());
+  const auto messages = objections(settings);
+  if (!messages.empty()) {
+    throw std::invalid_argument(messages.front());
   }
   return settings;
 }
@@ -39,32 +39,32 @@ std::string Receiver::begin(const Joints & position)
     const AxisSettings & axis = settings_.axes[i];
     start[i] = axis.position.gain() * position[i];
     if (!(std::abs(start[i]) <= axis.limits.stroke)) {
-      std::ostringstream words;
-      words << axis.joint << " stands at " << start[i] << " m: must be within its stroke, " << axis.limits.stroke << " m";
-      return words.str();
+      std::ostringstream message;
+      message << axis.joint << ": position = " << start[i] << " m: its magnitude must be <= " << axis.limits.stroke << " m (stroke)";
+      return message.str();
     }
   }
-  const int refused = rths_init(&target_, &config, start.data());
-  if (refused == -2) {
-    return "this build computes otherwise than the tested one, rths_self_test() = " + std::to_string(rths_self_test()) +
+  const int result = rths_init(&target_, &config, start.data());
+  if (result == -2) {
+    return "the arithmetic of this build is wrong, rths_self_test() = " + std::to_string(rths_self_test()) +
            ": compile rths_target.c with -ffp-contract=off and without -ffast-math";
   }
-  if (refused != 0) {
-    const int axis = rths_axis(refused);
+  if (result != 0) {
+    const int axis = rths_axis(result);
     const std::string joint = axis < 0 ? "" : settings_.axes[static_cast<std::size_t>(axis)].joint + ": ";
-    return joint + rths_field(refused) + ": must be " + rths_bound(refused);
+    return joint + rths_field(result) + ": must be " + rths_bound(result);
   }
   for (int i = 0; i < most_stale && line_.receive(in_.data(), in_.size(), sender) >= 0; ++i) {
   }
   sensors_ = {};
-  tell();
+  update_report();
   return "";
 }
 
-void Receiver::take() noexcept
+void Receiver::receive() noexcept
 {
   std::uint64_t sender = 0;
-  for (int i = 0; i < most_at_once; ++i) {
+  for (int i = 0; i < most_per_tick; ++i) {
     const std::ptrdiff_t size = line_.receive(in_.data(), in_.size(), sender);
     if (size < 0) {
       return;
@@ -76,11 +76,11 @@ void Receiver::take() noexcept
 
 void Receiver::tick(const Readings & read, Joints & command) noexcept
 {
-  take();
+  receive();
   for (std::size_t i = 0; i < settings_.axes.size(); ++i) {
     sensors_.displacement[i] = settings_.axes[i].position.gain() * read.position[i];
     sensors_.force[i] = settings_.axes[i].force.gain() * read.force[i];
-    sensors_.mode[i] = 1;  // a position interface is claimed
+    sensors_.mode[i] = RTHS_BY_DISPLACEMENT;  // the position interface is claimed
   }
   sensors_.interlock = static_cast<std::uint8_t>(read.interlock);
   line_.send(out_.data(), rths_state(&target_, &sensors_, out_.data(), out_.size()), target_.sender);
@@ -88,7 +88,7 @@ void Receiver::tick(const Readings & read, Joints & command) noexcept
   for (std::size_t i = 0; i < settings_.axes.size(); ++i) {
     command[i] = target_.command[i] / settings_.axes[i].position.gain();
   }
-  tell();
+  update_report();
 }
 
 bool Receiver::end() noexcept
@@ -98,11 +98,11 @@ bool Receiver::end() noexcept
   }
   sensors_.interlock = static_cast<std::uint8_t>(Interlock::open);
   line_.send(out_.data(), rths_state(&target_, &sensors_, out_.data(), out_.size()), target_.sender);
-  tell();
+  update_report();
   return true;
 }
 
-void Receiver::tell() noexcept
+void Receiver::update_report() noexcept
 {
   state_ = target_.state;
   reason_ = target_.reason;
@@ -116,20 +116,20 @@ Report Receiver::report() const noexcept {return {state_, reason_, samples_, bri
 const char * state_name(std::uint8_t state) noexcept
 {
   static const char * const names[] = {"idle", "waiting", "running", "braking", "stopped"};
-  return state < sizeof names / sizeof *names ? names[state] : "not known";
+  return state < sizeof names / sizeof *names ? names[state] : "unknown";
 }
 
 const char * reason_name(std::uint8_t reason) noexcept
 {
   switch (reason) {
-    case RTHS_NONE: return "no reason told";
+    case RTHS_NONE: return "no reason reported";
     case RTHS_LOST: return "no command came in time";
     case RTHS_CLOSED: return "the session was closed";
     case RTHS_INTERLOCKED: return "the interlock of the rig is open";
-    case RTHS_OVER_FORCE: return "a measured force is beyond the limit of the receiver";
-    case RTHS_OVER_ERROR: return "command less measured displacement is beyond the limit of the receiver";
-    case RTHS_COUNTED_OUT: return "the session has lasted as long as its counter goes";
-    default: return "not known";
+    case RTHS_OVER_FORCE: return "a measured force exceeds the limit of the receiver";
+    case RTHS_OVER_ERROR: return "the difference of command and measured displacement exceeds the limit of the receiver";
+    case RTHS_COUNTED_OUT: return "the session has reached the end of its counter";
+    default: return "unknown";
   }
 }
 

@@ -23,7 +23,7 @@ using hardware_interface::HandleDataType;
 
 const std::string position = "/position";
 
-std::optional<double> number_of(const hardware_interface::LoanedStateInterface & interface)
+std::optional<double> value_of(const hardware_interface::LoanedStateInterface & interface)
 {
   if (interface.get_data_type() == HandleDataType::BOOL) {
     const auto value = interface.get_optional<bool>();
@@ -43,7 +43,7 @@ controller_interface::InterfaceConfiguration ReceiverController::command_interfa
   return {interface_configuration_type::INDIVIDUAL, names};
 }
 
-// Positions, then forces, then the interlock: read_states() takes them in this order.
+// Positions, forces, then the interlock: read_states() depends on this order.
 controller_interface::InterfaceConfiguration ReceiverController::state_interface_configuration() const
 {
   auto names = command_interface_configuration().names;
@@ -59,36 +59,36 @@ ReceiverController::Result ReceiverController::on_init() {return Result::SUCCESS
 ReceiverController::Result ReceiverController::on_configure(const State &)
 {
   Parameters parameters(*get_node());
-  auto found = parameters.objections();
+  auto messages = parameters.objections();
   settings_ = parameters.settings;
   settings_.rate = get_update_rate();
   forces_ = parameters.forces;
   interlock_ = parameters.interlock;
-  if (found.empty()) {
-    found = objections(settings_);
+  if (messages.empty()) {
+    messages = objections(settings_);
   }
   if (is_async()) {
-    found.push_back("is_async = true: must be false, because a tick belongs to a read and a write of the hardware");
+    messages.push_back("is_async = true: must be false, because each tick belongs to one read and one write of the hardware");
   }
-  if (found.empty()) {
+  if (messages.empty()) {
     try {
       receiver_ = std::make_shared<Receiver>(settings_);
     } catch (const std::exception & error) {
-      found.push_back(error.what());
+      messages.push_back(error.what());
     }
   }
-  for (const auto & words : found) {
-    RCLCPP_ERROR(get_node()->get_logger(), "%s", words.c_str());
+  for (const auto & message : messages) {
+    RCLCPP_ERROR(get_node()->get_logger(), "%s", message.c_str());
   }
-  if (!found.empty()) {
+  if (!messages.empty()) {
     return Result::FAILURE;
   }
   timer_ = get_node()->create_wall_timer(
     std::chrono::milliseconds(100), [this, receiver = receiver_]() {log_changes(*receiver);});
   RCLCPP_INFO(
-    get_node()->get_logger(), "listens at %s, port %d, for %zu axes at %g Hz%s", settings_.address.c_str(),
+    get_node()->get_logger(), "listening at %s, port %d, for %zu axes at %g Hz%s", settings_.address.c_str(),
     static_cast<int>(settings_.port), settings_.axes.size(), settings_.rate,
-    settings_.emulator ? ": an emulator, no real actuator is behind these joints" : "");
+    settings_.emulator ? ": emulator, these joints move no real actuator" : "");
   return Result::SUCCESS;
 }
 
@@ -98,40 +98,40 @@ ReceiverController::Result ReceiverController::on_activate(const State &)
   faulty_ = 0;
   disturbed_ = false;
   uneven_ = 0;
-  std::string refused = wrong_types();
-  if (refused.empty() && !read_states()) {
-    refused = "a state of the joints cannot be read";
+  std::string problem = wrong_types();
+  if (problem.empty() && !read_states()) {
+    problem = "a state interface cannot be read";
   }
-  if (refused.empty()) {
-    refused = receiver_->begin(read_.position);
+  if (problem.empty()) {
+    problem = receiver_->begin(read_.position);
   }
-  if (!refused.empty()) {
-    RCLCPP_ERROR(get_node()->get_logger(), "%s", refused.c_str());
+  if (!problem.empty()) {
+    RCLCPP_ERROR(get_node()->get_logger(), "%s", problem.c_str());
     return Result::FAILURE;
   }
   command_ = read_.position;
   for (std::size_t i = 0; i < settings_.axes.size(); ++i) {
     if (!command_interfaces_[i].set_value(command_[i])) {
-      RCLCPP_ERROR(get_node()->get_logger(), "%s takes no command", settings_.axes[i].joint.c_str());
+      RCLCPP_ERROR(get_node()->get_logger(), "%s does not accept a command", settings_.axes[i].joint.c_str());
       return Result::FAILURE;
     }
   }
   return Result::SUCCESS;
 }
 
-// Reading an interface as another type than its own throws: update() never shall.
+// Reading an interface as a wrong type throws, which must not happen in update().
 std::string ReceiverController::wrong_types() const
 {
-  for (const auto & each : command_interfaces_) {
-    if (each.get_data_type() != HandleDataType::DOUBLE) {
-      return each.get_name() + " is of type " + each.get_data_type().to_string() + ": must be double";
+  for (const auto & interface : command_interfaces_) {
+    if (interface.get_data_type() != HandleDataType::DOUBLE) {
+      return interface.get_name() + " has type " + interface.get_data_type().to_string() + ": must be double";
     }
   }
   for (std::size_t i = 0; i < state_interfaces_.size(); ++i) {
     const auto type = state_interfaces_[i].get_data_type();
     const bool may_be_bool = i == 2 * settings_.axes.size();  // the interlock
     if (type != HandleDataType::DOUBLE && !(may_be_bool && type == HandleDataType::BOOL)) {
-      return state_interfaces_[i].get_name() + " is of type " + type.to_string() + ": must be double" +
+      return state_interfaces_[i].get_name() + " has type " + type.to_string() + ": must be double" +
              (may_be_bool ? " or bool" : "");
     }
   }
@@ -143,22 +143,22 @@ bool ReceiverController::read_states()
   const std::size_t axes = settings_.axes.size();
   bool all = true;
   for (std::size_t i = 0; i < state_interfaces_.size(); ++i) {
-    const auto value = number_of(state_interfaces_[i]);
+    const auto value = value_of(state_interfaces_[i]);
     if (!value.has_value()) {
-      all = false;  // another thread holds it: the last value stays
+      all = false;  // locked by another thread: keep the last value
     } else if (i < axes) {
       read_.position[i] = *value;
     } else if (i < 2 * axes) {
       read_.force[i - axes] = *value;
     } else {
-      read_.interlock = *value > 0.5 ? Interlock::closed : Interlock::open;  // not a number: open
+      read_.interlock = *value > 0.5 ? Interlock::closed : Interlock::open;  // NaN: open
     }
   }
   return all;
 }
 
-// A limiter of ros2_control, or somebody else, may have changed them since the last update.
-bool ReceiverController::commands_stand() const
+// A limiter of ros2_control or another program may have changed the commands since the last update.
+bool ReceiverController::commands_accepted() const
 {
   bool all = true;
   for (std::size_t i = 0; i < settings_.axes.size(); ++i) {
@@ -173,9 +173,9 @@ return_type ReceiverController::update(const rclcpp::Time &, const rclcpp::Durat
   if (std::abs(period.seconds() * settings_.rate - 1.0) > 0.5) {
     uneven_.fetch_add(1, std::memory_order_relaxed);
   }
-  bool whole = commands_stand();
-  whole = read_states() && whole;
-  faulty_ = whole ? 0 : faulty_ + 1;
+  const bool accepted = commands_accepted();
+  const bool readable = read_states();
+  faulty_ = accepted && readable ? 0 : faulty_ + 1;
   if (faulty_ >= settings_.persistence) {
     disturbed_ = true;
   }
@@ -184,7 +184,7 @@ return_type ReceiverController::update(const rclcpp::Time &, const rclcpp::Durat
   }
   receiver_->tick(read_, command_);
   for (std::size_t i = 0; i < settings_.axes.size(); ++i) {
-    (void)command_interfaces_[i].set_value(command_[i]);  // commands_stand() tells in the next update
+    (void)command_interfaces_[i].set_value(command_[i]);  // checked by commands_accepted() in the next update
   }
   return return_type::OK;
 }
@@ -193,7 +193,7 @@ ReceiverController::Result ReceiverController::on_deactivate(const State &)
 {
   if (receiver_->end()) {
     RCLCPP_ERROR(
-      get_node()->get_logger(), "deactivated during a session: the joints stay at their last command, without a ramp");
+      get_node()->get_logger(), "deactivated during a session: the joints have stopped at their last command, without a ramp");
   }
   return Result::SUCCESS;
 }
@@ -213,7 +213,7 @@ ReceiverController::Result ReceiverController::on_error(const State & before)
   return on_cleanup(before);
 }
 
-// Outside the loop: writing a log takes locks and memory.
+// Called outside the loop, because logging locks and allocates.
 void ReceiverController::log_changes(const Receiver & receiver)
 {
   const Report now = receiver.report();
@@ -228,7 +228,7 @@ void ReceiverController::log_changes(const Receiver & receiver)
   RCLCPP_WARN(
     get_node()->get_logger(), "%s: %s%s; %u samples, %u bridged, %u limited, %u updates uneven", state_name(now.state),
     reason_name(now.reason),
-    disturbed_ ? ", because the hardware did not take the commands as they are, or showed no state" : "", now.samples,
+    disturbed_ ? ", because the hardware did not accept the commands unchanged, or a state could not be read" : "", now.samples,
     now.bridged, now.limited, uneven_.load());
 }
 

@@ -13,101 +13,102 @@ namespace rths_controller
 namespace
 {
 
-constexpr double largest = 1e9;  // of a limit that is not switched off: rths_init's own
-constexpr std::int64_t longest = 1000000;  // samples without a command: rths_init's own
+// Bounds of rths_init
+constexpr double largest = 1e9;  // of a finite limit
+constexpr std::int64_t longest = RTHS_MOST_WATCHDOG;  // samples without a command
 
-using Words = std::vector<std::string>;
+using Messages = std::vector<std::string>;
 
 template<typename Value>
-std::string said(const std::string & name, const Value & value, const std::string & bound)
+std::string message(const std::string & name, const Value & value, const std::string & bound)
 {
-  std::ostringstream words;
-  words << name << " = " << value << ": must be " << bound;
-  return words.str();
+  std::ostringstream text;
+  text << name << " = " << value << ": must be " << bound;
+  return text.str();
 }
 
-void within(Words & found, const std::string & name, std::int64_t value, std::int64_t least, std::int64_t most)
+void within(Messages & messages, const std::string & name, std::int64_t value, std::int64_t low, std::int64_t high)
 {
-  if (value < least || value > most) {
-    found.push_back(said(name, value, std::to_string(least) + " to " + std::to_string(most)));
+  if (value < low || value > high) {
+    messages.push_back(message(name, value, std::to_string(low) + " to " + std::to_string(high)));
   }
 }
 
-void positive(Words & found, const std::string & name, double value, const std::string & unit)
+void positive(Messages & messages, const std::string & name, double value, const std::string & unit)
 {
   if (!(value > 0.0 && value < largest)) {
-    found.push_back(said(name, value, "> 0 and < 1e9 " + unit));
+    messages.push_back(message(name, value, "> 0 and < 1e9 " + unit));
   }
 }
 
-void positive_or_off(Words & found, const std::string & name, double value, const std::string & unit)
+void positive_or_off(Messages & messages, const std::string & name, double value, const std::string & unit)
 {
   if (!(value > 0.0)) {
-    found.push_back(said(name, value, "> 0 " + unit + ", or .inf, which switches it off"));
+    messages.push_back(message(name, value, "> 0 " + unit + ", or .inf, which disables it"));
   }
 }
 
-void judge(Words & found, const std::string & name, const Channel & channel, const std::string & unit)
+void check(Messages & messages, const std::string & name, const Channel & channel, const std::string & unit)
 {
-  positive(found, name + ".scale", channel.scale, unit + " for 1 of the interface");
+  positive(messages, name + ".scale", channel.scale, unit + " per unit of the interface");
   if (channel.sign != 1 && channel.sign != -1) {
-    found.push_back(said(name + ".sign", channel.sign, "1 or -1"));
+    messages.push_back(message(name + ".sign", channel.sign, "1 or -1"));
   }
 }
 
-void judge(Words & found, const AxisSettings & axis)
+void check(Messages & messages, const AxisSettings & axis)
 {
   const std::string name = "axes." + axis.joint;
-  positive(found, name + ".limits.stroke", axis.limits.stroke, "m");
-  positive(found, name + ".limits.velocity", axis.limits.velocity, "m/s");
-  positive(found, name + ".limits.acceleration", axis.limits.acceleration, "m/s^2");
-  positive_or_off(found, name + ".limits.following", axis.limits.following, "m/s^2");
-  positive_or_off(found, name + ".limits.force", axis.limits.force, "N");
-  positive_or_off(found, name + ".limits.error", axis.limits.error, "m");
-  within(found, name + ".group", axis.group, 0, 255);
-  judge(found, name + ".position", axis.position, "m");
-  judge(found, name + ".force", axis.force, "N");
+  positive(messages, name + ".limits.stroke", axis.limits.stroke, "m");
+  positive(messages, name + ".limits.velocity", axis.limits.velocity, "m/s");
+  positive(messages, name + ".limits.acceleration", axis.limits.acceleration, "m/s^2");
+  positive_or_off(messages, name + ".limits.following", axis.limits.following, "m/s^2");
+  positive_or_off(messages, name + ".limits.force", axis.limits.force, "N");
+  positive_or_off(messages, name + ".limits.error", axis.limits.error, "m");
+  within(messages, name + ".group", axis.group, 0, 255);
+  check(messages, name + ".position", axis.position, "m");
+  check(messages, name + ".force", axis.force, "N");
 }
 
 }  // namespace
 
-Words objections(const Settings & settings)
+Messages objections(const Settings & settings)
 {
-  Words found;
+  Messages messages;
   std::set<std::string> names;
   in_addr parsed;
   if (settings.axes.empty() || settings.axes.size() > RTHS_MAX_AXES) {
-    found.push_back(
-      said("joints", std::to_string(settings.axes.size()) + " names", "1 to " + std::to_string(RTHS_MAX_AXES)));
+    messages.push_back(
+      message("joints", std::to_string(settings.axes.size()) + " names", "1 to " + std::to_string(RTHS_MAX_AXES)));
   }
   for (const AxisSettings & axis : settings.axes) {
     if (!names.insert(axis.joint).second) {
-      found.push_back(said("joints", axis.joint, "there once"));
-      return found;
+      messages.push_back(message("joints", axis.joint, "unique"));
+      return messages;
     }
-    judge(found, axis);
+    check(messages, axis);
   }
   if (inet_pton(AF_INET, settings.address.c_str(), &parsed) != 1) {
-    found.push_back(said("address", "'" + settings.address + "'", "an IPv4 address of this computer"));
+    messages.push_back(message("address", "'" + settings.address + "'", "an IPv4 address of this computer"));
   }
-  within(found, "port", settings.port, 1, 65535);
-  within(found, "bridged", settings.bridged, 0, longest - 1);
-  within(found, "persistence", settings.persistence, 1, longest);
+  within(messages, "port", settings.port, 1, 65535);
+  within(messages, "bridged", settings.bridged, 0, longest - 1);
+  within(messages, "persistence", settings.persistence, 1, longest);
   if (settings.watchdog <= settings.bridged || settings.watchdog > longest) {
-    found.push_back(
-      said("watchdog", settings.watchdog, "more than bridged and at most " + std::to_string(longest) + " samples"));
+    messages.push_back(
+      message("watchdog", settings.watchdog, "more than bridged and at most " + std::to_string(longest) + " samples"));
   }
   if (!(settings.rate >= 1.0 && settings.rate <= 1e5)) {
-    found.push_back(said("update_rate", settings.rate, "1 to 1e5 Hz"));
+    messages.push_back(message("update_rate", settings.rate, "1 to 1e5 Hz"));
   }
-  return found;
+  return messages;
 }
 
 rths_config config_of(const Settings & settings)
 {
   rths_config config = {};
   config.axes = static_cast<std::uint8_t>(settings.axes.size());
-  config.period_ns = static_cast<std::uint32_t>(std::lrint(1e9 / settings.rate));  // as the test computer rounds it
+  config.period_ns = static_cast<std::uint32_t>(std::lrint(1e9 / settings.rate));  // rounded as by the test computer
   config.bridged = static_cast<std::uint32_t>(settings.bridged);
   config.watchdog = static_cast<std::uint32_t>(settings.watchdog);
   config.persistence = static_cast<std::uint32_t>(settings.persistence);
@@ -115,7 +116,7 @@ rths_config config_of(const Settings & settings)
   for (std::size_t i = 0; i < settings.axes.size(); ++i) {
     config.limits[i] = settings.axes[i].limits;
     config.group[i] = static_cast<std::uint8_t>(settings.axes[i].group);
-    config.unit[i] = 1.0;  // both in m
+    config.unit[i] = 1.0;  // commands and measurements in m
   }
   return config;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A UDP socket that nothing waits for.
+// Non-blocking UDP socket.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@ namespace rths_controller
 class Line
 {
 public:
-  // Throws std::runtime_error where the address and port cannot be had.
+  // Throws std::runtime_error if the socket cannot be bound to the address and port.
   Line(const std::string & address, std::uint16_t port);
   ~Line();
   Line(const Line &) = delete;
   Line & operator=(const Line &) = delete;
 
-  // Bytes of the next datagram, and whose it is; -1 where none waits, or the network tells an error.
+  // Receive a datagram. Return its size in bytes, or -1 if none is queued or the network reports an error.
   std::ptrdiff_t receive(std::uint8_t * data, std::size_t capacity, std::uint64_t & sender) noexcept;
 
-  // A datagram of 0 bytes is not sent; one that is lost here is bridged as one that is lost on the way.
-  void send(const std::uint8_t * data, std::size_t size, std::uint64_t whom) noexcept;
+  // Send a datagram, unless its size is 0. Errors are ignored, as a datagram that is lost on the network.
+  void send(const std::uint8_t * data, std::size_t size, std::uint64_t receiver) noexcept;
 
 private:
   int socket_;

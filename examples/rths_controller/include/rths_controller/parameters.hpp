@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a receiver from the parameters of its node.
+// Settings of a receiver, from the parameters of its node.
 #pragma once
 
 #include <string>
@@ -15,29 +15,29 @@ namespace rths_controller
 class Parameters
 {
 public:
-  // Reads all of them; what is missing, of another type or misspelt stands in objections().
+  // Read all parameters. objections() lists missing and misspelt parameters, and those of a wrong type.
   explicit Parameters(rclcpp_lifecycle::LifecycleNode & node);
 
   const std::vector<std::string> & objections() const {return objections_;}
 
-  Settings settings;  // all but the rate
+  Settings settings;  // without the rate
   std::vector<std::string> forces;  // state interfaces, in the order of the axes
   std::string interlock;
 
 private:
-  const rclcpp::Parameter found(const std::string & name);
+  rclcpp::Parameter declared(const std::string & name);
   void required(const std::string & name, double & value, const std::string & unit);
   void required(const std::string & name, std::int64_t & value);
   void required(const std::string & name, bool & value);
   void required(const std::string & name, std::string & value);
   void optional(const std::string & name, double & value, const std::string & unit);
   void optional(const std::string & name, std::int64_t & value);
-  void refuse_others();
-  void object(const rclcpp::Parameter & parameter, const std::string & wanted);
+  void refuse_unknown();
+  void object(const rclcpp::Parameter & parameter, const std::string & bound);
   AxisSettings axis(const std::string & joint);
 
   rclcpp_lifecycle::LifecycleNode & node_;
-  std::vector<std::string> known_, objections_;
+  std::vector<std::string> names_, objections_;
 };
 
 }  // namespace rths_controller

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiver of rths_nodes around a socket: joints in, joints out, a tick at a time. It needs no ROS.
+// Receiver of rths_nodes with its socket: one call per tick reads and commands the joints. It needs no ROS.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@ namespace rths_controller
 
 using Joints = std::array<double, RTHS_MAX_AXES>;
 
-enum class Interlock : std::uint8_t { not_told = 0, closed = 1, open = 2 };
+enum class Interlock : std::uint8_t { unknown = 0, closed = 1, open = 2 };
 
-// The rig at a tick, in the units of its interfaces.
+// Measurements of a tick, in the units of the interfaces.
 struct Readings
 {
   Joints position = {}, force = {};
-  Interlock interlock = Interlock::not_told;
+  Interlock interlock = Interlock::unknown;
 };
 
-// The state of a session for whoever is not the loop.
+// State of a session, for other threads.
 struct Report
 {
   std::uint8_t state, reason;
@@ -35,36 +35,36 @@ struct Report
 class Receiver
 {
 public:
-  // Throws std::invalid_argument for settings that have objections, std::runtime_error where there is no such socket.
+  // Throws std::invalid_argument for invalid settings, and std::runtime_error if the socket cannot be bound.
   explicit Receiver(const Settings & settings);
 
-  // Ready for one session, holding the joints where they are; an operator's act. Empty, or why it cannot be.
+  // Prepare one session that holds the joints at their position; requires an operator's act. Return "" or an error.
   std::string begin(const Joints & position);
 
-  // One tick of the rig; the positions for the coming sample go into command. Nothing waits, locks or takes memory.
+  // Run one tick, and write the positions of the next sample to command. Does not wait, lock or allocate.
   void tick(const Readings & read, Joints & command) noexcept;
 
-  // No tick comes any more. True where a session ran: its test computer is told, at once, that the rig has stopped.
+  // Call after the last tick. Return true if a session was running; the test computer is then notified of the stop.
   bool end() noexcept;
 
-  // At any time, from any thread.
+  // May be called at any time from any thread.
   Report report() const noexcept;
 
 private:
-  void take() noexcept;
-  void tell() noexcept;
+  void receive() noexcept;
+  void update_report() noexcept;
 
   const Settings settings_;
   Line line_;
   rths_target target_ = {};
   rths_sensors sensors_ = {};
-  std::array<std::uint8_t, RTHS_MAX_BYTES + 1> in_ = {};  // one more: a longer datagram is cut, and then garbage
+  std::array<std::uint8_t, RTHS_MAX_BYTES + 1> in_ = {};  // + 1: a longer datagram is truncated, and then refused
   std::array<std::uint8_t, RTHS_MAX_BYTES> out_ = {};
   std::atomic<std::uint8_t> state_{RTHS_IDLE}, reason_{RTHS_NONE};
   std::atomic<std::uint32_t> samples_{0}, bridged_{0}, limited_{0};
 };
 
-// Names of RTHS_IDLE..., and of RTHS_NONE..., as they stand in doc/udp.md of rths_nodes.
+// Names of RTHS_IDLE etc. and RTHS_NONE etc., as in doc/udp.md of rths_nodes.
 const char * state_name(std::uint8_t state) noexcept;
 const char * reason_name(std::uint8_t reason) noexcept;
 

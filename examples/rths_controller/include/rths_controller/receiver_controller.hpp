@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiver as a controller of ros2_control: any hardware component with position commands is a rig in real time.
+// Receiver as a ros2_control controller, for hardware components with position commands.
 #pragma once
 
 #include <atomic>
@@ -26,12 +26,12 @@ public:
   controller_interface::InterfaceConfiguration state_interface_configuration() const override;
 
   Result on_init() override;
-  // All parameters are read and judged, and the socket is bound.
+  // Read and check all parameters, and bind the socket.
   Result on_configure(const State & before) override;
-  // An operator's act: the joints are commanded to where they are, and one session may be opened.
+  // Command the joints to their measured positions, and accept one session. Requires an operator's act.
   Result on_activate(const State & before) override;
   controller_interface::return_type update(const rclcpp::Time & now, const rclcpp::Duration & period) override;
-  // The joints stay at their last command, and the test computer is told that the rig has stopped.
+  // Leave the joints at their last command, and notify the test computer that the rig has stopped.
   Result on_deactivate(const State & before) override;
   Result on_cleanup(const State & before) override;
   Result on_error(const State & before) override;
@@ -39,18 +39,18 @@ public:
 private:
   std::string wrong_types() const;
   bool read_states();
-  bool commands_stand() const;
+  bool commands_accepted() const;
   void log_changes(const Receiver & receiver);
 
   Settings settings_;
   std::vector<std::string> forces_;  // state interfaces, in the order of the axes
   std::string interlock_;  // state interface, or empty
-  std::shared_ptr<Receiver> receiver_;  // the timer, in another thread, may be at it during a clean-up
+  std::shared_ptr<Receiver> receiver_;  // shared with the timer, whose thread may use it during a clean-up
   Readings read_;
   Joints command_ = {};
-  std::int64_t faulty_ = 0;  // updates in a row in which the hardware did not take the command, or showed no state
-  std::atomic<bool> disturbed_{false};  // that many that the rig was stopped
-  std::atomic<std::uint32_t> uneven_{0};  // updates that came half a period early or late
+  std::int64_t faulty_ = 0;  // consecutive updates without an accepted command or without a state
+  std::atomic<bool> disturbed_{false};  // faulty_ has reached its limit, and the rig was stopped
+  std::atomic<std::uint32_t> uneven_{0};  // updates that were more than half a period early or late
   rclcpp::TimerBase::SharedPtr timer_;
   std::uint8_t logged_ = RTHS_IDLE;
 };

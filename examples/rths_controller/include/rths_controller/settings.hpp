@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a receiver behind ros2_control, and what is wrong with them. It needs no ROS.
+// Settings of a receiver in ros2_control, and their validation. It needs no ROS.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace rths_controller
 {
 
-// A coordinate of an interface in that of the datagrams: SI = sign * scale * interface.
+// Conversion of a value of an interface to SI units: sign * scale * value.
 struct Channel
 {
-  double scale = 1.0;  // m, or N, for 1 of the interface
-  std::int64_t sign = 1;  // -1: the interface counts against the axis
+  double scale = 1.0;  // m or N per unit of the interface
+  std::int64_t sign = 1;  // -1: interface and axis have opposite directions
 
   double gain() const {return static_cast<double>(sign) * scale;}
 };
@@ -23,26 +23,26 @@ struct Channel
 struct AxisSettings
 {
   std::string joint;
-  rths_limits limits = {};  // m, m/s, m/s^2, N: of the rig. 0, as here, is refused
-  std::int64_t group = 0;  // axes with the same number move one specimen: they stop in a common time
-  Channel position;  // of the joint's position: command and state have one coordinate
+  rths_limits limits = {};  // of the rig, in m, m/s, m/s^2, N; the initial 0 is refused
+  std::int64_t group = 0;  // axes with the same number move one specimen, and stop in the same time
+  Channel position;  // command and state
   Channel force;
 };
 
 struct Settings
 {
   std::vector<AxisSettings> axes;
-  double rate = 0.0;  // Hz, of the updates
-  std::string address;  // IPv4, of this computer's cable to the test computer
+  double rate = 0.0;  // of the updates, Hz
+  std::string address;  // IPv4 address of this computer's interface to the test computer
   std::int64_t port = 0;
   std::int64_t bridged = 0, watchdog = 0, persistence = 0;  // samples
-  bool emulator = false;  // no real actuator is behind the joints
+  bool emulator = false;  // true: the joints move no real actuator
 };
 
-// Each thing that is wrong, with its parameter, value, unit and bound; none where the settings may be used.
+// Return a message for each invalid setting, with parameter, value, unit and bound.
 std::vector<std::string> objections(const Settings & settings);
 
-// The same for the receiver. Settings with objections give a config that rths_init refuses, or worse.
+// Return the settings as rths_config. They must have no objections.
 rths_config config_of(const Settings & settings);
 
 }  // namespace rths_controller
