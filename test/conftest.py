@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several test files need: the shared data, components built as a scenario builds them, runs in memory."""
+"""Fixtures of several test files: shared data, components, runs in memory, ROS domains, recorded durations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from time import monotonic, sleep  # as they are where a test has replaced those of the module
+from time import monotonic, sleep  # the originals, even if a test has replaced those of the module
 from typing import Any
 
-# Before numpy, whose linear algebra would take all processors: processes of tests that run beside each other would
-# wait for each other's threads in each product of matrices.
+# Before numpy, whose linear algebra would use all processors: parallel tests would wait for each other's threads
+# in each product of matrices.
 import rths_nodes  # noqa: F401  # isort: skip
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-sys.path.append(str(Path(__file__).with_name("helpers")))  # where colcon runs the tests no pyproject.toml is read
+sys.path.append(str(Path(__file__).with_name("helpers")))  # colcon runs the tests without reading pyproject.toml
 import durations
 import forked as forked_programs
 
@@ -53,16 +53,16 @@ SHARED = TESTS.parents[1] / "shared" / "data"
 
 @pytest.fixture(scope="session")
 def patience() -> list[str]:
-    """Overrides for a run in real time to which a machine that is busy with something else is no fault.
+    """Overrides for a run in real time on a busy machine.
 
-    So small a motion stays within the limits wherever the bridges take it.
+    The motion is so small that it stays within the limits whatever is bridged.
     """
     return ["bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5", "ground_motion.scale=0.005"]
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
-    """The path of a shared data file; skips where the shared data are not there."""
+    """Return the path of a shared data file; skip the test if it is not installed."""
 
     def find(name: str) -> Path:
         if not (SHARED / name).is_file():
@@ -82,43 +82,43 @@ def canoga_park(shared_data: Callable[[str], Path]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def different() -> Callable[..., list[str]]:
-    """Names of the histories of two runs that differ in any bit; in real time a tick ``may_slip``."""
+    """Return the names of the histories that differ in any bit; in real time a tick ``may_slip``."""
 
     def different(a: Run, b: Run, may_slip: bool = False) -> list[str]:
-        found, expected = a.arrays(), b.arrays()
-        for arrays in (found, expected) if may_slip else ():
+        histories, expected = a.arrays(), b.arrays()
+        for arrays in (histories, expected) if may_slip else ():
             arrays["flags"] = arrays["flags"] & ~np.uint32(FLAG_SLIPPED)
-        unlike = found.keys() ^ expected.keys()
-        return sorted(unlike) + [
+        both = [name for name in histories if name in expected]
+        return sorted(histories.keys() ^ expected.keys()) + [
             name
-            for name, values in found.items()
-            if name not in unlike
-            and (values.shape != expected[name].shape or values.tobytes() != expected[name].tobytes())
+            for name in both
+            if histories[name].shape != expected[name].shape
+            or histories[name].tobytes() != expected[name].tobytes()
         ]
 
     return different
 
 
 def pytest_configure() -> None:
-    """A closed terminal is one of the ways in which a test ends; under nohup the signal would be ignored."""
+    """Enable SIGHUP, which nohup ignores: closing a terminal is one of the ends under test."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """A fifth of the time of collecting would go into looking through thousands of tests, all of which stay."""
+    """Disable the garbage collector, which would take a fifth of the time of collecting."""
     gc.disable()
     yield
     gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files whose tests all are without nodes, or all with them, where these are not asked for."""
-    asked, with_nodes = config.option.markexpr, TESTS / "ros" in collection_path.parents
-    if collection_path.suffix != ".py" or not asked.startswith(("nodes and ", "not nodes and ")):
+    """Ignore files whose tests are all excluded by the mark ``nodes``."""
+    expression, with_nodes = config.option.markexpr, TESTS / "ros" in collection_path.parents
+    if collection_path.suffix != ".py" or not expression.startswith(("nodes and ", "not nodes and ")):
         return None
-    if asked.startswith("not "):
+    if expression.startswith("not "):
         return with_nodes or None
     return None if with_nodes or "mark.nodes" in collection_path.read_text() else True
 
@@ -144,7 +144,7 @@ _measured: Counter[str] = Counter()
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Leave out what is marked soak, or recorded as long; of the others, long files begin first."""
+    """Leave out tests that are marked soak or recorded as long; run long files first."""
     soaks = [item for item in items if item.get_closest_marker("soak")]
     yield
     left_out = config.stash[LEFT_OUT] = Counter({"marked soak (make soak)": len(soaks) - len({*soaks} & {*items})})
@@ -165,7 +165,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the controller what was left out, or store the durations."""
+    """Report the tests left out to the controller, or store the durations."""
     config = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = dict(config.stash.get(LEFT_OUT, Counter()))
@@ -175,26 +175,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker has left out: each collects the same."""
+    """Take over the counts of a worker: all workers collect the same tests."""
     node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print how many tests were left out, and how they are run."""
+    """Print the number of tests left out, and how to run them."""
     for reason, count in config.stash.get(LEFT_OUT, Counter()).items():
         if count:
             terminalreporter.write_line(f"left out: {count} tests {reason}")
 
 
 def pytest_collection_finish() -> None:
-    """What thousands of collected tests consist of stays, and need not be looked through again and again."""
+    """Exclude the collected tests, which are permanent, from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def make() -> Callable[..., Any]:
-    """Builds a component: ``make("ramp", "linear", dt, 10, 1)``; parameters by keyword."""
+    """Build a component: ``make("ramp", "linear", dt, 10, 1)``; parameters by keyword."""
 
     def make(family: str, name: str, *arguments: Any, **data: Any) -> Any:
         cls = registry.load(family, name)
@@ -205,7 +205,7 @@ def make() -> Callable[..., Any]:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts the components that are built: ``setup identity``."""
+    """Counts of the components built: ``setup identity``."""
     counts: Counter[str] = Counter()
     load, seen = registry.load, set()
 
@@ -228,17 +228,17 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
-    """Adds a class as another package would: ``register("compensator", cls)``, by the name ``mine``."""
+    """Register a class as another package would: ``register("compensator", cls)``, by the name ``mine``."""
 
     def forget() -> None:
         registry._table.cache_clear()
         registry._load.cache_clear()
 
-    def register(family: str, cls: type, place: str = "some_laboratory:Mine") -> None:
+    def register(family: str, cls: type, reference: str = "some_laboratory:Mine") -> None:
         module = types.ModuleType("some_laboratory")
         module.Mine = cls  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "some_laboratory", module)
-        points = EntryPoints([EntryPoint("mine", place, f"rths_nodes.{family}")])
+        points = EntryPoints([EntryPoint("mine", reference, f"rths_nodes.{family}")])
         monkeypatch.setattr(registry, "_entry_points", lambda: points)
         forget()
 
@@ -249,7 +249,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
 
 @pytest.fixture(scope="session")
 def declared() -> Callable[[Scenario], Counter[str]]:
-    """Counts the components that a scenario names, as ``built`` does."""
+    """Count the components that a scenario declares, as ``built`` does."""
 
     def declared(scenario: Scenario) -> Counter[str]:
         parts = ((part, specs[-1].family) for _, part, specs in walk_declared(scenario) if specs)
@@ -260,7 +260,7 @@ def declared() -> Callable[[Scenario], Counter[str]]:
 
 @pytest.fixture(scope="session")
 def simulate() -> Callable[..., tuple[Outcome, Run]]:
-    """Runs a scenario in the reference loop: how it ended, and its histories."""
+    """Run a scenario in the reference loop; return its outcome and histories."""
 
     def simulate(name: str, *overrides: str) -> tuple[Outcome, Run]:
         loop = Loop(Assembly(files.load(name, overrides)))
@@ -273,7 +273,7 @@ def simulate() -> Callable[..., tuple[Outcome, Run]]:
 
 @pytest.fixture(scope="session")
 def _forks() -> Iterator[str]:
-    """The socket of a process that forks programs of this package."""
+    """Socket of a process that forks programs of this package."""
     server, path = forked_programs.started()
     yield path
     server.kill()
@@ -283,12 +283,12 @@ def _forks() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def fresh_programs() -> None:
-    """For tests of how programs of this package start, or whose children they are: Python starts each."""
+    """Let Python start each program, for tests of the start and of the parents of programs."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked_of_module(request: pytest.FixtureRequest) -> Iterator[None]:
-    """As ``_forked``, for what tests of a module share, which is there before it."""
+    """As ``_forked``, for fixtures of a module, which are created earlier."""
     with pytest.MonkeyPatch.context() as patch:
         _fork(request, patch)
         yield
@@ -296,7 +296,7 @@ def _forked_of_module(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of this package, and those that they start, are forked from one that has loaded it."""
+    """Fork programs of this package, and those that they start, from a process that has loaded it."""
     _fork(request, monkeypatch)
 
 
@@ -313,13 +313,13 @@ _domains = itertools.count(os.getpid() * 7)
 
 
 def lock_of_free_domain() -> tuple[int, int]:
-    """The next ROS domain that nobody on this machine uses, and its lock against other suites, an open file."""
+    """Return the next unused ROS domain of this machine, and its lock against other suites, an open file."""
     for _ in range(100):
         number = 1 + next(_domains) % 100
         file = Path(tempfile.gettempdir(), f"rths_domain_{number}.lock")
         try:
             lock = os.open(file, os.O_RDONLY | os.O_CREAT, 0o666)
-        except PermissionError:  # another user's
+        except PermissionError:  # of another user
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -328,13 +328,13 @@ def lock_of_free_domain() -> tuple[int, int]:
             continue
         if not left_in(number):
             return number, lock
-        os.close(lock)  # a rig or a benchmark is there, which takes no lock
-    raise RuntimeError("no free ROS domain: something is under way in each of a hundred")
+        os.close(lock)  # used by a rig or a benchmark, which take no lock
+    raise RuntimeError("no free ROS domain: each of a hundred is in use")
 
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[dict[str, str]]:
-    """The environment of programs that several tests of a module look at: with a ROS domain of its own."""
+    """Environment, with a separate ROS domain, of programs that several tests of a module share."""
     number, lock = lock_of_free_domain()
     path = os.pathsep.join(sys.path)
     yield os.environ | {
@@ -347,34 +347,34 @@ def environment() -> Iterator[dict[str, str]]:
 
 LAST_MOMENTS_S = 30.0
 PYTHONS_OWN = "multiprocessing.resource_tracker"
-"""A process that Python itself starts once, and keeps."""
+"""Process that Python itself starts and keeps."""
 FIRST_PORT, PORTS = 7400, 250
-"""UDP ports of DDS: the first one of domain 0, and how many each domain has (DDSI-RTPS 2.2, 9.6.1.1)."""
+"""UDP ports of DDS: the first port of domain 0, and the number of ports per domain (DDSI-RTPS 2.2, 9.6.1.1)."""
 
 
 def left_in(number: int) -> list[str]:
-    """What is still there in the ROS domain ``number``: processes that were started in it, sockets, nodes.
+    """Return the remaining processes, sockets and nodes in the ROS domain ``number``.
 
-    A node whose context has ended tells its latched messages until it is destroyed, also in this process.
+    A node whose context has ended publishes its latched messages until it is destroyed, also in this process.
     """
-    word, found = f"ROS_DOMAIN_ID={number}".encode(), forked_programs.left_in(number)
+    variable, remaining = f"ROS_DOMAIN_ID={number}".encode(), forked_programs.left_in(number)
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
-            if word in (folder / "environ").read_bytes().split(b"\0"):
+        with suppress(OSError):  # it has ended, or belongs to another user
+            if variable in (folder / "environ").read_bytes().split(b"\0"):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if PYTHONS_OWN not in command:
-                    found.append(f"process {folder.name}: {command}")
+                    remaining.append(f"process {folder.name}: {command}")
     prefix = address("/", number).replace(b"\0", b"@").decode()
     sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
-    found += [words for words in sockets if prefix in words]
-    addresses = [words.split()[1] for words in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]]
+    remaining += [line for line in sockets if prefix in line]
+    addresses = [line.split()[1] for line in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]]
     ports = [int(address.rpartition(":")[2], 16) - FIRST_PORT for address in addresses]
-    return found + [f"a node at the UDP port {port + FIRST_PORT}" for port in ports if port // PORTS == number]
+    return remaining + [f"a node at the UDP port {port + FIRST_PORT}" for port in ports if port // PORTS == number]
 
 
 @pytest.fixture(scope="session")
 def _domain_of_worker() -> Iterator[int]:
-    """The ROS domain of all tests that start no node."""
+    """ROS domain of all tests that start no node."""
     number, lock = lock_of_free_domain()
     yield number
     os.close(lock)
@@ -382,9 +382,9 @@ def _domain_of_worker() -> Iterator[int]:
 
 @pytest.fixture(autouse=True)
 def domain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test with nodes has a ROS domain of its own: two runs in one domain disturb each other silently.
+    """Separate ROS domain of each test with nodes: two runs in one domain disturb each other silently.
 
-    Nodes whose runner was killed end by themselves, a moment later: the domain is free when the last has ended.
+    Nodes whose runner was killed end a moment later: the domain is free once the last has ended.
     """
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     if not request.node.get_closest_marker("nodes"):
@@ -396,7 +396,7 @@ def domain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     yield
     left = left_in(number)
     if left:
-        gc.collect()  # what is left in this process may wait for that
+        gc.collect()  # nodes in this process may wait for that
     deadline = monotonic() + LAST_MOMENTS_S
     while left and monotonic() < deadline:
         sleep(0.05)

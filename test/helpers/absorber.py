@@ -73,3 +73,8 @@ def peak(record: str) -> float:
     """Largest acceleration (m/s^2) of these seconds."""
     scenario = frame(*SECONDS, f"ground_motion={{type: record, record: {record}}}")
     return float(np.abs(Assembly(scenario).ground_acceleration).max())
+
+
+def scaled(record: str) -> dict[str, Any]:
+    """The ground motion ``record``, scaled to ``PEAK``."""
+    return {"type": "record", "record": record, "scale": PEAK / peak(record), "accept_any_peak": True}

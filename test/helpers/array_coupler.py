@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rigid coupler in arrays: motions and forces of its axes from those of its degrees of freedom, and back."""
+"""A rigid coupler whose kernel takes and returns arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class ArrayCoupler(Coupler):
     """The kernel of a coupler, called with arrays: m, rad, N, N m."""
 
     def axes(self, motion: Motion) -> Motion:
-        """Motion of the axes ``(n_axes,)`` from that of the degrees of freedom ``(n_dof,)``."""
-        return of(self.kernel.axes(self.constants, *numbers(motion)))
+        """Motion of the axes ``(n_axes,)`` from the motion of the degrees of freedom ``(n_dof,)``."""
+        return motion_of(self.kernel.axes(self.constants, *numbers(motion)))
 
     def forces(self, axis_forces: np.ndarray, pose: np.ndarray) -> np.ndarray:
-        """Forces ``(n_dof,)`` of the axes' forces ``(n_axes,)`` in a pose."""
+        """Forces ``(n_dof,)`` from the forces ``(n_axes,)`` of the axes in a pose."""
         return np.array(self.kernel.forces(self.constants, tuple(axis_forces.tolist()), tuple(pose.tolist())))
 
     def axis_forces(self, forces: np.ndarray, pose: np.ndarray) -> np.ndarray:
@@ -27,14 +27,14 @@ class ArrayCoupler(Coupler):
         return np.array(self.kernel.axis_forces(self.constants, tuple(forces.tolist()), tuple(pose.tolist())))
 
     def motion(self, axes: Motion) -> Motion:
-        """Motion of the degrees of freedom ``(n_dof,)`` from that of the axes."""
-        given = numbers(axes)
-        return of(self.kernel.motion(self.constants, *given, first_pose(self.constants, given[0])))
+        """Motion of the degrees of freedom ``(n_dof,)`` from the motion of the axes."""
+        rows = numbers(axes)
+        return motion_of(self.kernel.motion(self.constants, *rows, first_pose(self.constants, rows[0])))
 
 
 def numbers(motion: Motion) -> list[Numbers]:
-    return [tuple(each.tolist()) for each in (motion.displacement, motion.velocity, motion.acceleration)]
+    return [tuple(values.tolist()) for values in (motion.displacement, motion.velocity, motion.acceleration)]
 
 
-def of(rows: tuple[Numbers, ...]) -> Motion:
+def motion_of(rows: tuple[Numbers, ...]) -> Motion:
     return Motion(*map(np.array, rows))

@@ -1,81 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways in which a test computer is frozen, lies, or is compromised, and in which a watcher itself goes wrong."""
+"""Ways in which a test computer freezes, lies or is compromised, and faults of the watcher and of its sensors."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from watched_world import SERVO_HZ, STIFFNESS, TOLD_HZ, Attack, Sample, Statement, World
+from watched_world import SERVO_HZ, STATEMENT_HZ, STIFFNESS, Attack, Sample, Statement, World
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.watch.watcher import MOVING
 
-Said = Callable[[float, Statement, Statement, World], list[Statement]]
+Sent = Callable[[float, Statement, Statement, World], list[Statement]]
+"""Function of the time, the true statement, the last statement before the attack, and the world."""
 BOTH = (0, 1)
-QUANTITIES = {"displacement": 1.0, "force": STIFFNESS, "command": 1.0}
-"""Quantities of a statement, and what one metre is of each."""
+UNITS = {"displacement": 1.0, "force": STIFFNESS, "command": 1.0}
+"""Value of each quantity of a statement at one metre."""
+ALL = tuple(UNITS)
 
 
 def changed(
-    said: Statement, quantity: str, axes: tuple[int, ...], how: Callable[[float, int], float]
+    statement: Statement, quantity: str, axes: tuple[int, ...], change: Callable[[float, int], float]
 ) -> Statement:
-    values = list(getattr(said, quantity))
+    values = list(getattr(statement, quantity))
     for axis in axes:
-        values[axis] = how(values[axis], axis)
-    return said._replace(**{quantity: tuple(values)})
+        values[axis] = change(values[axis], axis)
+    return statement._replace(**{quantity: tuple(values)})
 
 
-def lie(how: Callable[[float, float, float], float], quantities: tuple[str, ...], axes: tuple[int, ...]) -> Said:
-    """``how(value, unit, seconds since the attack began)`` makes what is said of what is true."""
-
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        found = true
-        for each in quantities:
-            unit, since = QUANTITIES[each], t - world.begins
-            found = changed(found, each, axes, lambda value, _, u=unit, s=since: how(value, u, s))
-        return [found]
-
-    return said
+def lie(change: Callable[[float, float, float], float], quantity: str, axes: tuple[int, ...] = BOTH) -> Sent:
+    """Replace a true value by ``change(value, unit, seconds since the attack began)``."""
+    unit = UNITS[quantity]
+    return lambda t, true, before, world: [
+        changed(true, quantity, axes, lambda value, _: change(value, unit, t - world.begins))
+    ]
 
 
-def frozen(quantities: tuple[str, ...], axes: tuple[int, ...] = BOTH) -> Said:
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        found = true
-        for each in quantities:
-            found = changed(found, each, axes, lambda _, axis, q=each: getattr(before, q)[axis])
-        return [found]
+def frozen(quantities: tuple[str, ...] = ALL, axes: tuple[int, ...] = BOTH) -> Sent:
+    def sent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+        for quantity in quantities:
+            values = getattr(before, quantity)
+            true = changed(true, quantity, axes, lambda _, axis, values=values: values[axis])
+        return [true]
 
-    return said
-
-
-def old(seconds: float, counts_on: bool = True, over: float = 0.0) -> Said:
-    """What was true before; a recording that is played again, ``over`` and over."""
-
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        then = t - seconds - (((t - world.begins) % over) if over else 0.0)
-        told = world.statement(then)
-        return [told._replace(at=t, counter=true.counter if counts_on else told.counter)]
-
-    return said
+    return sent
 
 
-def swapped(quantities: tuple[str, ...]) -> Said:
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        return [true._replace(**{each: getattr(true, each)[::-1] for each in quantities})]
+def old(seconds: float, counts_on: bool = True, period: float = 0.0) -> Sent:
+    """Statements of ``seconds`` ago; a recording of one ``period`` that is played again and again."""
 
-    return said
+    def sent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+        statement = world.statement(t - seconds - (((t - world.begins) % period) if period else 0.0))
+        return [statement._replace(at=t, counter=true.counter if counts_on else statement.counter)]
+
+    return sent
 
 
-def counter(of: Callable[[int, int, float], int]) -> Said:
-    """``of(true, the last before, seconds)`` is the counter that is told."""
+def swapped(*quantities: str) -> Sent:
+    return lambda t, true, before, world: [
+        true._replace(**{quantity: getattr(true, quantity)[::-1] for quantity in quantities})
+    ]
 
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        return [true._replace(counter=of(true.counter, before.counter, t - world.begins))]
 
-    return said
+def counter(count: Callable[[int, int, float], int]) -> Sent:
+    """Send the counter ``count(true, last before the attack, seconds)``."""
+    return lambda t, true, before, world: [
+        true._replace(counter=count(true.counter, before.counter, t - world.begins))
+    ]
 
 
 def silent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
@@ -86,202 +79,165 @@ def repeated(t: float, true: Statement, before: Statement, world: World) -> list
     return [before._replace(at=t)]
 
 
-def burst(seconds: float) -> Said:
-    """Kept back for some time, then all at once."""
+def burst(seconds: float) -> Sent:
+    """Keep statements back for ``seconds``, then send them all at once."""
     kept: list[Statement] = []
 
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+    def sent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
         kept.append(true)
         if t - world.begins < seconds:
             return []
-        found = [each._replace(at=t) for each in kept]
+        statements = [statement._replace(at=t) for statement in kept]
         kept.clear()
-        return found
+        return statements
 
-    return said
+    return sent
 
 
-def seldom(every: int) -> Said:
-    count = 0
-
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        nonlocal count
-        count += 1
-        return [true] if count % every == 0 else []
-
-    return said
+def seldom(interval: int) -> Sent:
+    numbers = itertools.count(1)
+    return lambda t, true, before, world: [true] if next(numbers) % interval == 0 else []
 
 
 def predicted(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-    """Go on along a line, as a model without a rig would."""
-    one = world.planned(world.begins - 0.02)
-    slope = (world.planned(world.begins) - one) / 0.02 * -1.0
+    """Continue along a line, as a model without a rig would."""
+    earlier = world.planned(world.begins - 0.02)
+    slope = (world.planned(world.begins) - earlier) / 0.02 * -1.0
     x = np.array(before.displacement) + slope * (t - world.begins)
     return [true._replace(displacement=tuple(x), force=tuple(STIFFNESS * x))]
 
 
-def other_place(quantity: str) -> Said:
-    """Another test: what it says belongs to a motion that is not this one."""
-
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        x = 0.02 * math.sin(40.0 * (t - world.begins)) + 0.03
-        return [changed(true, quantity, BOTH, lambda _, axis: x * QUANTITIES[quantity])]
-
-    return said
-
-
-def moves_away(speed: float) -> Callable[[float, World], np.ndarray]:
-    """The rig leaves where it should be, in the direction of its motion."""
-    return lambda t, world: world.planned(world.begins) + speed * (t - world.begins)
-
-
-def runs_on(t: float, world: World) -> np.ndarray:
-    """The rig goes on along its slope, as a receiver does that bridges for ever."""
-    since, one = t - world.begins, world.planned(world.begins - 0.01)
-    at = world.planned(world.begins - 1e-3)
-    return at + (at - one) / 9e-3 * since
-
-
-def brakes(t: float, world: World) -> np.ndarray:
-    """The rig brakes within 80 ms, as a receiver does whose commands stay away."""
-    since, one = min(t - world.begins, 0.08), world.planned(world.begins - 0.01)
-    at = world.planned(world.begins - 1e-3)
-    return at + (at - one) / 9e-3 * (since - since**2 / 0.16)
-
-
-def told_true_of(moves: Callable[[float, World], np.ndarray]) -> Said:
-    """All that is said of a wrong motion is true."""
-
-    def said(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
-        return [true._replace(command=tuple(moves(t, world)))]
-
-    return said
-
-
-def of_values() -> list[Attack]:
-    found: list[Attack] = []
-    everything = tuple(QUANTITIES)
-
-    def add(name: str, said: Said) -> None:
-        found.append(Attack(name, said))
-
-    for axes, where in ((BOTH, "both"), ((0,), "north"), ((1,), "south")):
-        add(f"frozen all, {where}", frozen(everything, axes))
-        for each, unit in QUANTITIES.items():
-            add(f"frozen {each}, {where}", frozen((each,), axes))
-            for sign in (-1.0, 1.0):
-                much = 0.03 * unit * sign
-                add(f"offset {sign:+g} {each}, {where}", lie(lambda v, u, s, m=much: v + m, (each,), axes))
-            add(f"nan {each}, {where}", lie(lambda v, u, s: math.inf, (each,), axes))
-        for each in ("displacement", "force"):
-            add(f"sign of {each}, {where}", lie(lambda v, u, s: -v, (each,), axes))
-            add(f"half of {each}, {where}", lie(lambda v, u, s: 0.5 * v, (each,), axes))
-            add(f"twice {each}, {where}", lie(lambda v, u, s: 2.0 * v, (each,), axes))
-            add(f"zero {each}, {where}", lie(lambda v, u, s: 0.0, (each,), axes))
-            add(f"drift of {each}, {where}", lie(lambda v, u, s: v + 0.05 * u * s, (each,), axes))
-            add(f"fast drift of {each}, {where}", lie(lambda v, u, s: v - 0.5 * u * s, (each,), axes))
-    for each in ("displacement", "force"):
-        add(f"swapped {each}", swapped((each,)))
-        add(f"clipped {each}", lie(lambda v, u, s: max(-0.004 * u, min(v, 0.004 * u)), (each,), BOTH))
-        add(f"random {each}", lie(lambda v, u, s: 0.05 * u * math.cos(1e5 * s + 1e3 * v), (each,), BOTH))
-        add(f"millimetres for metres, {each}", lie(lambda v, u, s: 1e3 * v, (each,), BOTH))
-        add(f"{each} of another test", other_place(each))
-    add("nan everywhere", lie(lambda v, u, s: math.nan, ("displacement", "force"), BOTH))
-    add("swapped axes", swapped(everything))
-    add("a model in place of the rig", predicted)
-    for seconds in (0.1, 0.2, 0.5, 5.0):
-        add(f"{seconds:g} s late, counted on", old(seconds))
-        add(f"{seconds:g} s late, as it was", old(seconds, counts_on=False))
-    add("one period again and again", old(0.1, over=0.4))
-    return found
-
-
-def of_time() -> list[Attack]:
-    one = round(SERVO_HZ / TOLD_HZ)
-    found = [
-        Attack("silent", silent),
-        Attack("the last statement again and again", repeated),
-        Attack("counter stands still", counter(lambda true, last, s: last)),
-        Attack("counter goes back by one", counter(lambda true, last, s: last - 1)),
-        Attack("counter goes back", counter(lambda true, last, s: true - 1000)),
-        Attack("counter begins anew", counter(lambda true, last, s: round(s * SERVO_HZ))),
-        Attack("counter jumps", counter(lambda true, last, s: true + 1000)),
-        Attack("counter jumps far", counter(lambda true, last, s: true + 2**31)),
-        Attack("counter runs at ten times its rate", counter(lambda t, last, s: last + round(10 * s * SERVO_HZ))),
-        Attack("counter goes by ones", counter(lambda true, last, s: last + 1 + round(100 * s))),
-        Attack("counter falls down", counter(lambda true, last, s: last - round(s * SERVO_HZ) - one)),
-        Attack("kept back for 0.2 s, then at once", burst(0.2)),
-        Attack("kept back for 60 ms, then at once", burst(0.06)),
-        Attack("one statement in ten", seldom(10)),
-        Attack("one statement in twenty", seldom(20)),
-    ]
-    motions = {"runs on": runs_on, "brakes": brakes, "goes on with its test": None}
-    found += [Attack(f"frozen, and the rig {what}", silent, moves=moves) for what, moves in motions.items()]
-    return found
-
-
-def of_states() -> list[Attack]:
-    found: list[Attack] = []
-    for state in State:
-        if state not in MOVING:
-            found.append(Attack(f"says {state.name} and moves", None, int(state)))
-            found.append(Attack(f"says {state.name}, moves and is silent", silent, int(state)))
-            found.append(
-                Attack(f"says {state.name}, moves and freezes what it says", frozen(tuple(QUANTITIES)), state)
-            )
-    return [*found, Attack("says a state that is none", None, 99)]
-
-
-def of_rigs() -> list[Attack]:
-    """The rig does what it must not; what is said of it is true."""
-    fast, slow = moves_away(3.0), moves_away(0.5)
-    return [
-        Attack("moves too fast, told", told_true_of(fast), moves=fast),
-        Attack("moves too fast, not told", frozen(tuple(QUANTITIES)), moves=fast),
-        Attack("leaves its motion, told as planned", _as_planned, moves=slow),
-        Attack("at rest, moves fast", frozen(tuple(QUANTITIES)), moves=fast, at_rest=True),
-        Attack("at rest, moves", frozen(tuple(QUANTITIES)), moves=moves_away(0.1), at_rest=True),
-        Attack("at rest, moves and is silent", silent, moves=moves_away(0.1), at_rest=True),
-        Attack("at rest, moves and is told", told_true_of(slow), moves=slow, at_rest=True),
-    ]
-
-
-def _as_planned(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+def as_planned(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
     x = world.planned(t - 0.01)
     return [true._replace(displacement=tuple(x), force=tuple(STIFFNESS * x))]
 
 
-def of_watchers() -> list[Attack]:
-    """The watcher itself, or its sensors, go wrong."""
+def moves_away(speed: float) -> Callable[[float, World], np.ndarray]:
+    """The rig leaves its planned position, in the direction of its motion."""
+    return lambda t, world: world.planned(world.begins) + speed * (t - world.begins)
 
-    def stopped(t: float, true: Sample, shown: Sample) -> None:
-        return None
 
-    def nan(t: float, true: Sample, shown: Sample) -> Sample:
-        return true._replace(force=(math.nan, true.force[1]))
+def runs_on(t: float, world: World) -> np.ndarray:
+    """The rig continues along its slope, as with a receiver that bridges without end."""
+    earlier, x = world.planned(world.begins - 0.01), world.planned(world.begins - 1e-3)
+    return x + (x - earlier) / 9e-3 * (t - world.begins)
 
-    def at_end(t: float, true: Sample, shown: Sample) -> Sample:
-        return true._replace(displacement=(0.1, true.displacement[1]))
 
-    def same_counter(t: float, true: Sample, shown: Sample) -> Sample:
-        return true._replace(counter=shown.counter)
+def brakes(t: float, world: World) -> np.ndarray:
+    """The rig brakes within 80 ms, as with a receiver that gets no commands."""
+    elapsed = min(t - world.begins, 0.08)
+    earlier, x = world.planned(world.begins - 0.01), world.planned(world.begins - 1e-3)
+    return x + (x - earlier) / 9e-3 * (elapsed - elapsed**2 / 0.16)
 
-    def stuck(t: float, true: Sample, shown: Sample) -> Sample:
-        return true._replace(displacement=shown.displacement, force=shown.force)
 
-    def backwards(t: float, true: Sample, shown: Sample) -> Sample:
-        return true._replace(displacement=tuple(-x for x in true.displacement))
+def commanded(motion: Callable[[float, World], np.ndarray]) -> Sent:
+    """Report a wrong motion truly, as if it were commanded."""
+    return lambda t, true, before, world: [true._replace(command=tuple(motion(t, world)))]
 
-    own: dict[str, Any] = {
-        "its own sensors are silent": stopped,
-        "its own load cell is no number": nan,
-        "its own sensor is at its end": at_end,
-        "the counter of its own sensors stands still": same_counter,
-        "its own sensors are stuck": stuck,
-        "its own sensor counts backwards": backwards,
+
+def of_values() -> list[Attack]:
+    sent: dict[str, Sent] = {}
+    for axes, where in ((BOTH, "both"), ((0,), "north"), ((1,), "south")):
+        sent[f"frozen all, {where}"] = frozen(axes=axes)
+        for name, unit in UNITS.items():
+            sent[f"frozen {name}, {where}"] = frozen((name,), axes)
+            for sign in (-1.0, 1.0):
+                offset = 0.03 * unit * sign
+                sent[f"offset {sign:+g} {name}, {where}"] = lie(lambda v, u, s, m=offset: v + m, name, axes)
+            sent[f"nan {name}, {where}"] = lie(lambda v, u, s: math.inf, name, axes)
+        for name in ("displacement", "force"):
+            sent[f"sign of {name}, {where}"] = lie(lambda v, u, s: -v, name, axes)
+            sent[f"half of {name}, {where}"] = lie(lambda v, u, s: 0.5 * v, name, axes)
+            sent[f"twice {name}, {where}"] = lie(lambda v, u, s: 2.0 * v, name, axes)
+            sent[f"zero {name}, {where}"] = lie(lambda v, u, s: 0.0, name, axes)
+            sent[f"drift of {name}, {where}"] = lie(lambda v, u, s: v + 0.05 * u * s, name, axes)
+            sent[f"fast drift of {name}, {where}"] = lie(lambda v, u, s: v - 0.5 * u * s, name, axes)
+    for name in ("displacement", "force"):
+        sent[f"swapped {name}"] = swapped(name)
+        sent[f"clipped {name}"] = lie(lambda v, u, s: max(-0.004 * u, min(v, 0.004 * u)), name)
+        sent[f"random {name}"] = lie(lambda v, u, s: 0.05 * u * math.cos(1e5 * s + 1e3 * v), name)
+        sent[f"millimetres for metres, {name}"] = lie(lambda v, u, s: 1e3 * v, name)
+        sent[f"{name} of another test"] = lie(lambda v, u, s: (0.02 * math.sin(40.0 * s) + 0.03) * u, name)
+    sent["nan everywhere"] = lambda t, true, before, world: [
+        true._replace(displacement=(math.nan, math.nan), force=(math.nan, math.nan))
+    ]
+    sent["swapped axes"] = swapped(*ALL)
+    sent["a model in place of the rig"] = predicted
+    for seconds in (0.1, 0.2, 0.5, 5.0):
+        sent[f"{seconds:g} s late, counted on"] = old(seconds)
+        sent[f"{seconds:g} s late, as it was"] = old(seconds, counts_on=False)
+    sent["one period again and again"] = old(0.1, period=0.4)
+    return [Attack(*item) for item in sent.items()]
+
+
+def of_time() -> list[Attack]:
+    ticks = round(SERVO_HZ / STATEMENT_HZ)
+    sent: dict[str, Sent] = {
+        "silent": silent,
+        "the last statement again and again": repeated,
+        "counter stands still": counter(lambda true, last, s: last),
+        "counter goes back by one": counter(lambda true, last, s: last - 1),
+        "counter goes back": counter(lambda true, last, s: true - 1000),
+        "counter begins anew": counter(lambda true, last, s: round(s * SERVO_HZ)),
+        "counter jumps": counter(lambda true, last, s: true + 1000),
+        "counter jumps far": counter(lambda true, last, s: true + 2**31),
+        "counter runs at ten times its rate": counter(lambda true, last, s: last + round(10 * s * SERVO_HZ)),
+        "counter goes by ones": counter(lambda true, last, s: last + 1 + round(100 * s)),
+        "counter falls down": counter(lambda true, last, s: last - round(s * SERVO_HZ) - ticks),
+        "kept back for 0.2 s, then at once": burst(0.2),
+        "kept back for 60 ms, then at once": burst(0.06),
+        "one statement in ten": seldom(10),
+        "one statement in twenty": seldom(20),
     }
-    found = [Attack(name, own=how) for name, how in own.items()]
-    return [*found, Attack("the watcher stands still", holds=0.03)]
+    motions = {"runs on": runs_on, "brakes": brakes, "goes on with its test": None}
+    return [Attack(*item) for item in sent.items()] + [
+        Attack(f"frozen, and the rig {name}", silent, moves=motion) for name, motion in motions.items()
+    ]
+
+
+def of_states() -> list[Attack]:
+    attacks: list[Attack] = []
+    for state in [state for state in State if state not in MOVING]:
+        attacks += [
+            Attack(f"says {state.name} and moves", None, int(state)),
+            Attack(f"says {state.name}, moves and is silent", silent, int(state)),
+            Attack(f"says {state.name}, moves and freezes what it says", frozen(), state),
+        ]
+    return [*attacks, Attack("says a state that is none", None, 99)]
+
+
+def of_rigs() -> list[Attack]:
+    """Forbidden motions of the rig."""
+    fast, slow = moves_away(3.0), moves_away(0.5)
+    return [
+        Attack("moves too fast, told", commanded(fast), moves=fast),
+        Attack("moves too fast, not told", frozen(), moves=fast),
+        Attack("leaves its motion, told as planned", as_planned, moves=slow),
+        Attack("at rest, moves fast", frozen(), moves=fast, at_rest=True),
+        Attack("at rest, moves", frozen(), moves=moves_away(0.1), at_rest=True),
+        Attack("at rest, moves and is silent", silent, moves=moves_away(0.1), at_rest=True),
+        Attack("at rest, moves and is told", commanded(slow), moves=slow, at_rest=True),
+    ]
+
+
+def of_watchers() -> list[Attack]:
+    """Faults of the watcher and of its own sensors, by the true sample and the first one after the fault began."""
+    sensors: dict[str, Callable[[Sample, Sample], Sample | None]] = {
+        "its own sensors are silent": lambda true, first: None,
+        "its own load cell is no number": lambda true, first: true._replace(force=(math.nan, true.force[1])),
+        "its own sensor is at its end": lambda true, first: true._replace(
+            displacement=(0.1, true.displacement[1])
+        ),
+        "the counter of its own sensors stands still": lambda true, first: true._replace(counter=first.counter),
+        "its own sensors are stuck": lambda true, first: true._replace(
+            displacement=first.displacement, force=first.force
+        ),
+        "its own sensor counts backwards": lambda true, first: true._replace(
+            displacement=tuple(-x for x in true.displacement)
+        ),
+    }
+    attacks = [Attack(name, sensors=change) for name, change in sensors.items()]
+    return [*attacks, Attack("the watcher stands still", holds=0.03)]
 
 
 ATTACKS = [*of_values(), *of_time(), *of_states(), *of_rigs(), *of_watchers()]

@@ -19,7 +19,7 @@ def connected(rig: Scenario, axis: str) -> AxisStage:
 
 
 class Wires:
-    """Links to stages in the same program. ``deaf`` axes do not answer from that sample on."""
+    """Links to stages in the same program. ``deaf`` contains the first unanswered sample of an axis."""
 
     def __init__(self, rig: Scenario) -> None:
         self.stages = {axis: connected(rig, axis) for axis in rig.axes}
@@ -47,7 +47,7 @@ class Wires:
 
 
 class AtOnce(PerAxisPort):
-    """Its Measurement is there, or given up, as soon as somebody reads it."""
+    """Per-axis port that waits for the Measurement when it is read."""
 
     def read(self) -> Measurement:
         while not self.ready():
@@ -56,7 +56,7 @@ class AtOnce(PerAxisPort):
 
 
 def apart(rig: Scenario) -> tuple[AtOnce | LoadedAxesPort, Wires]:
-    """Return the port of a ``rig`` whose axes are apart, for the loop without nodes; and the links to them."""
+    """Return a port with separate axes, for the loop without nodes, and the links to the axes."""
     wires = Wires(rig)
     port = AtOnce(tuple(rig.axes), rig.port.transport_samples, wires)
     return before_axes(port, ForceLoops(rig.axes, NODES, rig.dt)), wires  # type: ignore[return-value]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port of another package that has what it must, and nothing else."""
+"""A port with the required attributes only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Bare:
-    """It reads nothing back, and declares nothing."""
+    """Port that measures nothing and declares nothing."""
 
     transport_samples = 0
     external = simulated = True

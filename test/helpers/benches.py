@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated benches for sequences of acts: one axis, two that are coupled, a loaded column; and their tests.
+"""Simulated benches for sequences of acts, and their tests: one axis, two coupled axes, a loaded column.
 
 The ground moves by a file, and the compensator is a plug-in: both can be changed between any two acts.
 """
@@ -26,7 +26,7 @@ _KEPT = tempfile.TemporaryDirectory()
 FOLDER = Path(_KEPT.name)
 PACKAGE = "sequences_laws"
 MOTION, LAW = FOLDER / "motion.txt", FOLDER / PACKAGE / "law.py"
-"""Files that somebody may change."""
+"""Files that may change during a test."""
 SOURCE = '''
 """A compensator of another package."""
 
@@ -38,12 +38,12 @@ class Mine(NoCompensation):
 '''
 TIMES = np.arange(0.0, 1.0, 1.0 / 256.0)
 SLOW_ERROR = 2.8e-3
-"""m: how far a slow motion of these rigs may miss its command."""
+"""Largest error of a slow motion of these rigs, m."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The test ``name`` with overrides on a ``rig``; ``settles`` is how long its actuators take, in ticks."""
+    """Scenario ``name`` with overrides on a ``rig``; its actuators settle in ``settles`` ticks."""
 
     name: str
     rig: str
@@ -54,7 +54,7 @@ class Bench:
     newtons: float = 0.0
 
     def scenario(self, known: bool, *sets: str) -> Scenario:
-        """Its test; the stiffnesses are known well enough, or not."""
+        """Scenario of the bench, with stiffnesses that are ``known`` well enough, or not."""
         return _loaded(self, known, sets)
 
 
@@ -94,11 +94,11 @@ CHANGES: dict[str, Callable[[], object]] = {
     "input file": lambda: _write(MOTION, _motion(3.0)),
     "plug-in": lambda: _write(LAW, SOURCE + "\n# edited\n"),
 }
-"""What somebody may change while a test is under way."""
+"""Changes of files during a test."""
 
 
 def install(patch: Callable[[object, str, object], None]) -> Callable[[], None]:
-    """The plug-in is there, by ``patch`` (object, name, value); what takes it away again."""
+    """Install the plug-in by ``patch`` (object, name, value); return the function that removes it."""
     restored()
     sys.path.insert(0, str(FOLDER))
     importlib.invalidate_caches()
@@ -164,7 +164,7 @@ PAIR = Bench(
     ("duration=0.6", "servo_rate=128", "substeps=2", *OURS),
     192,
 )
-"""Two actuators on a floor that turns: 22 and 25 mm, and they brake differently."""
+"""Two actuators with different decelerations on a floor that turns: 22 and 25 mm."""
 
 COLUMN = Bench(
     "column_under_axial_load",
@@ -212,4 +212,4 @@ COLUMN = Bench(
     load=1,
     newtons=500e3,
 )
-"""A column that drifts by 20 mm under 500 kN; its test has neither file nor plug-in."""
+"""A column that drifts by 20 mm under 500 kN; its test has no file and no plug-in."""

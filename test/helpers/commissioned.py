@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A commissioning in which everything was tried and has passed, for tests behind a real port."""
+"""A commissioning that has passed all trials, for tests with a real port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOW = datetime.fromisoformat("2030-06-01T12:00:00+02:00")
 
 
 def commissioned(scenario: Scenario, build: str = "b1", date: str = "") -> Commissioning:
-    """That of the rig of ``scenario``, of today where no ``date`` is given."""
+    """Commissioning of the rig of ``scenario``; dated today by default."""
     rows = [CommissioningRow(cause, "north", "1 mm", "0.9 mm", PASSED) for cause in CAUSES]
     when = date or datetime.now().astimezone().isoformat(timespec="seconds")
     return Commissioning("bench", rig_hash(scenario), build, "udp", "A. Tester", "B. Müller", when, {}, rows)

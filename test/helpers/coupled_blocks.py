@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coupled actuators as blocks (Phillips & Spencer 2012, Fig. 1.2), not in state space; and their poles."""
+"""Transfer matrix of coupled actuators from blocks (Phillips & Spencer 2012, Fig. 1.2), and their poles."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def transfer_matrix(model: CoupledModel, s: complex) -> np.ndarray:
 
 
 def poles(model: CoupledModel) -> np.ndarray:
-    """The ``3 n`` poles of G_xu (Eq. 1.5), rad/s, the slowest first."""
+    """The ``3 n`` poles of G_xu (Eq. 1.5), rad/s, slowest first."""
     values = np.linalg.eigvals(state_space(model)[0]).astype(np.complex128)
     return values[np.argsort(np.abs(values), kind="stable")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One test of a day in the laboratory: an operator leads it from act to act, errs, and things go wrong meanwhile.
+"""One test of a day in the laboratory: the acts of an operator, mistakes and faults.
 
-The acts, their order, the record, recordings and history are those of ``rths test``. At every sample the command
-and the motion are judged (``watched_port.py``, ``motion_watch.py``), at every transition its cause.
+The acts, their order, the record, recordings and history are those of ``rths test``. Command and motion are
+checked at every sample (``watched_port.py``, ``motion_watch.py``), the cause at every transition.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from rths_nodes.procedure.session import CLEAR, MOTIONS
 SECOND = 10**9
 OPERATOR, SECOND_PERSON = "A. Tester", "R. Sponsible"
 SETTLES = 128
-"""Ticks until the actuator rests, and the rig is known to follow again."""
+"""Ticks until the actuator rests and the rig follows again."""
 HELD_FOR = 40
 """Ticks for which a rung in slow time is held."""
 SMALL_DISK = 150_000
-"""Bytes: the record of a test has room there, the recording of a rung has not."""
+"""Size of a disk on which the record of a test fits, and the recording of a rung does not, bytes."""
 MOST_ACTS, RUNAWAY = 80, 40_000
-"""Of a test, and ticks of an act."""
+"""Limits of the acts of a test, and of the ticks of an act."""
 LASTS = {"take_offsets": 512, "check": 900, "position": 300, "unload": 300, "finish": 512}
-"""Ticks in which something may happen; of a run its samples."""
+"""Ticks of an act in which an event may occur; a run has its samples."""
 PRESSURES = {"no_pressure": "off", "low_pressure": "low"}
 FAULTS = (*sorted(VAGUE - PRESSURES.keys()), *PRESSURES, "interlock", "silent", "cable")
 HAPPENS = (*FAULTS, "disk", "hold", "hold", "stop", "stop", "stop")
 IN_A_RUN = ("disk", "hold")
-AT_REST = tuple(each for each in FAULTS if each not in ("cable", "silent"))
-"""What may happen in a pause, and is mended there."""
+AT_REST = tuple(fault for fault in FAULTS if fault not in ("cable", "silent"))
+"""Faults in a pause, repaired there."""
 
 
 class Draws(random.Random):
-    """All draws of a day: numbers, and cards of decks that are shuffled anew when they are dealt."""
+    """All draws of a day: numbers, and cards of decks that are shuffled again when they are empty."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._decks: dict[str, list[str]] = {}
 
     def deal(self, deck: str, cards: tuple[str, ...], fits: Callable[[str], bool]) -> str:
-        """The next card of the ``deck`` that fits; empty where none of the ``cards`` does."""
+        """Draw the next card of the ``deck`` that fits; empty if no card fits."""
         if not any(map(fits, cards)):
             return ""
         left = self._decks.setdefault(deck, [])
@@ -69,9 +69,9 @@ class Draws(random.Random):
 
 
 class Sitting:
-    """A test of the ``planned`` rungs in a ``folder``, with that ``column`` in the rig, by the clock of the day.
+    """A test of the ``planned`` rungs in a ``folder``, with a ``column`` in the rig, by the clock of the day.
 
-    ``faulty`` is the share of acts in which something happens. ``done`` counts what has happened, by its name.
+    ``faulty`` is the share of acts with an event. ``done`` lists the events and mistakes.
     """
 
     def __init__(
@@ -84,14 +84,8 @@ class Sitting:
         chance: Draws,
     ) -> None:
         self.clock, self.chance, self.faulty = clock, chance, 0.3
-        record = ProcedureRecord(
-            folder.name,
-            scenario.name,
-            "",
-            operator=OPERATOR,
-            specimen=SpecimenRecord("D-17"),
-            planned=list(planned),
-        )
+        record = ProcedureRecord(folder.name, scenario.name, "", operator=OPERATOR, planned=list(planned))
+        record.specimen = SpecimenRecord("D-17")
         ladder = Ladder(scenario, planned, 0.3, 2, False)
         self.runner = ProcedureRunner(ladder, record, folder, Watch(changed=self._changed))
         self.session, self.record = self.runner.session, record
@@ -107,23 +101,25 @@ class Sitting:
         self.stale = "0123456789abcdef"
         self._missed: Any = None
         self._misled = self._gives_up = False
-        """Something was wrong while the offsets were taken; and that was found."""
+        """A fault was present while the offsets were taken; it was detected."""
         self._resume_at: int | None = None
         self._step = round(SECOND * scenario.dt)
         self._disk = ExitStack()
         self.logs: dict[str, list[tuple[float, float]]] = {}
-        """What the sensors have shown in a rung, by its recording."""
+        """Readings of the sensors in a rung, by its recording."""
         self.doubtful = False
-        """Something had to be mended behind the last run."""
+        """A fault had to be repaired after the last run."""
 
-    # -- looking on ---------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------
 
     def _changed(self, state: State, reason: str) -> None:
         old, self.state = self.state, state.name
         cause = CAUSES.get((old, state.name))
-        right = cause == self.act or (cause == "trouble" and bool(self.trouble))
-        right = right or (self.act == "run" and (cause == "resume" or (old, state.name) == ("RUNNING", "HELD")))
-        if not right:
+        expected = cause == self.act or (cause == "trouble" and bool(self.trouble))
+        expected = expected or (
+            self.act == "run" and (cause == "resume" or (old, state.name) == ("RUNNING", "HELD"))
+        )
+        if not expected:
             self.surprises.append(f"{old} -> {state.name} in {self.act or 'no act'}, {self.trouble}: {reason}")
         if state is State.TRIPPED:
             self.done.append("trip")
@@ -138,30 +134,30 @@ class Sitting:
     def _tick(self) -> None:
         self.clock.now += self._step
         if self.port.ticks - self.begun > RUNAWAY:
-            raise AssertionError(f"{self.act} comes to no end")
+            raise AssertionError(f"{self.act} does not end")
         if self._resume_at is None or self.port.ticks < self._resume_at:
             return
         self._resume_at = None
         if self.session.state is State.HELD and not self.session.possible()["resume"]:
-            self.clock.now += 60 * SECOND  # the coffee: the test stands still, and the clock does not
+            self.clock.now += 60 * SECOND  # a pause of the test, in which the clock continues
             self.done.append("resume")
             self.asked += 1
             if elsewhere(lambda: self.runner.do("resume", clear="CLEAR")) is not None:
                 self._happens("stop")
 
     def judge(self) -> None:
-        """Raises AssertionError with what was wrong so far."""
-        wrong = self.port.violations + self.watch.violations + self.surprises
-        assert not wrong, f"{self.record.test_id}: " + "\n".join(wrong[:4])
+        """Raise AssertionError if there are violations so far."""
+        violations = self.port.violations + self.watch.violations + self.surprises
+        assert not violations, f"{self.record.test_id}: " + "\n".join(violations[:4])
         assert self.session.state.name == self.state
 
-    # -- what happens -------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------
 
-    def _happens(self, what: str) -> None:
-        self.done.append(what)
-        self.trouble.append(what)
+    def _happens(self, event: str) -> None:
+        self.done.append(event)
+        self.trouble.append(event)
         port = self.port
-        match what:
+        match event:
             case "stop":
                 self.asked += 1
                 assert elsewhere(lambda: self.runner.do("stop", reason="enough")) is None
@@ -173,7 +169,7 @@ class Sitting:
             case "interlock":
                 port.set_interlock(False)
             case "no_pressure" | "low_pressure":
-                port.set_hydraulics(PRESSURES[what])
+                port.set_hydraulics(PRESSURES[event])
             case "silent":
                 port.silent = True
             case "shifted":
@@ -184,12 +180,12 @@ class Sitting:
                 port.failing = True
             case "disk":
                 self._disk.enter_context(largest_file(SMALL_DISK))
-        if what in LYING | LYING_FORCE:
-            port.sensor(what)
-        self.watch.lies = self.watch.lies or what in LYING or what == "shifted"
+        if event in LYING | LYING_FORCE:
+            port.sensor(event)
+        self.watch.lies = self.watch.lies or event in LYING or event == "shifted"
 
     def settles(self) -> None:
-        """All is mended, and the rig comes to rest: every tick is played."""
+        """Repair everything and wait until the rig rests, tick by tick."""
         self.port.pending.clear()
         self._disk.close()
         self._resume_at = None
@@ -204,7 +200,7 @@ class Sitting:
         self.judge()
 
     def moves_on(self, ticks: int, jump: int = 0) -> bool:
-        """So many ticks of a held rig, each after a ``jump`` of the clock (ns); False where nobody keeps it."""
+        """Hold the rig for ``ticks``, each after a ``jump`` of the clock (ns); False if no loop holds it."""
         self.begun = self.port.ticks
         drive = self.session.drive
         if self.state in ("IDLE", "FINISHED") or drive.broken:
@@ -218,22 +214,21 @@ class Sitting:
         return not drive.broken
 
     def stands(self, until: int) -> None:
-        """Hold the rig until that time, ns: one tick a second as long as nothing can move, and every tick around
-        what goes wrong there, from 10 to 40 minutes after one another."""
+        """Hold the rig until a time (ns): one tick per second, all ticks around a fault every 10 to 40 min."""
         while self.clock.now < until:
             quiet = min(until - self.clock.now, (600 + self.chance.randrange(1800)) * SECOND)
             if not self.moves_on(quiet // SECOND, SECOND - self._step):
                 self.clock.now = until
                 return
             if self.clock.now < until:
-                self._happens(self.chance.deal("at rest", AT_REST, lambda each: True))
+                self._happens(self.chance.deal("at rest", AT_REST, lambda card: True))
                 self.moves_on(1 + self.chance.randrange(400))
                 self.settles()
 
-    # -- the operator -------------------------------------------------------------------------------------
+    # -- operator -----------------------------------------------------------------------------------------
 
     def ask(self, act: str, **arguments: object) -> BaseException | None:
-        """Ask for an act; what was raised."""
+        """Request an act; return the raised error."""
         self.asked += 1
         self.act, self.begun = act, self.port.ticks
         self.watch.begin(act)
@@ -247,7 +242,7 @@ class Sitting:
         return None
 
     def hashes(self) -> dict[str, str]:
-        """What is to be armed next, as the operator has seen it."""
+        """Arguments of the next arming, as the operator has seen them."""
         rung, offsets = self.runner.next_rung, self.session.offsets
         assert offsets is not None
         return {
@@ -264,24 +259,23 @@ class Sitting:
             assert self.runner.session.taken is not None
             return {"hash": self.runner.session.taken.hash, "unloaded": True}
         if act == "sign_for":
-            thing = self.session.clearance.wanting()[0]
-            return {"what": thing.name}
+            return {"what": self.session.clearance.wanting()[0].name}
         if act == "arm":
             return dict(self.hashes())
         return {"clear": CLEAR} if act in MOTIONS else {}
 
     def do(self, act: str) -> None:
-        """Do ``act``, in which something may happen; afterwards all is mended."""
-        given = self._arguments(act)
+        """Do ``act``, possibly with an event in it; repair everything afterwards."""
+        arguments = self._arguments(act)
         lasts = LASTS.get(act, 0)
         if act == "run":
             lasts = self.runner.ladder.step(self.runner.next_rung).scenario.samples
         if lasts and self.chance.random() < self.faulty:
-            what = self.chance.deal("acts", HAPPENS, lambda each: act == "run" or each not in IN_A_RUN)
+            event = self.chance.deal("acts", HAPPENS, lambda event: act == "run" or event not in IN_A_RUN)
             phase = PHASES[self.chance.randrange(len(PHASES))]
-            self.port.after(self.chance.randrange(lasts), phase, lambda: self._happens(what))
+            self.port.after(self.chance.randrange(lasts), phase, lambda: self._happens(event))
         self.port.logs()
-        refused = self.ask(act, **given)
+        refused = self.ask(act, **arguments)
         self._gives_up = bool(refused and self._misled and act in ("confirm_offsets", "check"))
         if refused is not None and not (self.trouble or self._gives_up):
             raise AssertionError(f"{self.record.test_id}: {act} in {self.state}: {refused!r}")
@@ -296,18 +290,18 @@ class Sitting:
 
     @property
     def satisfied(self) -> bool:
-        """Every planned rung has finished, and the last one on a rig to which nothing happened."""
+        """True if every planned rung has finished, the last one on a rig without faults."""
         return not self.runner.next_rung and not self.doubtful
 
     def next(self) -> str:
-        """The next act of the right way; ``finish`` where that leads no further, empty where it is over."""
+        """Next act of the procedure; ``finish`` if it cannot continue, empty if it has ended."""
         act, possible = next_act(self.runner, lambda: True), self.runner.session.possible()
         if act and (possible[act] or self._gives_up or self.session.drive.broken):
             return "" if possible["finish"] else "finish"
         return act
 
     def conduct(self, until: int, errs: Callable[[Sitting], None]) -> None:
-        """From the first act to the last words; at its end the rig is held ``until`` then. ``errs``: mistakes."""
+        """Do the whole test, and hold the rig ``until`` a time at its end. ``errs`` makes the mistakes."""
         for _ in range(MOST_ACTS):
             act = self.next()
             if not act:
@@ -319,9 +313,9 @@ class Sitting:
             if act:
                 self.do(act)
         else:
-            raise AssertionError(f"{self.record.test_id}: comes to no end")
+            raise AssertionError(f"{self.record.test_id}: does not end")
         self.trouble.append("stop")
         self.session.close()
-        left = "" if not self.runner.next_rung else "the operator begins anew"
+        left = "" if not self.runner.next_rung else "the operator begins again"
         self.code = self.runner.conclude("", "", left)
         self.judge()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig of a day in the laboratory: a simulated bench whose specimen wears from test to test.
+"""Rig of a day in the laboratory: a simulated bench whose specimen degrades from test to test.
 
-The computer knows the sound column alone. What stands in the rig has gone through the tests before: it begins each
-session as it was left, and only its stiffness tells the operator.
+The scenario contains the sound column only. The column in the rig begins each session in the state left by the
+earlier tests; the operator knows only its stiffness.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ AXIS, SCENARIO, SCALE = "story_1", "chen_ricles_2010", 0.52
 """The scale of its ground motion is that of the full test."""
 SETS = ("servo_rate=256", "substeps=4", "ground_motion.begin=1.2", "compensator={type: none}")
 NOISY = (("range: 275.0", "range: 275.0, noise_rms: 0.002"), ("range: 2000.0", "range: 2000.0, noise_rms: 0.1"))
-"""The channels of the bench are perfect; those of a laboratory are not."""
+"""Noise on the channels, which the bench does not have."""
 KNOWN_TO = 0.03
 
 
 @dataclass(frozen=True)
 class Column:
-    """A degrading column: ``stiffness`` (N/m) up to a ``level`` (m), beyond it ``after`` times that slope."""
+    """A degrading column: ``stiffness`` (N/m) up to a ``level`` (m), ``after`` times that slope beyond it."""
 
     stiffness: float = 7.6e6
     level: float = 0.010
@@ -42,9 +42,9 @@ class Column:
     damping: float = 0.64e6
 
     def worn(self, largest: float) -> Column:
-        """The same behind an excursion of ``largest`` m: its secant there, and the same envelope beyond.
+        """Column after an excursion of ``largest`` m: secant stiffness up to it, the same envelope beyond.
 
-        Beyond d_0 its force is k d_0 + r k (d - d_0): ``laboratory/specimens/hysteretic.py``.
+        Beyond d_0 the force is k d_0 + r k (d - d_0): ``laboratory/specimens/hysteretic.py``.
         """
         if largest <= self.level:
             return self
@@ -54,7 +54,7 @@ class Column:
 
     @property
     def words(self) -> str:
-        """The override that puts it into the rig."""
+        """Override that puts the column into the rig."""
         return (
             f"axes.{AXIS}.specimen={{type: degrading_column, stiffness: {self.stiffness!r}, "
             f"damage_displacement: {self.level!r}, post_damage_ratio: {self.after!r}, damping: {self.damping!r}}}"
@@ -62,13 +62,13 @@ class Column:
 
 
 def scenario_of(folder: Path, level: float, duration: float, known: float | None, seed: int) -> Scenario:
-    """The test at that ``level`` on the rig, whose file says which stiffness (N/m) is ``known``, if one is."""
+    """Test at a ``level`` on the rig; its file contains the ``known`` stiffness (N/m), if any."""
     text = re.sub(r" +stiffness(_known_to)?: .*\n", "", benches.ONE.rig) + "two_persons: true\n"
     for perfect, noisy in NOISY:
         text = text.replace(perfect, noisy)
     if known is not None:
-        lines = f"    stiffness: {known!r}\n    stiffness_known_to: {KNOWN_TO}\n"
-        text = text.replace("    small_move:", f"{lines}    small_move:")
+        keys = f"    stiffness: {known!r}\n    stiffness_known_to: {KNOWN_TO}\n"
+        text = text.replace("    small_move:", f"{keys}    small_move:")
     file = folder / "bench.yaml"
     file.write_text(text)
     sets = [*SETS, f"duration={duration}", f"seed={seed}", f"ground_motion.scale={SCALE * level}", Column().words]
@@ -76,22 +76,22 @@ def scenario_of(folder: Path, level: float, duration: float, known: float | None
 
 
 class DayWatch(MotionWatch):
-    """As MotionWatch; ``largest`` is how far the specimen has truly gone, m."""
+    """MotionWatch that stores the ``largest`` true displacement of the specimen, m."""
 
     largest = 0.0
 
-    def measured(self, shown: Array, true: Array, force: Array, told: str) -> None:
+    def measured(self, shown: Array, true: Array, force: Array, tick: str) -> None:
         self.largest = max(self.largest, float(np.abs(true).max()))
-        super().measured(shown, true, force, told)
+        super().measured(shown, true, force, tick)
 
 
 class LoggedPort(WatchedPort):
-    """As WatchedPort; ``rows`` are what its sensors have shown (m, N) since :meth:`logs`."""
+    """WatchedPort that stores the readings (m, N) since :meth:`logs` as ``rows``."""
 
     last = (0.0, 0.0)
 
     def logs(self) -> None:
-        """Begin anew, with what was shown last."""
+        """Clear the rows, except for the last one."""
         self.rows = [self.last]
 
     def read(self) -> Measurement:
@@ -102,18 +102,18 @@ class LoggedPort(WatchedPort):
 
 
 def watched(session: RigSession, column: Column) -> LoggedPort:
-    """A port of the rig with that ``column``, kept watch over, in the place of the one of ``session``."""
+    """Replace the port of ``session`` by a watched one with a ``column`` in the rig, and return it."""
     scenario, drive = session.scenario, session.drive
     limits = scenario.limits.values()
     watch = DayWatch(
-        Bounds(np.array([each.deceleration for each in limits]), np.array([benches.SLOW_ERROR]), scenario.dt)
+        Bounds(np.array([limit.deceleration for limit in limits]), np.array([benches.SLOW_ERROR]), scenario.dt)
     )
     port = LoggedPort(
         Assembly(override(scenario, [column.words])).port,
         lambda: session.state,
         frozenset(State[name] for name in MOTION),
-        np.array([each.velocity for each in limits]) * scenario.dt,
-        np.array([each.stroke for each in limits]),
+        np.array([limit.velocity for limit in limits]) * scenario.dt,
+        np.array([limit.stroke for limit in limits]),
         watch,
     )
     port.logs()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is hardly right in a scenario, in words, as ``rths check`` has it."""
+"""Cautions of ``rths check``."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 
 def doubts(scenario: Scenario) -> list[str]:
-    """The words of all cautions, where nothing of steel moves."""
-    return [each.words for each in judgement.cautions(scenario)]
+    """Texts of all cautions for a scenario on a simulator."""
+    return [caution.words for caution in judgement.cautions(scenario)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels with inputs of their families, their plain and compiled text side by side, and what may stand in one."""
+"""Kernels with inputs of their families, in Python and compiled, and the rules of their text."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ RARELY = 0.02
 
 
 def numbers(rng: np.random.Generator, scale: float, extreme: bool) -> Iterator[float]:
-    """Random ones of that scale, and now and then an extreme one."""
+    """Yield random numbers of a scale, and rarely an extreme one."""
     while True:
         wild = extreme and rng.random() < RARELY
         yield float(rng.choice(EXTREMES)) if wild else float(scale * rng.standard_normal())
 
 
 def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any]:
-    """Its kernel, constants, and inputs of each sample: target, measured displacement, force, flags."""
+    """Kernel, constants, and inputs of each sample: target, measured displacement, force, flags."""
     metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
     rows = [
         (next(metres), next(metres), next(metres), next(metres), next(newtons), rng.random() < 0.1, False)
@@ -51,7 +51,7 @@ def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
 
 
 def of_restoring_force(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
-    """Its kernel, constants, and the displacement of each sample."""
+    """Kernel, constants, and the displacement of each sample."""
     metres, x = numbers(rng, 0.01, extreme), 0.0
     rows = []
     for _ in range(SAMPLES):
@@ -63,13 +63,13 @@ def of_restoring_force(cls: Any, params: Any, rng: np.random.Generator, extreme:
 
 LAW = {"type": "bouc_wen", "yield_displacement": 0.005, "exponent": 1.5, "post_yield_ratio": 0.1}
 BY_MATRICES = ("exact", "newmark", "runge_kutta")
-"""Integrators whose kernel is that of a linear structure; Runge-Kutta has another one beside it."""
+"""Integrators with a kernel for linear structures; Runge-Kutta has a second kernel."""
 
 
 def of_integrator(
     cls: Any, params: Any, rng: np.random.Generator, extreme: bool, structure: Any = None
 ) -> tuple[Kernel, Any, Any]:
-    """Its kernel for a mass or a ``structure``, constants, and of each sample: force, external force, number."""
+    """Kernel for a mass or a ``structure``, constants, and for each sample: force, external force, number."""
     name = cls.Params.type_name
     if structure is None:
         law = {} if name in BY_MATRICES else {"restoring_force": LAW}
@@ -92,7 +92,7 @@ def of_integrator(
 
 
 def motion(rng: np.random.Generator, extreme: bool) -> list[tuple[float, float]]:
-    """Displacements (m) of a random walk at some tenths of m/s, and their velocities."""
+    """Displacements (m) of a random walk at some tenths of m/s, and velocities."""
     x = np.cumsum(2e-4 * rng.standard_normal(SAMPLES))
     wild = numbers(rng, 0.0, True)
     rows = zip(x.tolist(), np.diff(x / DT, prepend=0.0).tolist(), strict=True)
@@ -100,21 +100,20 @@ def motion(rng: np.random.Generator, extreme: bool) -> list[tuple[float, float]]
 
 
 def of_specimen(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
-    """Its kernel on its way; displacement and velocity of each sample."""
+    """Kernel of the path; displacement and velocity of each sample."""
     path = path_of(cls(params))
     return path, path.constants(DT), motion(rng, extreme)
 
 
 SOFT = {"type": "softening_elastomeric"}
 STIFF = {"type": "kelvin_voigt", "stiffness": 1e6, "damping": 1e4}
-FAST = {"type": "elastoplastic_absorber", "stiffness": 2e8, "yield_force": 1e4}
 BESIDE = {"type": "parallel", "first": SOFT, "second": {"type": "maxwell_damper"}}
 
 
 def of_actuator(
     cls: Any, params: Any, rng: np.random.Generator, extreme: bool, held: Any = SOFT
 ) -> tuple[Kernel, Any, Any]:
-    """Its kernel with a specimen of mass, where it takes one; commands."""
+    """Kernel with a specimen, which has a mass if the actuator takes one; commands."""
     if params.type_name != "servo_hydraulic":
         held = {"type": "with_mass", "mass": 29.0, "specimen": held}
     specimen = component("specimen", held)
@@ -123,7 +122,7 @@ def of_actuator(
 
 
 def of_rig(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[RigKernel, Any, Any]:
-    """Its kernel; commands of two axes, and a voltage that changes."""
+    """Kernel; commands of two axes, and a variable voltage."""
     kernel = cls.kernel_of(params, 2)
     commands = zip(motion(rng, extreme), motion(rng, extreme), rng.uniform(-1.0, 4.0, SAMPLES), strict=True)
     rows = [(np.array([a, b]), np.array([voltage])) for (a, _), (b, _), voltage in commands]
@@ -131,14 +130,14 @@ def of_rig(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tu
 
 
 def component(family: str, data: dict[str, Any]) -> Any:
-    """A built one of ``data`` with its type."""
-    own = {key: value for key, value in data.items() if key != "type"}
+    """Build a component of ``data``, which contains its type."""
+    parameters = {key: value for key, value in data.items() if key != "type"}
     cls = registry.load(family, data["type"])
-    return cls(from_data(cls.Params, own, family))
+    return cls(from_data(cls.Params, parameters, family))
 
 
 def of_ramp(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
-    """Each sample on the curve, and before a Target comes; and, at the first one of a step, that Target."""
+    """Each sample on the curve, its prediction, and a Target at the first sample of a step."""
     constants, start, follow, step, predict = cls.kernel_of(params)
     metres, substeps = numbers(rng, 0.01, extreme), 4
 
@@ -154,7 +153,7 @@ def of_ramp(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> t
 
 
 def of_setup(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
-    """Motion of two axes, and the forces of these, with a load behind them for who takes one."""
+    """Motion and forces of two axes, and a load if the setup takes one."""
     constants, axes, forces = cls.kernel_of(params)
     n_dof = len(params.matrix[0]) if params.type_name == "matrix" else 2
     metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
@@ -162,8 +161,8 @@ def of_setup(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> 
     def driven(k: Any, s: Any, x: Any, v: Any, a: Any, f: Any) -> Any:
         return s, (axes(k, x, v, a), forces(k, f, x))
 
-    def some(of: Iterator[float], count: int) -> Any:
-        values = tuple(next(of) for _ in range(count))
+    def some(source: Iterator[float], count: int) -> Any:
+        values = tuple(next(source) for _ in range(count))
         return values if n_dof == 2 else np.array(values)
 
     n_forces = 3 if cls.takes_loads else 2
@@ -172,7 +171,7 @@ def of_setup(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> 
 
 
 def of_semi_active(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
-    """All auxiliary channels, the ground and a chance."""
+    """All auxiliary channels, the ground motion and a random choice."""
     names, kernel = measured_names(1), cls.kernel_of(params)
     values = numbers(rng, 1.0, extreme)
     rows = [
@@ -182,7 +181,7 @@ def of_semi_active(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
 
 
 def of_force_controller(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
-    """Target, measured force, drift; now and then it takes over anew."""
+    """Target, measured force, drift; sometimes the controller begins again."""
     constants, rest, begin, step = cls.kernel_of(params)
     metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
 
@@ -210,36 +209,36 @@ FAMILIES: dict[str, Callable[..., Any]] = {
 
 
 def flat(value: Any) -> list[Any]:
-    """All numbers in it, in order."""
+    """Return all numbers in a value, in order."""
     if isinstance(value, (tuple, list)):
-        return [each for part in value for each in flat(part)]
+        return [number for part in value for number in flat(part)]
     return np.ravel(value).tolist() if isinstance(value, np.ndarray) else [value]
 
 
 def same(one: Any, other: Any) -> bool:
-    """To the bit; a nan is a nan."""
+    """True if all numbers have the same bits, or are both NaN."""
     pairs = list(zip(flat(one), flat(other), strict=True))
     return all((a != a and b != b) or np.float64(a).tobytes() == np.float64(b).tobytes() for a, b in pairs)
 
 
 def in_c(function: Any, constants: Any, *arguments: Any) -> Any:
-    """The C form of a function; the integers of its ``constants`` are part of its text."""
+    """Compile a function to C; the integers of its ``constants`` are part of its text."""
     return compiled(function, (constants, *arguments), (True, *[False] * len(arguments)))
 
 
 def agree(kernel: Any, constants: Any, rows: Any) -> None:
-    """Plain and compiled, state and output, over all ``rows`` of inputs."""
+    """Check that state and output are equal in Python and in C over all ``rows`` of inputs."""
     with np.errstate(all="ignore"):
-        plain, quick = copied(kernel.rest(constants)), in_arrays(copied(kernel.rest(constants)))
-        step = in_c(kernel.step, constants, quick, *rows[0])
+        state, compiled_state = copied(kernel.rest(constants)), in_arrays(copied(kernel.rest(constants)))
+        step = in_c(kernel.step, constants, compiled_state, *rows[0])
         for sample, inputs in enumerate(rows):
-            plain, found = kernel.step(constants, plain, *inputs)
-            quick, quickly = step(constants, quick, *inputs)
-            assert same(found, quickly), (sample, inputs, found, quickly)
-            assert same(plain, quick), (sample, inputs, plain, quick)
+            state, output = kernel.step(constants, state, *inputs)
+            compiled_state, compiled_output = step(constants, compiled_state, *inputs)
+            assert same(output, compiled_output), (sample, inputs, output, compiled_output)
+            assert same(state, compiled_state), (sample, inputs, state, compiled_state)
 
 
-# What may stand in a kernel
+# Rules of the text of a kernel
 
 ALLOWED = {"abs", "len", "range", "float", "bool", "True", "False", "max", "min"}
 NUMPY = {"empty", "zeros", "full", "array", "nan", "minimum", "maximum"}
@@ -247,7 +246,7 @@ BARRED = (ast.Raise, ast.Try, ast.With, ast.JoinedStr, ast.Lambda, ast.ListComp,
 
 
 def functions_of(function: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
-    """``function`` and all of this package that it calls, but the arithmetic; two closures of one text are two."""
+    """Return ``function`` and all functions of this package that it calls, except arithmetic, by their ids."""
     if not isinstance(function, FunctionType) or id(function) in seen:
         return seen
     if not function.__module__.startswith(("rths_nodes.", __name__)) or function.__module__ == arithmetic.__name__:
@@ -255,32 +254,32 @@ def functions_of(function: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
     seen[id(function)] = function
     reached = [function.__globals__.get(name) for name in function.__code__.co_names]
     reached += [cell.cell_contents for cell in function.__closure__ or ()]
-    for each in reached:
-        functions_of(each, seen)
+    for item in reached:
+        functions_of(item, seen)
     return seen
 
 
 def wrong_in(function: Any) -> list[str]:
-    """Whatever in its text has no defined bits, or is no arithmetic."""
+    """Return the parts of a function that have no defined bits, or are no arithmetic."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     body = tree.body[1:] if ast.get_docstring(tree) else tree.body  # type: ignore[arg-type,attr-defined]
-    found = []
-    for node in (each for statement in body for each in ast.walk(statement)):
+    faults = []
+    for node in (part for statement in body for part in ast.walk(statement)):
         if isinstance(node, BARRED) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            found.append(f"{type(node).__name__} in line {node.lineno}")
+            faults.append(f"{type(node).__name__} in line {node.lineno}")
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Pow, ast.MatMult, ast.Mod, ast.FloorDiv)):
-            found.append(f"{type(node.op).__name__} in line {node.lineno}")
+            faults.append(f"{type(node.op).__name__} in line {node.lineno}")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id == "math" or (node.value.id == "np" and node.attr not in NUMPY):
-                found.append(f"{node.value.id}.{node.attr}")
+                faults.append(f"{node.value.id}.{node.attr}")
             if node.value.id == "self":
-                found.append("self")
+                faults.append("self")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
-            known = name in function.__globals__ or name in function.__code__.co_freevars
-            if not known and name not in ALLOWED:
-                found.append(f"{name}()")
-    return found
+            defined = name in function.__globals__ or name in function.__code__.co_freevars
+            if not defined and name not in ALLOWED:
+                faults.append(f"{name}()")
+    return faults
 
 
 def without_purpose(function: Any) -> str:
@@ -288,6 +287,6 @@ def without_purpose(function: Any) -> str:
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(tree, ast.FunctionDef)
     lines = (tree.end_lineno or 0) - tree.body[0].lineno + 1
-    theirs = not function.__module__.startswith("rths_nodes.")
+    foreign = not function.__module__.startswith("rths_nodes.")
     code = function.__code__
-    return "" if ast.get_docstring(tree) or theirs or lines < 3 else f"{code.co_filename}:{code.co_firstlineno}"
+    return "" if ast.get_docstring(tree) or foreign or lines < 3 else f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An emulated rig without a specimen, and a person at it who does what the commissioning says."""
+"""Emulated rig without a specimen, and a person who follows the instructions of the commissioning."""
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
 
 from rths_nodes.app.commands.emulate import free
 from rths_nodes.app.emulation.emulator import Emulator
@@ -30,32 +33,36 @@ AXIS = """
 """
 
 
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler here"
+)
+
+
 def rig_text(port: int, n_axes: int, emulator: bool = True, further: str = "") -> str:
-    """A rig file of one axis or two, whose second one is slower and counts the other way round."""
+    """Return a rig file of one or two axes; the second is slower and has the opposite sign."""
     axes = AXIS.format(name="north", serves="story_1", sign=-1, velocity=0.4, deceleration=5.0)
     if n_axes == 2:
         axes += AXIS.format(name="south", serves="story_2", sign=1, velocity=0.3, deceleration=3.0)
-    told = str(emulator).lower()
+    session = f"emulator: {str(emulator).lower()}, transport_samples: 2, longest_wait: 1.0"
     return (
         f"version: 1\nname: bench\nservo_rate: 1024.0\n"
-        f"port: {{type: udp, port: {port}, emulator: {told}, transport_samples: 2, longest_wait: 1.0}}\n"
+        f"port: {{type: udp, port: {port}, {session}}}\n"
         f"bridge: {{max_bridge: 0.02}}\n{further}axes:{axes}"
     )
 
 
 def free_port() -> int:
-    """A UDP port that nobody has."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return an unused UDP port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.bind(("127.0.0.1", 0))
+        return int(line.getsockname()[1])
 
 
 class EmulatedBench:
-    """An emulated rig, which serves one session after the other in a thread of its own, and its person.
+    """Emulated rig that serves consecutive sessions in a thread, and its person.
 
-    Nothing is ``mounted``, or on every axis a spring of so many N/m.
-
-    As an Operator the person turns the switches that the words name, after some samples of the session.
+    ``mounted`` is the stiffness of a spring on every axis, N/m. As an Operator the person turns the switches that
+    the instructions name, after some samples of the session.
     """
 
     def __init__(
@@ -76,7 +83,7 @@ class EmulatedBench:
         self.cleared: list[str] = []
         """Questions that lead to a motion."""
         self.hasty = 0
-        """How often the person acts before the axes move."""
+        """Number of times that the person acts before the axes move."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -86,15 +93,15 @@ class EmulatedBench:
             self.emulator.serve(self._ended.is_set)
 
     def close(self) -> None:
-        """Nobody is at the rig any more."""
+        """Stop the rig."""
         self._ended.set()
         self._thread.join(20.0)
         self.emulator.close()
 
-    # -- the person ---------------------------------------------------------------------------------------
+    # -- person -------------------------------------------------------------------------------------------
 
     def ready(self, words: str, moves: bool = False) -> None:
-        """Do what is asked for, now."""
+        """Follow an instruction now."""
         self.asked.append(words)
         self.cleared += [words] * moves
         if "plug" in words:
@@ -103,7 +110,7 @@ class EmulatedBench:
             self.emulator.switches.turn("interlock closed")
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """Do what is asked for: at once, or some samples later where the axes move meanwhile."""
+        """Follow an instruction: at once, or some samples later if the axes move."""
         self.asked.append(words)
         self.cleared += [words] * moves
         for _ in range(4):
@@ -122,10 +129,10 @@ class EmulatedBench:
         self.hasty = max(self.hasty - 1, 0)
 
     def witness(self, words: str) -> bool:
-        """Both persons have seen it."""
+        """Confirm for both persons."""
         self.asked.append(words)
         return True
 
     def again(self, words: str) -> bool:
-        """A session that is refused stays so."""
+        """Do not repeat a refused session."""
         return False

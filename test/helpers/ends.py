@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of ends: every way in which a test may end, its exit code, and what makes it end so."""
+"""All ways in which a test may end, with their exit codes and causes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rths_nodes.loop.outcomes import ExitCode
 
 NAME = "chen_ricles_2010"
 UNDER_WAY = 200
-"""Sample from which on something is done to a test."""
+"""Sample at which a test is disturbed."""
 LONG = "duration=600"
 SIGNALS = tuple(number.name for number in STOPPING)
 
@@ -44,19 +44,19 @@ OVERRIDES = {
 }
 FAULTS = {"node killed": ["kill@0.2:compensator"], "actuator killed": ["kill@0.2:actuator"]}
 FILE_SIZES = {"refused": 8_000, "disk full": 200_000}
-"""Largest file, bytes: too small for the beginning of a recording, and for all of it."""
+"""Limit of the file size, bytes: too small for the beginning of a recording, and for a whole recording."""
 SERVICES = {
     "stop service": ("stop", "std_srvs/srv/Trigger"),
     "trip service": ("trip", "std_srvs/srv/Trigger"),
     "deactivated": ("change_state", "lifecycle_msgs/srv/ChangeState"),
 }
 OF_PROCESSES = {"actuator hangs": signal.SIGSTOP, "actuator told to stop": signal.SIGTERM}
-"""What is done to the process of the actuator node."""
+"""Signals to the process of the actuator node."""
 
 
 @contextmanager
 def largest_file(size: int | None) -> Iterator[None]:
-    """While inside no file of this process and its children grows beyond ``size``, bytes."""
+    """Limit the files of this process and its children to ``size`` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -69,7 +69,7 @@ def largest_file(size: int | None) -> Iterator[None]:
 
 @contextmanager
 def called(way: str) -> Iterator[Callable[[], None]]:
-    """Yields what calls the service of ``way``, once and in a thread of its own; it is found before."""
+    """Yield a function that calls the service of ``way`` once, in a thread."""
     import rclpy
     from lifecycle_msgs.srv import ChangeState
     from rclpy.context import Context
@@ -88,9 +88,7 @@ def called(way: str) -> Iterator[Callable[[], None]]:
 
     def call() -> None:
         if client.wait_for_service(timeout_sec=60.0):
-            client.call_async(
-                request
-            )  # the middleware can lose the answer to a client that it has only just found
+            client.call_async(request)  # its answer may be lost: the client is newly discovered
 
     caller = threading.Thread(target=call)
     try:

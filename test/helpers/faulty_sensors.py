@@ -7,7 +7,7 @@ from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.laboratory.sensing import Channel, SensorPair, read
 
 RIGHT, FROZEN, FLICKERS, FLIPPED, DRIFTS = "right", "frozen", "flickers", "flipped", "drifts"
-"""Faults of a channel: none; it stays; it stays but for its last bit; it counts the other way; it drifts."""
+"""Faults of a channel: none, constant, constant except for its last bit, wrong sign, drift."""
 CHANNELS = "displacement", "force"
 
 
@@ -38,7 +38,7 @@ class FaultySensors(SensorPair):
 
     @classmethod
     def of(cls, pair: SensorPair) -> FaultySensors:
-        """Turn a ``pair`` in use into one that has ``faults``."""
+        """Convert a ``pair`` in use so that it may have ``faults``."""
         if not isinstance(pair, cls):
             healthy = pair.perfect
             pair.__class__ = cls
@@ -78,10 +78,7 @@ class FaultySensors(SensorPair):
 
 
 def set_sensor(simulator: Simulator, axis: int, channel: str, how: str, rate: float = 0.0) -> None:
-    """Let the sensor ``channel`` of an axis fail, or end its fault, from the next sample on.
-
-    ``rate`` is that of a drift, m/s or N/s.
-    """
+    """Begin or end a fault of a sensor of an axis with the next sample; ``rate`` of a drift in m/s or N/s."""
     pair = FaultySensors.of(simulator._sensors[axis])
     pair.goes_wrong(channel, how, rate * pair._dt)
     simulator.perfect = all(pair.perfect for pair in simulator._sensors) and not simulator._seats

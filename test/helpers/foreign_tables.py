@@ -33,14 +33,13 @@ def lines(head: str = "t,x,u,m,f", rows: list[str] | None = None) -> bytes:
 
 
 def mapped(columns: list[Any], rate: bool = False, units: tuple[str, ...] = UNITS, **axis: Any) -> dict[str, Any]:
-    """The map of columns, each a name, or a name with its index; the first one is the time."""
-    first, *others = [each if isinstance(each, tuple) else (each, 1) for each in columns]
-    told = [
-        {"column": name, "index": index, "unit": unit}
-        for (name, index), unit in zip(others, units[1:], strict=False)
+    """Return the map of columns, which are names or pairs of name and index; the first column is the time."""
+    pairs = [column if isinstance(column, tuple) else (column, 1) for column in columns]
+    time, *values = [
+        {"column": name, "index": index, "unit": unit} for (name, index), unit in zip(pairs, units, strict=False)
     ]
-    time = {"servo_rate": RATE} if rate else {"time": {"column": first[0], "index": first[1], "unit": units[0]}}
-    axes = {"a": dict(zip(KEYS, told, strict=False)) | {"limits": LIMITS} | axis}
+    time = {"servo_rate": RATE} if rate else {"time": time}
+    axes = {"a": dict(zip(KEYS, values, strict=False)) | {"limits": LIMITS} | axis}
     return {"version": 1, "name": "elsewhere", **time, "axes": axes}
 
 
@@ -58,7 +57,7 @@ def saved(**variables: Any) -> Callable[[Path], None]:
 
 
 def structs() -> Any:
-    """A struct array as ControlDesk writes it: rec.Y(k).Data."""
+    """Return a struct array as ControlDesk writes it: rec.Y(k).Data."""
     channels = np.zeros((1, 4), [("Name", object), ("Data", object)])
     for index in range(4):
         channels[0, index] = (NAMES[index + 1], TABLE[:, index + 1][None, :])
@@ -66,10 +65,10 @@ def structs() -> Any:
 
 
 def cells() -> Any:
-    found = np.empty((1, 5), object)
+    array = np.empty((1, 5), object)
     for index in range(5):
-        found[0, index] = TABLE[:, index][None, :]
-    return found
+        array[0, index] = TABLE[:, index][None, :]
+    return array
 
 
 def hdf5(make: Callable[[Any], None]) -> Callable[[Path], None]:
@@ -90,25 +89,21 @@ def compound(file: Any) -> None:
 
 
 def references(file: Any) -> None:
-    """Cells and a struct array as version 7.3 of MATLAB writes them."""
+    """Write cells and a struct array as version 7.3 of MATLAB does."""
     import h5py
 
-    kind = h5py.special_dtype(ref=h5py.Reference)
-    for name, shape, words in (("data", (5, 1), b"cell"), ("rec/Data", (5, 1), b"")):
-        found = file.create_dataset(name, shape, kind)
+    for name in ("data", "rec/Data"):
+        array = file.create_dataset(name, (5, 1), h5py.special_dtype(ref=h5py.Reference))
         for index in range(5):
             item = file.create_dataset(f"#refs#/{name}{index}", data=TABLE[:, index : index + 1].T)
             item.attrs["MATLAB_class"] = np.bytes_(b"double")
-            found[index, 0] = item.ref
-        if words:
-            found.attrs["MATLAB_class"] = np.bytes_(words)
+            array[index, 0] = item.ref
+    file["data"].attrs["MATLAB_class"] = np.bytes_(b"cell")
 
 
 def packed(file: Any) -> None:
-    for index, name in enumerate(NAMES):
-        if not index:
-            file[name] = TABLE[:, 0]
-            continue
+    file["t"] = TABLE[:, 0]
+    for index, name in enumerate(NAMES[1:], 1):
         item = file.create_dataset(name, data=np.rint(1e3 * TABLE[:, index]).astype("<i2"))
         item.attrs["scale_factor"], item.attrs["add_offset"] = 1e-3, 0.0
 
@@ -156,5 +151,5 @@ READ: dict[str, tuple[Any, dict[str, Any]]] = {
 BINARY = (compound, references, packed)
 
 
-def content_of(made: Any) -> Any:
-    return hdf5(made) if made in BINARY else made
+def content_of(content: Any) -> Any:
+    return hdf5(content) if content in BINARY else content

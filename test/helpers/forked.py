@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this package that are forked from a process which has loaded it, in place of Python started anew.
+"""Programs of this package, forked from a process that has already loaded it.
 
-A test of five nodes starts Python six times, and half of what it computes is the loading of the same modules.
-Once ``install`` is called, ``subprocess.Popen`` asks a server for each ``python -m rths_nodes...``: a fork of it
-becomes that program, with its own words, variables, folder, streams and session. Its starter sees a process with
-its signals and its exit code, as ever. Whatever else is started, and whatever a fork could not be, Python starts
-itself. A program that is forked asks the server in its turn.
+A test of five nodes starts Python six times, and half of its computing time is the loading of the same modules.
+After ``install``, ``subprocess.Popen`` requests each ``python -m rths_nodes...`` from a server, a fork of which
+becomes that program, with its own arguments, variables, folder, streams and session. Its starter sees an ordinary
+process with signals and an exit code. Python itself starts all other programs, and those that a fork cannot be. A
+forked program uses the server in its turn.
 
-The parent of such a program is the server, which therefore tells a node to stop when its runner has gone.
+The parent of a forked program is the server, which therefore terminates a node when its runner has ended.
 """
 
 from __future__ import annotations
@@ -51,50 +51,47 @@ LOADED = (
         for package in ("rths_nodes", "std_msgs", "builtin_interfaces", "rcl_interfaces", "lifecycle_msgs")
     ),
 )
-"""Modules that programs load once they know what to do, beside those of commands and components."""
+"""Modules that programs import late, in addition to commands and components."""
 OURS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
-"""Variables of Python that a fork can still heed, or that change nothing of what is loaded."""
+"""Variables of Python that a fork can still apply, or that do not affect the loaded modules."""
 LONGEST = 1 << 20
 CLONE_NEWNET = 0x40000000
 
 
 def _python(environment: dict[str, str]) -> dict[str, str]:
-    """Variables that Python heeds only while it starts."""
+    """Variables that Python reads only at its start."""
     fixed = ("PYTHON", "LD_", "OPENBLAS", "OMP_")
     return {name: value for name, value in environment.items() if name.startswith(fixed) and name not in OURS}
 
 
-# -- who starts a program ----------------------------------------------------------------------------------------
+# -- starting a program -----------------------------------------------------------------------------------------
 
 
 def at_a_terminal() -> None:
-    """Lead a session at the terminal that is the input. Ctrl-C is heard, though a suite may ignore it.
-
-    As ``preexec_fn`` of a program that may be forked.
-    """
+    """Lead a session at the terminal of the input, with Ctrl-C enabled: a ``preexec_fn`` for forked programs."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
-    """As that of subprocess; what it starts is forked where it is a program of this package."""
+    """subprocess.Popen that forks the programs of this package."""
 
     _end: socket.socket | None = None
 
-    def _execute_child(self, *given: Any) -> None:
-        words, executable, before, _, kept, folder, environment, _, _, shell = given[:10]
-        gid, gids, uid, umask, session, group = given[17:23]
+    def _execute_child(self, *arguments: Any) -> None:
+        command, executable, before, _, kept, folder, environment, _, _, shell = arguments[:10]
+        gid, gids, uid, umask, session, group = arguments[17:23]
         variables = dict(os.environ if environment is None else environment)
-        network, words = _network_of(words)
+        network, command = _network_of(command)
         terminal = before is at_a_terminal
         special = executable or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
         special = special or (before and not terminal) or _python(variables) != _python(dict(os.environ))
-        if special or not _is_program(words):
-            super()._execute_child(*given)  # type: ignore[misc]
+        if special or not _is_program(command):
+            super()._execute_child(*arguments)  # type: ignore[misc]
             return
         task = {
-            "words": [str(word) for word in words[2:]],
+            "words": [str(word) for word in command[2:]],
             "folder": os.path.abspath(folder or os.getcwd()),
             "environment": variables,
             "session": session,
@@ -103,11 +100,11 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
             "network": network,
             "numbers": [0, 1, 2, *kept],
         }
-        self._ask(task, given[10:16])
+        self._request(task, arguments[10:16])
 
-    def _ask(self, task: dict[str, Any], streams: Sequence[int]) -> None:
-        """Ask the server for the program; ``streams`` are both ends of input, output and errors, -1 for none."""
-        handed = [own if own != -1 else number for number, own in enumerate((streams[0], streams[3], streams[5]))]
+    def _request(self, task: dict[str, Any], streams: Sequence[int]) -> None:
+        """Request the program; ``streams`` are both ends of input, output and errors, -1 for none."""
+        handed = [end if end != -1 else number for number, end in enumerate((streams[0], streams[3], streams[5]))]
         self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.connect(os.environ[SERVER])
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
@@ -121,14 +118,16 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
             return super()._try_wait(flags)  # type: ignore[misc,no-any-return]
         if flags & os.WNOHANG and not select.select([self._end], [], [], 0)[0]:
             return 0, 0
-        told = self._end.recv(4)
+        data = self._end.recv(4)
         self._end.close()
-        (status,) = struct.unpack("i", told) if told else (signal.SIGKILL,)  # the server has gone, and all with it
+        (status,) = (
+            struct.unpack("i", data) if data else (signal.SIGKILL,)
+        )  # the server has ended, and its programs with it
         return self.pid, status
 
-    def _internal_poll(self, _deadstate: Any = None, **given: Any) -> Any:
+    def _internal_poll(self, _deadstate: Any = None, **arguments: Any) -> Any:
         if self._end is None:
-            return super()._internal_poll(_deadstate, **given)  # type: ignore[misc]
+            return super()._internal_poll(_deadstate, **arguments)  # type: ignore[misc]
         if self.returncode is None:
             with suppress(OSError, ValueError):  # closed: an exception of a timeout interrupted the wait
                 pid, status = self._try_wait(os.WNOHANG)
@@ -137,24 +136,28 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         return self.returncode
 
 
-def _network_of(words: Any) -> tuple[str, Any]:
-    """Return the network namespace of the program that ``words`` start, and its own words."""
-    if isinstance(words, (list, tuple)) and list(words[:3]) == ["ip", "netns", "exec"]:
-        return f"/run/netns/{words[3]}", words[4:]
-    return f"/proc/{os.getpid()}/ns/net", words
+def _network_of(command: Any) -> tuple[str, Any]:
+    """Return the network namespace of a command, and the command within it."""
+    if isinstance(command, (list, tuple)) and list(command[:3]) == ["ip", "netns", "exec"]:
+        return f"/run/netns/{command[3]}", command[4:]
+    return f"/proc/{os.getpid()}/ns/net", command
 
 
-def _is_program(words: Any) -> bool:
-    return isinstance(words, (list, tuple)) and list(words[:2]) == [sys.executable, "-m"] and words[2] in PROGRAMS
+def _is_program(command: Any) -> bool:
+    return (
+        isinstance(command, (list, tuple))
+        and list(command[:2]) == [sys.executable, "-m"]
+        and command[2] in PROGRAMS
+    )
 
 
 def install(replace: Callable[[object, str, object], None]) -> None:
-    """From now on programs of this package are forked; ``replace`` is as setattr."""
+    """Fork programs of this package from now on; ``replace`` has the signature of setattr."""
     replace(subprocess, "Popen", Popen)
 
 
 def uninstall(replace: Callable[[object, str, object], None]) -> None:
-    """From now on Python starts them itself."""
+    """Undo :func:`install`."""
     replace(subprocess, "Popen", Popen.__base__)
 
 
@@ -162,7 +165,7 @@ def uninstall(replace: Callable[[object, str, object], None]) -> None:
 
 
 def started() -> tuple[subprocess.Popen[bytes], str]:
-    """Start the server: its process, and the path of its socket, which is there."""
+    """Start the server; return its process and the path of its socket, which exists."""
     path = str(Path(tempfile.mkdtemp(prefix="rths_forks_"), "socket"))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     server = subprocess.Popen([sys.executable, __file__, path], env=environment, stdout=subprocess.PIPE)
@@ -173,15 +176,15 @@ def started() -> tuple[subprocess.Popen[bytes], str]:
 
 
 def left_in(domain: int) -> list[str]:
-    """Programs of this process in a ROS ``domain`` that live: /proc shows the variables of the server for them."""
+    """Running forked programs in a ROS ``domain``, for which /proc shows the variables of the server."""
     return [f"process {pid}: forked" for pid, program in _alive() if program["domain"] == str(domain)]
 
 
 def nodes_of(runner: int) -> Iterator[tuple[int, list[str]]]:
-    """Process and words of each program, forked or not, that ends with the process ``runner``, and lives."""
+    """Process id and arguments of each running program, forked or not, that ends with the process ``runner``."""
     mine = f"{PARENT}={runner}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # has just ended
+        with suppress(OSError):  # it has just ended
             if mine in (entry / "environ").read_bytes().split(b"\0"):
                 yield int(entry.name), (entry / "cmdline").read_text().split("\0")
     for pid, program in _alive():
@@ -191,24 +194,24 @@ def nodes_of(runner: int) -> Iterator[tuple[int, list[str]]]:
 
 def _alive() -> Iterator[tuple[int, dict[str, Any]]]:
     for file in [file for folder in _folders for file in folder.glob("[0-9]*")]:
-        with suppress(FileNotFoundError):  # has just ended
+        with suppress(FileNotFoundError):  # it has just ended
             yield int(file.name), json.loads(file.read_text(encoding="utf-8"))
 
 
 _folders: list[Path] = []
-"""Those of the servers of this process; each program that lives has a file in it, which tells what it is."""
+"""Folders of the servers of this process; each has one file per running program."""
 
 
 def _load() -> None:
-    """Load whatever programs need; nothing of it may start a thread, or look at the variables of a test."""
+    """Import the modules of the programs; none may start a thread or read the variables of a test."""
     from rths_nodes.app import commands
     from rths_nodes.core import registry
     from rths_nodes.core.errors import ConfigError
     from rths_nodes.laboratory import receiver
 
-    named = [f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__)]
-    components = [place for family in registry.FAMILIES for place in registry.built_in(family).values()]
-    for module in (*LOADED, *named, *(place.partition(":")[0] for place in components)):
+    named = [f"{commands.__name__}.{module_info.name}" for module_info in iter_modules(commands.__path__)]
+    components = [reference for family in registry.FAMILIES for reference in registry.built_in(family).values()]
+    for module in (*LOADED, *named, *(reference.partition(":")[0] for reference in components)):
         with suppress(ImportError):
             import_module(module)
     with suppress(ConfigError):  # no compiler here
@@ -218,7 +221,7 @@ def _load() -> None:
 
 
 def serve(path: str) -> NoReturn:
-    """Fork programs until the starter of this process has gone."""
+    """Fork programs until the starter of this process has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _load()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -235,7 +238,7 @@ def serve(path: str) -> NoReturn:
         if wake in ready:
             os.read(wake, 4096)
         for number in ready:
-            if number in ends:  # the starter has gone, or has no interest any more
+            if number in ends:  # the starter has ended, or has closed its socket
                 _orphaned(under_way, ends[number])
         if listening in ready:
             end = listening.accept()[0]
@@ -282,23 +285,27 @@ def _answer(end: socket.socket, path: str) -> int:
         os.close(number)
     if _ends_with_parent(task):
         _nodes.add(pid)
-    variables, place = task["environment"], Path(path)
-    told = {"domain": variables.get("ROS_DOMAIN_ID"), "parent": variables.get(PARENT), "words": task["words"]}
-    new = place.with_name(f"new_{pid}")
-    new.write_text(json.dumps(told), encoding="utf-8")
-    new.rename(place.with_name(str(pid)))
+    variables, socket_path = task["environment"], Path(path)
+    information = {
+        "domain": variables.get("ROS_DOMAIN_ID"),
+        "parent": variables.get(PARENT),
+        "words": task["words"],
+    }
+    new = socket_path.with_name(f"new_{pid}")
+    new.write_text(json.dumps(information), encoding="utf-8")
+    new.rename(socket_path.with_name(str(pid)))
     end.send(struct.pack("i", pid))
     return pid
 
 
 def _ends_with_parent(task: dict[str, Any]) -> bool:
-    """Return whether the program is a node of its starter, or the page beside it."""
+    """True if the program is a node of its starter, or its page."""
     starter = str(task["starter"])
     return task["environment"].get(PARENT) == starter or ["--parent", starter] == task["words"][-2:]
 
 
 def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
-    """Be the program of a ``task``, with the open files ``numbers``."""
+    """Become the program of a ``task``, with the open files ``numbers``."""
     code: Any = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -306,19 +313,19 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
         _hand_over(numbers, task["numbers"])
         if task["terminal"]:
             at_a_terminal()
-        for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         if task["session"]:
             os.setsid()
-        environment, words = task["environment"], task["words"]
+        environment, arguments = task["environment"], task["words"]
         if _ends_with_parent(task):
             environment[PARENT] = str(os.getppid())
-            words = [str(os.getppid()) if word == str(task["starter"]) else word for word in words]
+            arguments = [str(os.getppid()) if word == str(task["starter"]) else word for word in arguments]
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(task["folder"])
-        places = environment.get("PYTHONPATH", "").split(os.pathsep)
-        sys.path[:] = list(dict.fromkeys([task["folder"], *filter(None, places), *sys.path[1:]]))
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:] = list(dict.fromkeys([task["folder"], *filter(None, folders), *sys.path[1:]]))
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
             if number == 2:
@@ -326,9 +333,8 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
         install(setattr)
-        module = words[0]
-        sys.argv = words
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        sys.argv = arguments
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code
@@ -342,7 +348,7 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
 
 
 def _enter(network: str) -> None:
-    """Go over to another network namespace; the server stays in its own."""
+    """Enter another network namespace; the server stays in its own."""
     with open(network) as there, open("/proc/self/ns/net") as here:
         if os.fstat(there.fileno()).st_ino == os.fstat(here.fileno()).st_ino:
             return
@@ -363,12 +369,12 @@ def _end(code: int) -> NoReturn:
 
 
 def _hand_over(numbers: list[int], wanted: list[int]) -> None:
-    """The open files ``numbers`` are ``wanted`` ones, and all others are closed."""
+    """Move the open files ``numbers`` to the numbers ``wanted``, and close all others."""
     free = max(*wanted, *numbers) + 1
-    above = [os.dup2(number, free + place, inheritable=False) for place, number in enumerate(numbers)]
+    above = [os.dup2(number, free + index, inheritable=False) for index, number in enumerate(numbers)]
     kept = sorted(wanted)
-    for number, place in zip(wanted, above, strict=True):
-        os.dup2(place, number, inheritable=True)
+    for number, index in zip(wanted, above, strict=True):
+        os.dup2(index, number, inheritable=True)
     for low, high in zip(kept, [*kept[1:], 4096], strict=True):
         os.closerange(low + 1, high)
 

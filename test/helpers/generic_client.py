@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenSees does at the other end of the wire, with numpy alone: the client of a test without OpenSees."""
+"""Client that behaves as OpenSees does, with numpy only."""
 
 from __future__ import annotations
 
@@ -24,37 +24,36 @@ LENGTH = 256
 
 MASSES = np.array([1000.0, 900.0, 800.0])
 STORIES = np.array([1.0e6, 9.0e5, 8.0e5])
-"""kg and N/m; the lowest spring is the rig's."""
+"""Masses (kg) and stiffnesses of the stories (N/m); the lowest spring is the specimen."""
 
 
 def skip_without_opensees() -> None:
-    """A wheel whose system libraries are missing cannot be imported, either."""
+    """Skip if OpenSees cannot be imported, also because of missing system libraries."""
     done = subprocess.run([sys.executable, "-c", "import openseespy.opensees"], capture_output=True, text=True)
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no words"])[-1]
-        pytest.skip(f"openseespy is not to be had here ({why}): pip install openseespy")
+        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        pytest.skip(f"openseespy cannot be imported here ({why}): pip install openseespy")
 
 
 def models_left(program: Path = PROGRAM) -> list[str]:
-    """Processes of models, run by ``program``, that are there and were started from here, or by a node."""
+    """Running processes of models, run by ``program``, that this test process or a node has started."""
     worker = f"PYTEST_XDIST_WORKER={os.environ.get('PYTEST_XDIST_WORKER', '')}".encode()
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             ours = worker in (path / "environ").read_bytes().split(b"\0") or worker.endswith(b"=")
             if ours and str(program).encode() in (path / "cmdline").read_bytes().split(b"\0"):
-                found.append(path.name)
-    return found
+                processes.append(path.name)
+    return processes
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        found: int = server.getsockname()[1]
-        return found
+        return int(server.getsockname()[1])
 
 
 def connected(port: int, patience: float = 20.0) -> socket.socket:
-    """A connection to the server, once it listens."""
+    """Connect to the server once it listens."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -74,7 +73,7 @@ def vector(*numbers: float, length: int = LENGTH) -> bytes:
 
 
 class GenericClient:
-    """Speaks to the server as the element genericClient does, with one degree of freedom."""
+    """Client with the protocol of the element genericClient, with one degree of freedom."""
 
     def __init__(self, port: int) -> None:
         self.socket = connected(port)
@@ -91,15 +90,15 @@ class GenericClient:
         self.socket.close()
 
     def ask(self, action: int) -> float:
-        """The first number of the answer. Raises ConnectionError where none comes."""
+        """Return the first number of the answer. Raises ConnectionError if there is none."""
         self.socket.sendall(vector(action))
-        found = b""
-        while len(found) < 8 * LENGTH:
-            part = self.socket.recv(8 * LENGTH - len(found))
+        data = b""
+        while len(data) < 8 * LENGTH:
+            part = self.socket.recv(8 * LENGTH - len(data))
             if not part:
                 raise ConnectionError("the server has closed the connection")
-            found += part
-        return float(np.frombuffer(found)[0])
+            data += part
+        return float(np.frombuffer(data)[0])
 
 
 def stiffness(first: float) -> Any:
@@ -108,13 +107,13 @@ def stiffness(first: float) -> Any:
 
 
 def newmark(steps: int, dt: float, gravity: float, force: Callable[[int, Any, Any], float], first: float) -> Any:
-    """Explicit Newmark of the frame after a static stage: displacements ``(steps, 3)`` m.
+    """Displacements ``(steps, 3)`` (m) of the frame after a static stage, by the explicit Newmark method.
 
-    ``force(step, x, v)`` is that of the lowest spring where ``first`` (N/m) is zero, and takes part then.
+    ``force(step, x, v)`` is the force of the lowest spring if ``first``, its stiffness (N/m), is zero.
     """
     x = np.linalg.solve(stiffness(STORIES[0]), np.full(3, gravity))
     load = np.full(3, gravity)
-    v, a, found = np.zeros(3), np.zeros(3), []
+    v, a, history = np.zeros(3), np.zeros(3), []
     for step in range(1, steps + 1):
         x = x + dt * v + 0.5 * dt**2 * a
         v = v + 0.5 * dt * a
@@ -123,12 +122,12 @@ def newmark(steps: int, dt: float, gravity: float, force: Callable[[int, Any, An
             acting[0] -= force(step, x, v)
         a = acting / MASSES
         v = v + 0.5 * dt * a
-        found.append(x)
-    return np.array(found)
+        history.append(x)
+    return np.array(history)
 
 
 def analysis(port: int, steps: int, dt: float = 0.01, gravity: float = 3000.0) -> Any:
-    """The frame with its lowest spring at ``port``: a gravity stage of two steps, then ``steps`` time steps."""
+    """Analyse the frame, its lowest spring at ``port``: two steps of gravity, then ``steps`` time steps."""
     client = GenericClient(port)
     client.trial(0.0, 0.0, 0.0, 0.0)
     lowest = 3.0 * gravity / STORIES[0]
@@ -144,32 +143,32 @@ def analysis(port: int, steps: int, dt: float = 0.01, gravity: float = 3000.0) -
         assert client.ask(14) == 0.0
         return client.ask(10)
 
-    found = newmark(steps, dt, gravity, force, 0.0)
+    history = newmark(steps, dt, gravity, force, 0.0)
     client.commit()
     client.die()
-    return found
+    return history
 
 
 @contextlib.contextmanager
 def beside(action: Callable[..., Any], *arguments: Any) -> Iterator[list[Any]]:
-    """Does ``action`` in a thread of its own; afterwards the list holds what it gave, or its exception."""
-    found: list[Any] = []
+    """Run ``action`` in a thread; yield a list that receives its result or its exception."""
+    results: list[Any] = []
 
     def run() -> None:
         try:
-            found.append(action(*arguments))
+            results.append(action(*arguments))
         except Exception as error:
-            found.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    yield found
+    yield results
     thread.join(30.0)
     assert not thread.is_alive()
 
 
 def wait_for_listener(port: int, patience: float = 60.0) -> None:
-    """Until a server listens at ``port``, without a connection, which it would take for its client."""
+    """Wait until a server listens at ``port``, without connecting: it would accept only this client."""
     until = time.monotonic() + patience
     mark = f":{port:04X} 00000000:0000 0A"
     while mark not in Path("/proc/net/tcp").read_text():

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock that stands still until a test sets it."""
+"""A clock that advances only if a test sets it."""
 
 from __future__ import annotations
 
 
 class Hours:
-    """A clock that a test sets."""
-
     def __init__(self) -> None:
         self.now = 0
 
@@ -17,4 +15,4 @@ class Hours:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody waits here")
+        raise AssertionError("a test may not wait")

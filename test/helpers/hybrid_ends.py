@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two ends of a conversation with ``examples/hybrid_client``: its library, and laboratories that misbehave."""
+"""Both ends of a connection of ``examples/hybrid_client``: its library, and misbehaving laboratories."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
 import shutil
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "examples" / "hybrid_client"
@@ -32,29 +31,21 @@ FAILURES = {TIMEOUT, CLOSED, BROKEN, GARBAGE}
 
 
 def compiler() -> str:
-    """The C compiler; skips where there is none."""
-    found = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if found is None:
-        pytest.skip("no C compiler here")
-    return found
+    """Return the C compiler; skip the test if none is installed."""
+    names = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    return names[0] if names else pytest.skip("no C compiler here")
 
 
 def python_client() -> Any:
-    """The module ``rths_client.py``, which belongs to no package."""
-    spec = importlib.util.spec_from_file_location("rths_client", CLIENT / "rths_client.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found
-    spec.loader.exec_module(found)
-    return found
+    """Load the module ``rths_client.py``, which is in no package."""
+    return module_of(CLIENT / "rths_client.py")
 
 
 def library(folder: Path) -> Any:
-    """``rths_client.c``, compiled and loaded."""
+    """Compile and load ``rths_client.c``."""
     built = folder / "rths_client.so"
-    words = [compiler(), *STRICT, "-O2", "-shared", "-fPIC", CLIENT / "rths_client.c", "-o", built]
-    subprocess.run(words, check=True)
+    command = [compiler(), *STRICT, "-O2", "-shared", "-fPIC", CLIENT / "rths_client.c", "-o", built]
+    subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(built))
     real = ctypes.POINTER(ctypes.c_double)
     number, double = ctypes.c_int, ctypes.c_double
@@ -67,11 +58,11 @@ def library(folder: Path) -> Any:
 
 
 def talker(folder: Path, cc: str = "", *flags: str) -> Path:
-    """The program ``talker.c``."""
+    """Compile the program ``talker.c``."""
     built = folder / "talker"
     sources = [CLIENT / "rths_client.c", Path(__file__).with_name("talker.c")]
-    words = [cc or compiler(), *STRICT, "-O1", "-g", *flags, f"-I{CLIENT}", *sources, "-o", built]
-    subprocess.run(words, check=True)
+    command = [cc or compiler(), *STRICT, "-O1", "-g", *flags, f"-I{CLIENT}", *sources, "-o", built]
+    subprocess.run(command, check=True)
     return built
 
 
@@ -79,21 +70,21 @@ def reals(*values: float) -> Any:
     return (ctypes.c_double * len(values))(*values)
 
 
-# -- laboratories that misbehave
+# -- misbehaving laboratories
 
 
-def _whole(line: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = line.recv(size - len(found))
+def _received(line: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = line.recv(size - len(data))
         if not part:
             raise ConnectionError
-        found += part
-    return found
+        data += part
+    return data
 
 
 def _answer(rng: np.random.Generator, length: int) -> tuple[bytes, float]:
-    """Bytes in place of an answer, and the rest that follows after so many s, or never (-1)."""
+    """Draw the bytes of an answer, and the delay of the rest, s; -1 if it never follows."""
     good = np.zeros(length, "<f8")
     good[0] = rng.normal()
     kind = rng.integers(8)
@@ -115,9 +106,9 @@ def _misbehave(line: socket.socket, rng: np.random.Generator) -> None:
         line.sendall(rng.bytes(int(rng.integers(1, 200))))
     if rng.random() < 0.1:
         return
-    *_, length = struct.unpack("<11i", _whole(line, 44))
+    *_, length = struct.unpack("<11i", _received(line, 44))
     for _ in range(int(rng.integers(0, 12))):
-        action = struct.unpack_from("<d", _whole(line, 8 * length))[0]
+        action = struct.unpack_from("<d", _received(line, 8 * length))[0]
         if action in (3.0, 5.0, 99.0):
             continue
         data, then = _answer(rng, length)
@@ -131,7 +122,7 @@ def _misbehave(line: socket.socket, rng: np.random.Generator) -> None:
 
 @contextlib.contextmanager
 def laboratory(seed: int) -> Iterator[int]:
-    """The port of one that takes a client and does anything to it; it has left in the end."""
+    """Run a laboratory that misbehaves to one client; yield its port."""
     rng = np.random.default_rng(seed)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(20.0)
@@ -140,7 +131,7 @@ def laboratory(seed: int) -> Iterator[int]:
             line, _ = server.accept()
             with line:
                 line.settimeout(5.0)
-                if rng.random() < 0.3:  # it leaves with a reset
+                if rng.random() < 0.3:  # close with a reset
                     line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 with contextlib.suppress(OSError):
                     _misbehave(line, rng)

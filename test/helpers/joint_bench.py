@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiver of ``examples/rths_controller`` without ROS: joints behind it, and a socket before it.
+"""Receiver of ``examples/rths_controller`` without ROS, with emulated joints and a local socket.
 
-Datagrams go over a socket of this computer, and ticks are called one by one, so that nothing depends on time.
+A test calls each tick, so that results do not depend on time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import shutil
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ SOURCES = [EXAMPLE / "src" / f"{name}.cpp" for name in ("settings", "line", "rec
 RIG = ROOT / "test" / "helpers" / "rths_controller_rig.cpp"
 RATE = 1024.0
 DT = 976562e-9
-"""s: the period of 1024 Hz as the datagrams have it."""
+"""Period of 1024 Hz in whole nanoseconds, as in the datagrams, s."""
 STROKE, VELOCITY, ACCELERATION, FORCE, ERROR = 0.25, 1.2, 20.0, 1.8e6, 0.05
 BRIDGED, WATCHDOG, PERSISTENCE = 10, 60, 5
 SESSION = 77
@@ -35,15 +36,15 @@ Eight = ctypes.c_double * 8
 
 
 def library(folder: Path) -> Any:
-    """Compile the sources of the example below ``folder``, without a warning and without ROS."""
+    """Compile the sources of the example in ``folder``, without warnings and without ROS."""
     if not (shutil.which("g++") and shutil.which("gcc")):
         pytest.skip("no C++ compiler is installed here: apt install g++")
     target, built = folder / "rths_target.o", folder / "rig.so"
     plain = ["-O2", "-fPIC", "-ffp-contract=off", f"-I{TARGET}"]
     subprocess.run(["gcc", "-std=c99", *plain, "-c", TARGET / "rths_target.c", "-o", target], check=True)
     strict = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-    words = ["g++", *strict, *plain, f"-I{EXAMPLE / 'include'}", "-shared", "-o", built, *SOURCES, RIG, target]
-    subprocess.run(words, check=True)
+    command = ["g++", *strict, *plain, f"-I{EXAMPLE / 'include'}", "-shared", "-o", built, *SOURCES, RIG, target]
+    subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(built))
     for name in ("objections", "open", "begin", "report", "reason"):
         getattr(loaded, f"rig_{name}").restype = ctypes.c_char_p
@@ -54,21 +55,20 @@ def library(folder: Path) -> Any:
 def free_udp_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.bind(("127.0.0.1", 0))
-        found: int = line.getsockname()[1]
-        return found
+        return int(line.getsockname()[1])
 
 
 class Bench:
-    """Joints that go where they are commanded, and a test computer that sends by hand."""
+    """Joints that follow their commands, and a test computer whose datagrams a test sends explicitly."""
 
-    def __init__(self, library: Any, axes: int = 1, stiffness: float = 0.0, **given: Any) -> None:
+    def __init__(self, library: Any, axes: int = 1, stiffness: float = 0.0, **settings: Any) -> None:
         self.library, self.axes, self.stiffness = library, axes, stiffness
         self.port = free_udp_port()
         self.position, self.force, self.command = Eight(), Eight(), Eight()
         self.interlock = 0
         self.history: list[list[float]] = []
         self._received: list[bytes] = []
-        self.settings(**given)
+        self.settings(**settings)
         self.line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.line.bind(("127.0.0.1", 0))
         self.line.setblocking(False)
@@ -99,23 +99,20 @@ class Bench:
             self.library.rig_axis(name, numbers, groups[i], scale, sign, force_scale, force_sign)
 
     def objections(self) -> list[str]:
-        found: list[str] = self.library.rig_objections().decode().splitlines()
-        return found
+        return list(self.library.rig_objections().decode().splitlines())
 
     def open(self) -> str:
-        said: str = self.library.rig_open().decode()
-        return said
+        return str(self.library.rig_open().decode())
 
     def begin(self, *position: float) -> str:
         """Activate the controller at ``position``, in units of the joints."""
         self.position[: len(position)] = position
-        said: str = self.library.rig_begin(self.position).decode()
-        return said
+        return str(self.library.rig_begin(self.position).decode())
 
     def tick(self) -> None:
         self.library.rig_tick(self.position, self.force, self.interlock, self.command)
         self.position[:] = self.command[:]
-        self.force[:] = [self.stiffness * each for each in self.position]
+        self.force[:] = [self.stiffness * position for position in self.position]
         self.history.append(list(self.command[: self.axes]))
         self._received += self._waiting()
 
@@ -130,21 +127,20 @@ class Bench:
         self.send(self.head(datagrams.COMMAND, counter), datagrams.command_rows(points, slopes, EMPTY))
 
     def _waiting(self) -> list[bytes]:
-        found = []
-        while True:
-            try:
-                found.append(self.line.recv(1024))
-            except BlockingIOError:
-                return found
+        datagrams_waiting = []
+        with suppress(BlockingIOError):
+            while True:
+                datagrams_waiting.append(self.line.recv(1024))
+        return datagrams_waiting
 
-    def heard(self) -> list[bytes]:
-        """All that came since the last look."""
-        found, self._received = [*self._received, *self._waiting()], []
-        return found
+    def received(self) -> list[bytes]:
+        """Return the datagrams received since the last call."""
+        result, self._received = [*self._received, *self._waiting()], []
+        return result
 
     def state(self) -> datagrams.RigState:
-        """The last state that came."""
-        data = self.heard()[-1]
+        """Return the last state received."""
+        data = self.received()[-1]
         head = datagrams.head_of(data)
         assert head.kind == datagrams.STATE
         return datagrams.state_of(data, head)
@@ -155,21 +151,20 @@ class Bench:
         assert self.begin(*position) == ""
         self.send(self.head(datagrams.OPEN))
         self.tick()
-        (data,) = self.heard()
+        (data,) = self.received()
         assert datagrams.head_of(data).reason == 0
         self.send(self.head(datagrams.BEGIN))
         self.tick()
         assert self.state_head().counter == 0
 
     def state_head(self) -> Head:
-        return datagrams.head_of(self.heard()[-1])
+        return datagrams.head_of(self.received()[-1])
 
     def run(self, speeds: list[float], samples: int, first: int = 1) -> None:
-        """Commands along straight lines of ``speeds``, m/s, one before each tick."""
+        """Send a Command along straight lines of ``speeds``, m/s, before each tick."""
         for k in range(first, first + samples):
             self.points(k, [v * k * DT for v in speeds], speeds)
             self.tick()
 
     def report(self) -> str:
-        said: str = self.library.rig_report().decode()
-        return said
+        return str(self.library.rig_report().decode())

@@ -29,11 +29,11 @@ Found = dict[str, None]
 
 def broken(step: Callable[..., Any], constants: object, state: Any, rows: Any) -> list[str]:
     """Drive a step by ``rows`` of inputs; return the rules that it, or a function that it reaches, breaks."""
-    functions = {each.__code__: each for each in functions_of(step, {}).values()}
-    found: Found = {}
+    functions = {kernel.__code__: kernel for kernel in functions_of(step, {}).values()}
+    violations: Found = {}
     for function in functions.values():
-        found.update(dict.fromkeys(grown(function)))
-    traced = Traced(functions, found)
+        violations.update(dict.fromkeys(grown(function)))
+    traced = Traced(functions, violations)
     with np.errstate(all="ignore"):
         for inputs in rows:
             sys.settrace(traced)
@@ -42,33 +42,33 @@ def broken(step: Callable[..., Any], constants: object, state: Any, rows: Any) -
             finally:
                 sys.settrace(None)
             where = f"{step.__code__.co_filename}:{step.__code__.co_firstlineno}"
-            found.update((f"{where}: {words}", None) for words in moved((constants, state, inputs), after))
+            violations.update((f"{where}: {text}", None) for text in moved((constants, state, inputs), after))
             state = after
-    return list(found)
+    return list(violations)
 
 
 # Rule 1
 
 
-def arrays(value: object, place: str) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield the arrays of a value with their places."""
+def arrays(value: object, path: str) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield the arrays of a value with their paths."""
     if isinstance(value, np.ndarray):
-        yield place, value
+        yield path, value
     elif isinstance(value, (tuple, list)):
         for index, item in enumerate(value):
-            yield from arrays(item, f"{place}[{index}]")
+            yield from arrays(item, f"{path}[{index}]")
 
 
 def moved(before: tuple[object, object, object], after: object) -> Iterator[str]:
-    """Yield the arrays of a new state that are in another place as well."""
+    """Yield the arrays of a new state that are also at another path."""
     names = ("constants", "state", "inputs")
     old = [entry for name, value in zip(names, before, strict=True) for entry in arrays(value, name)]
     new = list(arrays(after, "state"))
-    for at, (place, array) in enumerate(new):
-        for other, held in (*old, *new[:at]):
-            same = other == place and held is array
+    for at, (path, array) in enumerate(new):
+        for other_path, held in (*old, *new[:at]):
+            same = other_path == path and held is array
             if not same and np.shares_memory(array, held):
-                yield f"{place} of the new state is {other}"
+                yield f"{path} of the new state is {other_path}"
 
 
 # Rules 2 and 4
@@ -112,15 +112,15 @@ class Traced:
             for name in self._indexed[code].get(frame.f_lineno, ()):
                 value = frame.f_locals.get(name)
                 if isinstance(value, tuple) and len(value) > SHORT:
-                    words = f"{name} is a tuple of {len(value)} that a computed number indexes"
-                    self._say(code, frame.f_lineno, words)
+                    text = f"{name} is a tuple of {len(value)} that a computed number indexes"
+                    self._say(code, frame.f_lineno, text)
             line = frame.f_lineno
             return local
 
         return local
 
-    def _say(self, code: CodeType, line: int, words: str) -> None:
-        self._found[f"{code.co_filename}:{line}: {words}"] = None
+    def _say(self, code: CodeType, line: int, text: str) -> None:
+        self._found[f"{code.co_filename}:{line}: {text}"] = None
 
 
 def tree_of(function: Any) -> ast.AST:
@@ -131,14 +131,14 @@ def tree_of(function: Any) -> ast.AST:
 
 def indexed(function: Any) -> dict[int, list[str]]:
     """Return the names that a computed number indexes, by line. The counter of a ``for`` loop is written out."""
-    nodes, found = list(ast.walk(tree_of(function))), dict[int, list[str]]()
+    nodes, names = list(ast.walk(tree_of(function))), dict[int, list[str]]()
     counters = {name.id for node in nodes if isinstance(node, ast.For) for name in names_in(node.target)}
     for node in nodes:
         if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice):
             continue
         if isinstance(node.value, ast.Name) and {name.id for name in names_in(node.slice)} - counters:
-            found.setdefault(node.lineno, []).append(node.value.id)
-    return found
+            names.setdefault(node.lineno, []).append(node.value.id)
+    return names
 
 
 def names_in(node: ast.AST) -> list[ast.Name]:

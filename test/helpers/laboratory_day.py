@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A day in the laboratory by a clock of its own: characterise, tests of rising level, pauses, mistakes, reports.
+"""A day in the laboratory in simulated time: characterisation, tests of rising level, pauses, mistakes, reports.
 
-The rig is a simulator, everything else is what ``rths test`` and ``rths identify`` use. Whatever moves, or may
-move, is played tick by tick: every act, 0.5 s behind it, and all around what goes wrong in a pause. A rig that
-rests in a pause is looked at once a second; of a rung that is held in slow time 40 ticks are played, and its clock
-goes on by a minute. Seeds draw everything.
+The rig is a simulator, all other parts are those of ``rths test`` and ``rths identify``. Every possible motion is
+simulated tick by tick: each act, 0.5 s after it, and the time around a fault in a pause. A rig at rest in a pause
+has one tick per second; a rung that is held in slow time has 40 ticks, and the clock then advances by a minute.
+A seed draws all events.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from rths_nodes.recording.reading import read_run
 
 MORNING = datetime.fromisoformat("2030-06-03T08:00:00+02:00")
 CYCLES = from_data(Cycles, {"amplitude": 2e-3, "frequency": 0.5})
-"""Below the level at which the column wears; and slow: the half sample by which its velocity is late adds
-c omega^2 dt / 2, here 0.3 %, to its stiffness."""
+"""Cycles below the level of damage; and slow, because the lag of the velocity, half a sample, adds
+c omega^2 dt / 2, here 0.3 %, to the stiffness."""
 TEST, CYCLIC = ("a", "e", "g"), ("g",)
 ERRS = 0.5
-"""Share of acts before which the operator errs, where a mistake is left that fits."""
+"""Share of acts that are preceded by a mistake, if one fits."""
 MOST_SITTINGS = 10
-"""A test is begun anew at most so often."""
+"""Largest number of attempts at a test."""
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------
@@ -48,23 +48,22 @@ def _armed_wrongly(sitting: Sitting, **wrong: str) -> None:
 
 
 def _refused(sitting: Sitting, act: str, **arguments: object) -> None:
-    """Nothing but the record is another one behind a refusal."""
+    """Check that a refusal changes only the record."""
     port, drive = sitting.port, sitting.session.drive
-    before = sitting.session.state, drive.command.tobytes(), port.ticks, sitting.session.clearance.barred()
+
+    def values() -> tuple[object, ...]:
+        return sitting.session.state, drive.command.tobytes(), port.ticks, sitting.session.clearance.barred()
+
+    before = values()
     refused = sitting.ask(act, **arguments)
     assert isinstance(refused, ValueError), f"{act} {arguments} in {sitting.state}: {refused!r}"
-    assert before == (
-        sitting.session.state,
-        drive.command.tobytes(),
-        port.ticks,
-        sitting.session.clearance.barred(),
-    )
+    assert before == values()
     last = sitting.record.acts[-1]
     assert (last.act, last.refused) == (act, str(refused))
 
 
 def _coffee(sitting: Sitting) -> None:
-    """Somebody looks elsewhere for longer than anything stays armed."""
+    """Wait longer than a rung stays armed."""
     sitting.trouble.append("coffee")
     sitting.moves_on(61, SECOND)
     sitting.session.possible()
@@ -97,18 +96,18 @@ MISTAKES: dict[str, tuple[State, Callable[[Sitting], object]]] = {
     "resumes nothing": (State.HELD, lambda on: _refused(on, "resume")),
     "checks too late": (State.HELD, lambda on: _refused(on, "check")),
 }
-"""What an operator does wrong, and where."""
+"""State and action of each mistake of an operator."""
 OF_SECOND = ("no second person", "the operator twice")
-"""Mistakes with rung g alone."""
+"""Mistakes that are possible with rung g only."""
 
 
 # -- the day ----------------------------------------------------------------------------------------------------
 
 
 class Day:
-    """A day of so many ``hours`` with that ``seed``, in a ``folder``; ``levels`` are shares of the full motion.
+    """A day of ``hours``, recorded in a ``folder``; ``levels`` are shares of the full motion.
 
-    ``seen`` counts what has happened.
+    ``seen`` counts the events.
     """
 
     def __init__(self, seed: int, folder: Path, levels: tuple[float, ...], hours: float, duration: float) -> None:
@@ -122,14 +121,14 @@ class Day:
         self.seen: Counter[str] = Counter()
         self.sittings: list[Sitting] = []
         self.loads: list[tuple[str, str, str]] = []
-        """Test, rung and time of what has loaded the specimen."""
+        """Test, rung and time of each load of the specimen."""
 
     def now(self) -> str:
-        """The time of the day as a text."""
+        """Time of the day as text."""
         return datetime.fromtimestamp(self.clock.now / SECOND).astimezone().isoformat(timespec="seconds")
 
     def play(self) -> None:
-        """All of it; raises AssertionError where something is wrong at any time."""
+        """Play the whole day; raise AssertionError at the first violation."""
         parts = len(self.levels) + 2
         share = (self.end - self.begin) // parts
         self.characterises("morning", self.begin + share)
@@ -137,14 +136,14 @@ class Day:
             self.tests_at(f"test_{number}", level, TEST, self.begin + (number + 1) * share)
         self.characterises("evening", self.end)
         assert self.clock.now >= self.end
-        assert self.largest > 2.0 * Column().level  # it has worn
+        assert self.largest > 2.0 * Column().level  # it is damaged
 
     def characterises(self, name: str, until: int) -> None:
-        """Cycles below the wear show the stiffness that the largest excursion of the day has left."""
+        """Cycles below the damage level identify the stiffness left by the largest excursion of the day."""
         sitting = self.tests_at(name, 1.0, CYCLIC, until)
-        rung = [each for each in sitting.record.rungs if each.outcome == "finished"][-1]
-        found = characterise.read([str(sitting.runner.folder / rung.recording)])
-        stiffness = found[AXIS][0].storage_stiffness
+        rung = [rung for rung in sitting.record.rungs if rung.outcome == "finished"][-1]
+        axes = characterise.read([str(sitting.runner.folder / rung.recording)])
+        stiffness = axes[AXIS][0].storage_stiffness
         expected = Column().worn(self.largest).stiffness
         assert abs(stiffness / expected - 1.0) < 0.01, (name, stiffness, expected, self.largest)
 
@@ -153,7 +152,7 @@ class Day:
         return characterise.plan(scenario, [AXIS], [CYCLES])[0][2] if planned is CYCLIC else scenario
 
     def tests_at(self, name: str, level: float, planned: tuple[str, ...], until: int) -> Sitting:
-        """A test, begun anew until its last rung has finished, and nobody doubts it."""
+        """Repeat a test until its last rung has finished without a fault."""
         for number in range(1, MOST_SITTINGS + 1):
             folder = self.tests / (name if number == 1 else f"{name}_{number}")
             sitting = Sitting(
@@ -166,7 +165,7 @@ class Day:
             sitting.conduct(until, self._errs)
             self._learns(sitting)
             self._reports(sitting)
-            self._nothing_is_lost(sitting)
+            self._check_record(sitting)
             self.sittings.append(sitting)
             self.seen.update(sitting.done)
             if sitting.satisfied:
@@ -174,7 +173,7 @@ class Day:
         raise AssertionError(f"{name}: was begun {MOST_SITTINGS} times")
 
     def _errs(self, sitting: Sitting) -> None:
-        """The operator makes a mistake, now and then."""
+        """Make a mistake of the operator, now and then."""
         if self.chance.random() > ERRS or not sitting.next():
             return
         full = sitting.runner.next_rung == "g"
@@ -188,7 +187,7 @@ class Day:
             sitting.judge()
 
     def _learns(self, sitting: Sitting) -> None:
-        """The specimen is as it was left, and the operator writes into the rig file which stiffness was found."""
+        """Degrade the specimen, and let the operator write its identified stiffness into the rig file."""
         self.largest = max(self.largest, sitting.watch.largest)
         self.column = Column().worn(self.largest)
         if sitting.session.offsets is not None:
@@ -197,7 +196,7 @@ class Day:
         if checks is not None and checks.stiffness and 0.3 < checks.stiffness / Column().stiffness < 1.3:
             self.known = checks.stiffness
 
-    # -- what is left -------------------------------------------------------------------------------------
+    # -- files --------------------------------------------------------------------------------------------
 
     def _reports(self, sitting: Sitting) -> None:
         folder, record = sitting.runner.folder, sitting.record
@@ -210,8 +209,8 @@ class Day:
         assert record.test_id in page
         assert page.rstrip().endswith("</html>")
 
-    def _nothing_is_lost(self, sitting: Sitting) -> None:
-        """Each act, trip, recording and load stands in what was written, as it was."""
+    def _check_record(self, sitting: Sitting) -> None:
+        """Check that the files contain each act, trip, recording and load."""
         record, folder = sitting.record, sitting.runner.folder
         text = plain.text_of(record, procedure.VERSION, procedure.HEAD)
         assert (folder / procedure.FILE).read_bytes() == text
@@ -222,10 +221,10 @@ class Day:
         assert record.outcome == "finished" or record.reason, record.test_id
         moved = [rung for rung in record.rungs if RUNGS[rung.name].moves]
         for rung in moved:
-            told = f"{record.test_id}, rung {rung.name}, {rung.outcome}: {rung.reason}"
-            assert rung.outcome in ("finished", "held", "tripped", "failed"), told
-            assert rung.outcome == "finished" or rung.reason, told
-            self._recorded(sitting, rung, told)
+            situation = f"{record.test_id}, rung {rung.name}, {rung.outcome}: {rung.reason}"
+            assert rung.outcome in ("finished", "held", "tripped", "failed"), situation
+            assert rung.outcome == "finished" or rung.reason, situation
+            self._check_recording(sitting, rung, situation)
         rows = record.specimen.history[len(self.loads) :]
         assert [(row["rung"], row["date"]) for row in rows] == [(rung.name, rung.started) for rung in moved]
         for row, rung in zip(rows, moved, strict=True):
@@ -233,22 +232,22 @@ class Day:
             assert row["displacement"][AXIS] == rung.peaks[AXIS]["displacement"]
         self.loads += [(record.test_id, rung.name, rung.started) for rung in moved]
 
-    def _recorded(self, sitting: Sitting, rung: RungRecord, told: str) -> None:
-        """The recording has what the sensors have shown, sample by sample, to the bit."""
-        place = sitting.runner.folder / rung.recording
-        run = read_run(place)
+    def _check_recording(self, sitting: Sitting, rung: RungRecord, situation: str) -> None:
+        """Check that the recording equals the readings of the sensors, sample by sample and bit by bit."""
+        folder = sitting.runner.folder / rung.recording
+        run = read_run(folder)
         if run.notes:
-            assert rung.outcome == "failed", told
-            bag.recover(place)
-            run = read_run(place)
-            assert len(run.time) > 1, told
-        assert len(run.time) == rung.samples + 1, told
+            assert rung.outcome == "failed", situation
+            bag.recover(folder)
+            run = read_run(folder)
+            assert len(run.time) > 1, situation
+        assert len(run.time) == rung.samples + 1, situation
         tares, rows = sitting.session.offsets.tares(), np.array(sitting.logs[rung.recording])
         shown = np.column_stack([rows[:, 0] - tares.displacement[0], rows[:, 1] - tares.force[0]])
-        found = np.column_stack([run.displacement[:, 0], run.force[:, 0]])
-        if not any(words.startswith("held after sample") for words in rung.remarks):
-            assert found.tobytes() == shown[: len(found)].tobytes(), told
-        left = iter(shown)
-        for sample, row in enumerate(found):  # while a rung is held the test has no samples
-            if not any(row.tobytes() == each.tobytes() for each in left):
-                raise AssertionError(f"{told}: sample {sample} = {row.tolist()} was not measured")
+        recorded = np.column_stack([run.displacement[:, 0], run.force[:, 0]])
+        if not any(remark.startswith("held after sample") for remark in rung.remarks):
+            assert recorded.tobytes() == shown[: len(recorded)].tobytes(), situation
+        readings = iter(shown)
+        for sample, row in enumerate(recorded):  # while a rung is held the test has no samples
+            if not any(row.tobytes() == reading.tobytes() for reading in readings):
+                raise AssertionError(f"{situation}: sample {sample} = {row.tolist()} was not measured")

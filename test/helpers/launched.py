@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launch description, really launched in a process of its own, and what it prints."""
+"""A launch description, launched in a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import rths_nodes
 from rths_nodes.core.resources import resource
 
-# What `ros2 launch` does, without needing ros2cli. Noninteractive: a signal to launch is handed on to the nodes.
+# As `ros2 launch`, without ros2cli. Noninteractive: launch forwards signals to the nodes.
 LAUNCH = """
 import sys
 from launch import LaunchDescription, LaunchService
@@ -31,17 +31,15 @@ sys.exit(service.run())
 
 
 class Launch:
-    """A launch under way in a process group of its own, and what it prints."""
+    """A running launch in a separate process group, and its output."""
 
     def __init__(self, folder: Path, file: str, *arguments: str, **environment: str) -> None:
         self.folder, self._log = folder, folder / "launch.log"
-        prefixes = os.environ.get("AMENT_PREFIX_PATH", sys.prefix)
         modules = [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
         variables = {
-            "AMENT_PREFIX_PATH": prefixes,
+            "AMENT_PREFIX_PATH": os.environ.get("AMENT_PREFIX_PATH", sys.prefix),
             "PYTHONPATH": os.pathsep.join(filter(None, modules)),
-            "PATH": os.pathsep.join(places),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "ROS_LOG_DIR": str(folder / "log"),
         }
         for name, value in environment.items():
@@ -63,7 +61,7 @@ class Launch:
         return self._log.read_text()
 
     def pids(self) -> dict[str, int]:
-        """Process ids by name, as launch has printed them."""
+        """Process ids by name, from the output."""
         started = re.findall(r"\[(\w+)-\d+\]: process started with pid \[(\d+)\]", self.output)
         return {name: int(pid) for name, pid in started}
 
@@ -72,7 +70,7 @@ class Launch:
         return set(re.findall(r"\[(\w+)-\d+\]: process has finished cleanly", self.output))
 
     def errors(self) -> set[tuple[str, str]]:
-        """Processes that launch says to have died, each with its exit code."""
+        """Processes that died according to the output, each with its exit code."""
         return set(
             re.findall(r"\[ERROR\] \[(\w+)-\d+\]: process has died \[pid \d+, exit code (-?\d+)", self.output)
         )
@@ -85,11 +83,11 @@ class Launch:
             time.sleep(0.05)
 
     def wait_for_samples(self) -> None:
-        """Until our recorder, in the folder ``run``, has written something of a running test."""
+        """Wait until the recorder, in the folder ``run``, has written data of a running test."""
         self.wait_for(lambda: any(path.stat().st_size > 300_000 for path in self.folder.glob("run/*.mcap")))
 
     def end(self, seconds: float = 110.0) -> int:
-        """The exit code; afterwards no process may be left."""
+        """Wait for the end and return the exit code; no process may be left."""
         code = self.popen.wait(seconds)
         assert not [name for name, pid in self.pids().items() if Path(f"/proc/{pid}").exists()], self.output
         return code

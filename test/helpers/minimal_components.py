@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of which each component of this package can be built: defaults, and MINIMAL for those that have none."""
+"""Data from which each component of this package can be built: defaults, and MINIMAL for the others."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
-"""Data of the components that do not build from their defaults: one line for a new one, at most."""
+"""Data of the components that cannot be built from defaults."""
 
 COMPONENTS = [(family, name) for family in registry.FAMILIES for name in registry.names(family)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of ground motions, made and read as a scenario reads them."""
+"""Files of ground motions, read as in a scenario."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Content = str | bytes
 
 
 def make(folder: Path, content: Content, **data: Any) -> Any:
-    """The record of a file, built as the scenario builds it."""
+    """Write a file and build the record of it."""
     path = folder / "record.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     cls = registry.load("ground_motion", "record")
@@ -24,7 +24,7 @@ def make(folder: Path, content: Content, **data: Any) -> Any:
 
 
 def refusal(folder: Path, content: Content, **data: Any) -> str:
-    """Why the file is refused, in words."""
+    """Return the error message of a refused file."""
     with pytest.raises(ConfigError) as caught:
         make(folder, content, **data)
     return str(caught.value)

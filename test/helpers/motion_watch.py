@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of every motion of a rig, judged by the commands that were sent, and by where the rig truly is.
+"""Invariants of every motion of a rig, checked by the sent commands and by the true positions.
 
-It knows the limits of the rig and nothing of who drives it: which command follows a stop, how far it goes, what
-moves without an act. Arrays are ``(n_axes,)``, m and N; steps are changes of a command from one tick to the next.
+The checks know the limits of the rig, not the procedure: the commands after a stop, the braking distance, motion
+without an act. Arrays are ``(n_axes,)``, m and N; a step is the change of a command from one tick to the next.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import numpy as np
 from rths_nodes.core.samples import MODE_FORCE, Array
 
 MOTION = frozenset(("CHECKING", "POSITIONING", "RUNNING", "STOPPING", "RESUMING", "UNLOADING"))
-"""The states in which a rig may move."""
+"""States in which a rig may move."""
 SLOW = ("CHECKING", "POSITIONING", "UNLOADING")
-"""Those in which it moves slowly, on its way to rest."""
+"""States of slow motion."""
 ROUNDING, LEAST = 1e-6, 1e-9
-"""Share of a bound, and m, by which numbers may be off."""
+"""Relative tolerance of a bound, and absolute tolerance, m."""
 SHORT_M = 1e-6
-"""No line is looked at on a shorter way."""
+"""Shortest braking distance whose line is checked, m."""
 STRAIGHT = 0.01
-"""Share of the way of a stop by which coupled axes may be off their common line."""
+"""Largest deviation of coupled axes from their common line in a stop, as a share of the braking distance."""
 LOADED = 0.03
-"""Share by which an axial load may change in a stop."""
+"""Largest relative change of an axial load in a stop."""
 STILL_M, JUMP_M = 1e-7, 5e-5
-"""What moves by less in a tick rests; by more nothing moves that rests, without an act."""
+"""Motion per tick below which a rig rests, and largest motion of a resting rig without an act, m."""
 SEEN_S = 0.15
-"""After so long in a slow motion the rig is known to follow, or not."""
+"""Time in a slow motion after which the rig must follow, s."""
 
 
 @dataclass
 class Bounds:
-    """Of each axis: deceleration (m/s^2), how far a slow motion may miss its command (m).
+    """Deceleration (m/s^2) and largest error of a slow motion (m), of each axis.
 
-    ``coupled`` axes keep to a common line. ``load`` is the place of the axis that carries ``newtons``.
+    ``coupled`` axes keep to a common line. ``load`` is the index of the axis that carries ``newtons``.
     """
 
     deceleration: Array
@@ -48,51 +48,51 @@ class Bounds:
 
 
 class Stop:
-    """A stop that has begun behind the command ``start``: one command may be under way, the next ones brake."""
+    """A stop after the command ``start``: one more command may be under way, the following ones brake."""
 
     def __init__(self, bounds: Bounds, start: Array, step: Array, why: str) -> None:
         self._bounds, self._last, self._step, self._why = bounds, start, step, why
         self._change = bounds.deceleration * bounds.dt**2
         self._begun = False
-        self._gone = self._way = np.zeros_like(start)
+        self._moved = self._allowed = np.zeros_like(start)
 
     def sent(self, command: Array, moved: Array) -> str:
-        """What is wrong with the next ``command`` of the axes that are ``moved``, in words."""
+        """Return the violation by the next ``command`` of the ``moved`` axes, or nothing."""
         last, self._last = self._last, command
         step = np.where(moved, command - last, 0.0)
         if not self._begun:
-            self._begun, self._way = True, self._whole(step)
+            self._begun, self._allowed = True, self._distance(step)
             self._step = self._along = step
             return ""
-        gone = self._gone = self._gone + step  # some numbers have been in N
-        if (np.abs(gone) > self._way * (1.0 + ROUNDING) + LEAST).any():
-            return f"{gone.tolist()} m after {self._why}, whose own way is {self._way.tolist()} m"
+        distance = self._moved = self._moved + step  # some commands were in N
+        if (np.abs(distance) > self._allowed * (1.0 + ROUNDING) + LEAST).any():
+            return f"{distance.tolist()} m after {self._why}, whose braking distance is {self._allowed.tolist()} m"
         change = np.abs(step - self._step)
         if (change > self._change * (1.0 + ROUNDING) + LEAST).any():
             rate = (change / self._bounds.dt**2).tolist()
             return f"braked with {rate} m/s^2 after {self._why}"
         self._step = step
-        return self._off_line(gone, moved)
+        return self._off_line(distance, moved)
 
-    def _whole(self, step: Array) -> Array:
-        """The way of a stop from a ``step``, all axes in a common time."""
-        samples = max(math.ceil(float(each)) for each in np.abs(step) / self._change)
+    def _distance(self, step: Array) -> Array:
+        """Braking distance of a stop from a ``step``, all axes in a common time."""
+        samples = max(math.ceil(float(ratio)) for ratio in np.abs(step) / self._change)
         return 0.5 * np.abs(step) * max(samples - 1, 0)
 
-    def _off_line(self, gone: Array, moved: Array) -> str:
+    def _off_line(self, distance: Array, moved: Array) -> str:
         along = self._along * moved
-        length = float(np.linalg.norm(self._way * moved))
+        length = float(np.linalg.norm(self._allowed * moved))
         if not self._bounds.coupled or length < SHORT_M:
             return ""
-        off = float(np.linalg.norm(gone - along * float(gone @ along) / float(along @ along)))
+        off = float(np.linalg.norm(distance - along * float(distance @ along) / float(along @ along)))
         return f"{off} m off the common line after {self._why}" if off > STRAIGHT * length else ""
 
 
 class MotionWatch:
-    """Looks at each tick of a rig within ``bounds``. ``violations`` says in words what was wrong.
+    """Checks each tick of a rig against ``bounds`` and collects ``violations``.
 
-    Who drives the acts sets ``state`` and ``lost`` (the rig does not follow), begins and ends acts, and says what
-    is known of the sensors.
+    The driver of the acts sets ``state`` and ``lost`` (the rig does not follow), begins and ends acts, and reports
+    the faults of the sensors.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -101,13 +101,13 @@ class MotionWatch:
         self.violations: list[str] = []
         self.state, self.act, self.lost = "IDLE", "", False
         self.lies = False
-        """A displacement sensor is wrong: where the rig waits for its return nobody knows."""
+        """A displacement sensor is wrong: the rest position is unknown."""
         self.force_lies = False
-        """A force sensor is wrong, or was in this act: a loop of force follows it away from its load."""
+        """A force sensor is or was wrong in this act: a force loop follows it away from its load."""
         self.keeps_still = False
-        """Nothing is to move in this act."""
+        """No motion is allowed in this act."""
         self.reach: float | None = None
-        """How far the rung under way goes from its zero, m; None where that is not known."""
+        """Largest distance of the current rung from its zero, m; None if unknown."""
         self.zero_of_sensors: Array | None = None
         self._command: Array | None = None
         self._step: Array | None = None
@@ -116,28 +116,28 @@ class MotionWatch:
         self._rests_at: Array | None = None
         self._true: Array | None = None
         self.unmoved = 0
-        """Ticks since the rig has truly moved."""
+        """Ticks since the last true motion."""
         self._still = self._slow_for = self._loaded_for = 0
         self._missed: Array = np.zeros(1)
         self._beyond = False
         self._keeps_load = False
         self.load_off = 0.0
-        """Share by which the load has changed in the last stop."""
+        """Relative change of the load in the last stop."""
         self._zero: Array | None = None
 
-    # -- what happens -------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------
 
     def begin(self, act: str) -> None:
-        """The operator begins an act: what was stopped before may move again."""
+        """Begin an act of the operator: a stopped rig may move again."""
         self.act, self._stop, self._beyond, self._slow_for = act, None, False, 0
         self._zero, self._keeps_load, self.keeps_still, self.load_off = self._command, False, False, 0.0
 
     def end(self) -> None:
-        """It is over: nothing moves any more, but for what is being stopped."""
+        """End the act: only a stop may still move the rig."""
         self.act = ""
 
     def stopped(self, why: str) -> None:
-        """From here on the rig brakes; the first time counts."""
+        """Expect the rig to brake from now on; the first call counts."""
         if self._stop is not None or self._command is None or self.lost:
             return
         step = self._step if self._step is not None else np.zeros_like(self._command)
@@ -147,19 +147,19 @@ class MotionWatch:
 
     # -- ticks --------------------------------------------------------------------------------------------
 
-    def sent(self, command: Array, modes: bytes, told: str) -> None:
-        """A ``command`` that was sent, with the control ``modes``; ``told`` says when."""
+    def sent(self, command: Array, modes: bytes, tick: str) -> None:
+        """Check a sent ``command`` with the control ``modes``; ``tick`` describes its time."""
         rests = self._stop is None and self._step is not None and not self._step.any()
         if rests and MODE_FORCE not in modes and not self._by_force.any() and (command == self._command).all():
             return
         by_force = np.array([bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(command))])
-        moved = ~(by_force | self._by_force)  # there numbers are in m, before and now
+        moved = ~(by_force | self._by_force)  # commands in m, before and now
         last, before, self._by_force = self._command, self._step, by_force
         self._command = command.copy()
         load = self.bounds.load
         if load is not None:
-            whole = by_force[load] and abs(command[load]) >= 0.999 * self.bounds.newtons
-            self._loaded_for = self._loaded_for + 1 if whole else 0
+            full = by_force[load] and abs(command[load]) >= 0.999 * self.bounds.newtons
+            self._loaded_for = self._loaded_for + 1 if full else 0
         if last is None:
             return
         self._step = np.where(moved, command - last, 0.0)
@@ -170,33 +170,33 @@ class MotionWatch:
             change = np.where(moved, np.abs(self._step - before), 0.0)
             if (change > self._change).any():
                 rate = (change / self.bounds.dt**2).tolist()
-                self.violations.append(f"{told}: changes its velocity by {rate} m/s^2")
+                self.violations.append(f"{tick}: changes its velocity by {rate} m/s^2")
         if self._step.any():
             if not self.act and self._stop is None:
-                self.violations.append(f"{told}: moves without an act")
+                self.violations.append(f"{tick}: moves without an act")
             if self.keeps_still:
-                self.violations.append(f"{told}: moves in a rung that is only computed")
-        if self._stop is not None and (wrong := self._stop.sent(command, moved)):
-            self.violations.append(f"{told}: {wrong}")
+                self.violations.append(f"{tick}: moves in a rung that is only computed")
+        if self._stop is not None and (violation := self._stop.sent(command, moved)):
+            self.violations.append(f"{tick}: {violation}")
             self._stop = None
         if self.reach is not None and self.state == "RUNNING" and self._zero is not None:
-            away = float(np.abs(np.where(moved, command - self._zero, 0.0)).max())
-            if away > self.reach:
-                self.violations.append(f"{told}: {away} m from the zero of a rung that goes {self.reach} m")
+            distance = float(np.abs(np.where(moved, command - self._zero, 0.0)).max())
+            if distance > self.reach:
+                self.violations.append(f"{tick}: {distance} m from the zero of a rung that goes {self.reach} m")
 
-    def measured(self, shown: Array, true: Array, force: Array, told: str) -> None:
-        """What the sensors have shown then, and where the rig truly was, with its true forces."""
-        self._at_rest(true, told)
+    def measured(self, shown: Array, true: Array, force: Array, tick: str) -> None:
+        """Check the readings of the sensors, the true positions and the true forces."""
+        self._at_rest(true, tick)
         self._follows(shown)
         load = self.bounds.load
         if self._keeps_load and load is not None and self._stop is not None:
             off = abs(float(force[load]) / self.bounds.newtons - 1.0)
             self.load_off = max(self.load_off, off)
             if off > LOADED:
-                self.violations.append(f"{told}: the load is off by {100.0 * off:.2f} % in a stop")
+                self.violations.append(f"{tick}: the load is off by {100.0 * off:.2f} % in a stop")
                 self._keeps_load = False
 
-    def _at_rest(self, true: Array, told: str) -> None:
+    def _at_rest(self, true: Array, tick: str) -> None:
         moved = self._true is None or bool((np.abs(true - self._true) > STILL_M).any())
         self._true = true.copy()
         self.unmoved = 0 if moved else self.unmoved + 1
@@ -205,7 +205,7 @@ class MotionWatch:
             return
         if self._rests_at is not None:
             if (np.abs(true - self._rests_at) > JUMP_M).any():
-                self.violations.append(f"{told}: rested at {self._rests_at.tolist()} m, now at {true.tolist()} m")
+                self.violations.append(f"{tick}: rested at {self._rests_at.tolist()} m, now at {true.tolist()} m")
                 self._rests_at = None
             return
         self._still = 0 if moved else self._still + 1
@@ -213,12 +213,12 @@ class MotionWatch:
             self._rests_at = true.copy()
 
     def _follows(self, shown: Array) -> None:
-        """Beyond the bound of a slow motion the rig brakes, whatever the reason is."""
+        """Expect a stop beyond the error bound of a slow motion, whatever the reason."""
         if self.state not in SLOW or self.lost or self.zero_of_sensors is None or self._command is None:
             self._slow_for = 0
             return
         error = shown - self.zero_of_sensors - self._command
-        if self._slow_for == 0:  # it may still have to catch up with the motion before
+        if self._slow_for == 0:  # it may still lag behind the previous motion
             self._missed = np.abs(error)
         self._slow_for += 1
         bound = self.bounds.slow_error + self._missed

@@ -23,23 +23,12 @@ MEMORY = 1 << 30
 """Address space beyond that of the loaded parent, bytes."""
 CPU_S = 10
 LONGEST_S = 90.0
-"""A child that neither computes nor ends is killed, s: the machine may be busy."""
+"""Timeout of the child, s: the machine may be busy."""
 LONGEST_MESSAGE = 4000
 _WORD = re.compile(rb"[-+]?[\w.]+")
 WORDS = (
-    b"",
-    b"-1",
-    b"0",
-    b"1e999",
-    b"nan",
-    b"9" * 30,
-    b"1_0",
-    b"1,5",
-    b"\xff\xfe",
-    b"{",
-    b"[" * 50,
-    b"&a *a",
-    b"../x",
+    *(b"", b"-1", b"0", b"1e999", b"nan", b"9" * 30, b"1_0", b"1,5", b"\xff\xfe"),
+    *(b"{", b"[" * 50, b"&a *a", b"../x"),
 )
 NUMBERS = (b"\xff" * 4, b"\xff\xff\xff\x7f", b"\0" * 4, b"\xff" * 8, b"\0\0\0\0\0\0\0\x40", b"\x01\0\0\0")
 
@@ -51,20 +40,20 @@ def mutated(data: bytes, rng: np.random.Generator) -> bytes:
     return data
 
 
-def _place(data: bytearray, rng: np.random.Generator) -> int:
-    """Any byte; half of the places are in the first 512, where headers are."""
+def _position(data: bytearray, rng: np.random.Generator) -> int:
+    """Draw a position; half of them are in the first 512 bytes, the header."""
     return int(rng.integers(min(len(data), 512) if rng.random() < 0.5 else len(data))) if data else 0
 
 
 def _flip(data: bytearray, rng: np.random.Generator) -> bytes:
     for _ in range(rng.integers(1, 9)):
         if data:
-            data[_place(data, rng)] ^= 1 << int(rng.integers(8))
+            data[_position(data, rng)] ^= 1 << int(rng.integers(8))
     return bytes(data)
 
 
 def _overwrite(data: bytearray, rng: np.random.Generator) -> bytes:
-    at, value = _place(data, rng), NUMBERS[rng.integers(len(NUMBERS))]
+    at, value = _position(data, rng), NUMBERS[rng.integers(len(NUMBERS))]
     at -= at % 4 if rng.random() < 0.7 else 0
     data[at : at + len(value)] = value
     return bytes(data)
@@ -75,28 +64,28 @@ def _cut(data: bytearray, rng: np.random.Generator) -> bytes:
 
 
 def _remove(data: bytearray, rng: np.random.Generator) -> bytes:
-    at = _place(data, rng)
+    at = _position(data, rng)
     del data[at : at + int(rng.integers(1, 200))]
     return bytes(data)
 
 
 def _repeat(data: bytearray, rng: np.random.Generator) -> bytes:
-    at, count = _place(data, rng), int(rng.integers(1, 200))
+    at, count = _position(data, rng), int(rng.integers(1, 200))
     data[at:at] = data[at : at + count] * int(rng.integers(1, 20))
     return bytes(data)
 
 
 def _insert(data: bytearray, rng: np.random.Generator) -> bytes:
-    at = _place(data, rng)
+    at = _position(data, rng)
     data[at:at] = rng.bytes(int(rng.integers(1, 20)))
     return bytes(data)
 
 
 def _word(data: bytearray, rng: np.random.Generator) -> bytes:
-    words = list(_WORD.finditer(data[: 1 << 16]))
-    if words:
-        found = words[rng.integers(len(words))]
-        data[found.start() : found.end()] = WORDS[rng.integers(len(WORDS))]
+    matches = list(_WORD.finditer(data[: 1 << 16]))
+    if matches:
+        match = matches[rng.integers(len(matches))]
+        data[match.start() : match.end()] = WORDS[rng.integers(len(WORDS))]
     return bytes(data)
 
 
@@ -119,7 +108,7 @@ class Opened:
 
 
 def trouble(read: Callable[[], object], allowed: Sequence[Path]) -> str:
-    """Return what went wrong when ``read`` ran in a child of 1 GB: empty if it returned, or refused in words."""
+    """Return the failure of ``read`` in a child of 1 GB; empty if it returned or raised a clear error."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -131,11 +120,11 @@ def trouble(read: Callable[[], object], allowed: Sequence[Path]) -> str:
         ready, _, _ = select.select([results], [], [], LONGEST_S)
         if not ready:
             os.kill(child, signal.SIGKILL)
-        told = results.read().decode(errors="replace")
+        failure = results.read().decode(errors="replace")
     _, status = os.waitpid(child, 0)
     if not ready:
         return f"it waited for {LONGEST_S:g} s"
-    return told or (f"ended by {signal.Signals(status & 0x7F).name}" if status else "")
+    return failure or (f"ended by {signal.Signals(status & 0x7F).name}" if status else "")
 
 
 def _in_child(read: Callable[[], object], allowed: Sequence[Path]) -> str:

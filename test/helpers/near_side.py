@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The near side of the port udp in C, as a port of Python: the session of a scenario runs through the C code."""
+"""The C side of the UDP port as a Python port: the session of a scenario runs through the C code."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def library() -> ctypes.CDLL:
 
 
 class NearPort(UdpPort):
-    """A port whose datagrams are those of the C code."""
+    """UDP port whose datagrams are made and read by the C code."""
 
-    def __init__(self, params: Any, *given: Any) -> None:
-        super().__init__(params, *given)
-        self._given = params
+    def __init__(self, params: Any, *arguments: Any) -> None:
+        super().__init__(params, *arguments)
+        self._params = params
         self._c, self._session = library(), ctypes.create_string_buffer(library().near_size())
 
     @property
@@ -78,10 +78,10 @@ class NearPort(UdpPort):
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         self._pacer, self.sample = pacer, 0
-        terms = near.terms_of(self, self._given, pacer is None)
+        terms = near.terms_of(self, self._params, pacer is None)
         result = -self._c.near_open(self._session, ctypes.byref(terms))
         try:
-            near.agree(self, self._given, result or self._c.near_connect(self._session, None), self.report)
+            near.agree(self, self._params, result or self._c.near_connect(self._session, None), self.report)
         except ConfigError:
             self._c.near_close(self._session)
             raise
@@ -114,7 +114,7 @@ class NearPort(UdpPort):
         measured = Measured()
         self._c.near_read(self._session, ctypes.byref(measured))
         report, n, channels = self.report, len(self._axes), len(self.auxiliary_names)
-        self.interlock = near.stopped(self, self._given, report)
+        self.interlock = near.stopped(self, self._params, report)
         silent = self.interlock.startswith("port.silence")
         moved, force, command = (
             np.array(row[:n]) for row in (measured.displacement, measured.force, measured.command)
@@ -135,7 +135,7 @@ class NearPort(UdpPort):
 
 
 class Rig:
-    """A rig at a socket, whose states a test composes; records the datagrams that it gets."""
+    """Rig at a socket; a test composes its states. Records the received datagrams."""
 
     def __init__(self, limits: list[ReceiverLimits], dt: float, inputs: int, channels: int, flags: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -143,15 +143,15 @@ class Rig:
         self.socket.settimeout(10.0)
         self.number = int(self.socket.getsockname()[1])
         self.strangers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
-        for each, address in zip(self.strangers, ("127.0.0.2", "127.0.0.1"), strict=True):
-            each.bind((address, 0))
+        for stranger, address in zip(self.strangers, ("127.0.0.2", "127.0.0.1"), strict=True):
+            stranger.bind((address, 0))
         self.far: Any = None
         self.heard: list[bytes] = []
         self._receiver = Receiver(limits, dt, 5, 50, flags, inputs, channels)
         self._answers = threading.Thread(target=self._answer, daemon=True)
 
     def opened(self, port: UdpPort) -> None:
-        """Open the session of ``port``, by the clock of the rig, and begin it."""
+        """Open and begin the session of ``port``, by the clock of the rig."""
         self._answers.start()
         port.open(lambda: 0)
         port.begin()
@@ -172,5 +172,5 @@ class Rig:
                 return data
 
     def close(self) -> None:
-        for each in (self.socket, *self.strangers):
-            each.close()
+        for line in (self.socket, *self.strangers):
+            line.close()

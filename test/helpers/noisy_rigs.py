@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig with three coupled axes, driven with noise one after the other."""
+"""A rig with three coupled axes, driven with noise one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RIG = coupled_model(
 
 
 def noise(seconds: float, seed: int) -> np.ndarray:
-    """1 mm rms up to 50 Hz, at rest at both ends."""
+    """Noise of 1 mm rms up to 50 Hz, at rest at both ends."""
     n = round(seconds / DT)
     rng = np.random.default_rng(seed)
     lines = np.zeros(n // 2 + 1, complex)
@@ -32,17 +32,17 @@ def noise(seconds: float, seed: int) -> np.ndarray:
 
 
 def answers(model: CoupledModel, command: np.ndarray, noise_rms: float = 0.0, late: int = 0) -> Experiment:
-    """The exactly solved rig after ``command``, and at rest at the end."""
+    """Exact response of the rig to ``command``, at rest at the end."""
     command = np.vstack([command, np.zeros((400, command.shape[1]))])
     phi, before, now = transition(*state_space(model)[:2], DT)
     state, n = np.zeros(len(phi)), len(model.mass)
-    found = np.zeros_like(command)
+    response = np.zeros_like(command)
     sent = np.vstack([np.zeros((late, n)), command])[: len(command)]
     for k in range(1, len(command)):
         state = phi @ state + before @ sent[k - 1] + now @ sent[k]
-        found[k] = state[:n]
+        response[k] = state[:n]
     rng = np.random.default_rng(9)
-    return Experiment(command, found + noise_rms * rng.standard_normal(found.shape))
+    return Experiment(command, response + noise_rms * rng.standard_normal(response.shape))
 
 
 def one_by_one(noise_rms: float = 0.0, late: int = 0) -> list[Experiment]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All numbers in an object: what its arithmetic starts from, to be digested, stored, and put back.
+"""All numbers in an object, to be digested, stored and restored.
 
-Floats, whole numbers and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys,
-and in what functions close over, each object once, in an order that depends on names alone. Random generators,
-code, modules and classes hold none.
+Floats and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys and closures, each
+object once, in an order that depends on names only. Random generators, code, modules and classes are left out.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ Number = float | np.ndarray
 
 
 def numbers_in(thing: Any) -> Iterator[Number]:
-    """Each float and array in ``thing``."""
-    found: list[Number] = []
+    """Yield each float and array in ``thing``."""
+    numbers: list[Number] = []
 
     def take(value: Number) -> Number:
-        found.append(value)
+        numbers.append(value)
         return value
 
     _walk(thing, take, set())
-    yield from found
+    yield from numbers
 
 
 def put_back(thing: Any, numbers: Iterator[Number]) -> Any:
-    """``thing`` with ``numbers``, in the order of :func:`numbers_in`, in place of its own; objects are changed."""
+    """Replace the numbers of ``thing``, in the order of :func:`numbers_in`; objects are changed in place."""
 
     def replace(value: Number) -> Number:
         stored = next(numbers)
@@ -63,15 +62,15 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
         seen.add(id(value))
         return of_number(value)
     if isinstance(value, tuple):
-        parts = [_walk(each, of_number, seen) for each in value]
-        same = all(part is each for part, each in zip(parts, value, strict=True))
+        parts = [_walk(item, of_number, seen) for item in value]
+        same = all(part is item for part, item in zip(parts, value, strict=True))
         return value if same else type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
     if id(value) in seen:
         return value
     seen.add(id(value))
     if isinstance(value, list | deque):
-        for place, each in enumerate(value):
-            value[place] = _walk(each, of_number, seen)
+        for index, item in enumerate(value):
+            value[index] = _walk(item, of_number, seen)
     elif isinstance(value, dict):
         for key in sorted(value, key=str):
             value[key] = _walk(value[key], of_number, seen)
@@ -91,21 +90,21 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
 
 
 def _of_stop(stop: SafeStop) -> list[Any]:
-    """Numbers of a safe stop in the order of the stored ones, which is older than its present layout."""
+    """Numbers of a safe stop in the stored order, which is older than the present layout."""
     rows = sorted(row for group in stop.groups for row in group)
     _, zeros, strokes, fastest, changes = zip(*rows, strict=True)
-    start, steps, low, high = (stop.state[place::PER_AXIS] for place in (START, STEP, LOW, HIGH))
+    start, steps, low, high = (stop.state[offset::PER_AXIS] for offset in (START, STEP, LOW, HIGH))
     return [*changes, *zip(low, high, strict=True), *fastest, *start, *steps, *strokes, *zeros]
 
 
 def _in_cell(cell: Any, of_number: Callable[[Any], Any], seen: set[int]) -> None:
     try:
         held = cell.cell_contents
-    except ValueError:  # nothing is in it yet
+    except ValueError:  # the cell is empty
         return
-    found = _walk(held, of_number, seen)
-    if found is not held:
-        cell.cell_contents = found
+    replaced = _walk(held, of_number, seen)
+    if replaced is not held:
+        cell.cell_contents = replaced
 
 
 def _in_object(thing: Any, of_number: Callable[[Any], Any], seen: set[int]) -> None:
@@ -118,6 +117,6 @@ def _in_object(thing: Any, of_number: Callable[[Any], Any], seen: set[int]) -> N
             held = object.__getattribute__(thing, name)
         except AttributeError:  # a slot that was never filled
             continue
-        found = _walk(held, of_number, seen)
-        if found is not held:
-            object.__setattr__(thing, name, found)
+        replaced = _walk(held, of_number, seen)
+        if replaced is not held:
+            object.__setattr__(thing, name, replaced)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page with a situation that a test makes up, served without ROS and without a rig."""
+"""A page with a synthetic situation, served without ROS and without a rig."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp import web
 
 from rths_nodes.app.page.operator import Operating
 from rths_nodes.app.page.server import PageServer
-from rths_nodes.app.procedure.operator_socket import Answer, Request
+from rths_nodes.app.procedure.operator_socket import Answer
 from rths_nodes.loop.indices.live_columns import OF_AXIS, PER_CURVE
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.session import ACTS, barred_by_state
@@ -25,12 +25,11 @@ LIMITS = {"measured": ("stroke", 0.25), "force": ("force", 1.8e6), "error": ("tr
 COLUMNS, PER_COLUMN, RATE = 200, 10, 1024.0
 
 
-class MadeUp:
-    """A rig in ``state`` whose axes have moved to these shares of their limits; ``told`` is shown, too."""
+class SyntheticSource:
+    """A rig in ``state`` whose axes have moved to ``shares`` of their limits; ``changes`` replace keys."""
 
-    def __init__(self, state: State, shares: tuple[float, ...] = (0.14, 0.85), **told: Any) -> None:
-        self._state, self._told = state, told
-        self._shares = shares
+    def __init__(self, state: State, shares: tuple[float, ...] = (0.14, 0.85), **changes: Any) -> None:
+        self._state, self._shares, self._changes = state, shares, changes
 
     def situation(self) -> dict[str, object]:
         names = [f"{axis}/{name}" for name in OF_AXIS for axis in AXES]
@@ -54,7 +53,7 @@ class MadeUp:
             "rig_kinds": {"run": "EMULATED", "procedure": "EMULATED"},
             "curves": curves | {"units": [UNITS.get(name.split("/")[1], "m") for name in names]},
             "nodes": {"monitor": {"level": 0, "words": "", "values": {}}},
-        } | self._told
+        } | self._changes
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
         columns = np.zeros((COLUMNS, len(OF_AXIS), len(AXES), PER_CURVE), np.float32)
@@ -62,38 +61,27 @@ class MadeUp:
         for curve, (_, bound) in LIMITS.items():
             for axis, share in enumerate(self._shares):
                 columns[:, OF_AXIS.index(curve), axis] = bound * share * swing
-        found = [(0, PER_COLUMN, columns.tobytes())] if number < 0 else []
-        return self.situation(), 1, found
+        return self.situation(), 1, [(0, PER_COLUMN, columns.tobytes())] if number < 0 else []
 
 
-def procedure_in(state: State, next_act: str, **more: Any) -> Answer:
-    """What a procedure of five rungs answers in ``state``, after rungs a to c."""
-    rungs = ("a", "b", "c", "d", "g")
+def procedure_in(state: State, next_act: str, **changes: Any) -> Answer:
+    """Answer of a procedure of five rungs in ``state``, after rungs a to c."""
+    why_not = tuple(barred_by_state(act, state) for act in ACTS)
     return Answer(
         **{"done": True, "state": int(state), "stops": 0, "test_id": "first", "next_rung": "d"}
-        | {
-            "acts": tuple(ACTS),
-            "why_not": tuple(barred_by_state(act, state) for act in ACTS),
-            "next_act": next_act,
-        }
-        | {"motions": ("",) * len(ACTS), "scenario_hash": "0123456789abcdef", "planned": rungs}
+        | {"acts": tuple(ACTS), "why_not": why_not, "next_act": next_act, "motions": ("",) * len(ACTS)}
+        | {"scenario_hash": "0123456789abcdef", "planned": ("a", "b", "c", "d", "g")}
         | {"verdicts": ("ok", "ok", "differs", "", "")}
-        | more
+        | changes
     )
 
 
 @contextmanager
-def served(watched: MadeUp, answer: Answer | None = None) -> Iterator[str]:
-    """Serve the page of ``watched``, led by "Ada"; its address."""
-
-    def ask(_: Request) -> Answer:
-        assert answer is not None
-        return answer
-
-    operating = Operating(ask, print, arms=True) if answer is not None else None
-    if operating is not None:
-        operating.name = "Ada"
-    application = PageServer(watched, "127.0.0.1", operating=operating).application()
+def served(source: SyntheticSource, answer: Answer) -> Iterator[str]:
+    """Serve the page of ``source``, led by "Ada"; its address."""
+    operating = Operating(lambda _: answer, print, arms=True)
+    operating.name = "Ada"
+    application = PageServer(source, "127.0.0.1", operating=operating).application()
 
     async def reaches(_: web.Request) -> web.Response:
         return web.json_response({"reaches": True})
@@ -104,8 +92,7 @@ def served(watched: MadeUp, answer: Answer | None = None) -> Iterator[str]:
     async def serve() -> None:
         runner = web.AppRunner(application)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
         ports.append(runner.addresses[0][1])
         started.set()
 

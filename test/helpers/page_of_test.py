@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page and a test beside it, as real processes, and a browser that is led by its debugging protocol."""
+"""A page and a test as real processes, and a browser that is controlled by its debugging protocol."""
 
 from __future__ import annotations
 
@@ -21,38 +21,58 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-RTHS = (sys.executable, "-m", "rths_nodes.app.cli")
+import pytest
+from programs import RTHS, child_environment
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 MARK = {"X-Rths-Page": "1", "Content-Type": "application/json"}
 
 
 @contextmanager
 def page(*words: str) -> Iterator[str]:
-    """``rths page`` at any port; its address."""
+    """Run ``rths page`` at a free port; yield its address."""
     with page_and_terminal(*words) as (address, _, _):
         yield address
 
 
 @contextmanager
 def page_and_terminal(*words: str) -> Iterator[tuple[str, Callable[[], str], int]]:
-    """The same, with what gives the next line of its terminal, and its process."""
+    """Run ``rths page``; yield its address, a function that reads a line of its output, and its process id."""
     serving = subprocess.Popen([*RTHS, "page", "--port", "0", *words], stdout=subprocess.PIPE, text=True)
     try:
         assert serving.stdout is not None
         line = serving.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, line
-        yield found[0], serving.stdout.readline, serving.pid
+        address = re.search(r"http://\S+", line)
+        assert address, line
+        yield address[0], serving.stdout.readline, serving.pid
     finally:
         serving.send_signal(signal.SIGINT)
         assert serving.wait(30.0) == 0
 
 
 @contextmanager
+def page_of_recording(folder: Path) -> Iterator[tuple[str, int]]:
+    """Run ``rths replay --page`` at a free port; yield its address and process id."""
+    command = [*RTHS, "replay", str(folder), "--page", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        line = serving.stdout.readline()
+        try:
+            address = re.search(r"http://\S+", line)
+            assert address, line
+            yield address[0], serving.pid
+        finally:
+            serving.send_signal(signal.SIGINT)
+            _, complaints = serving.communicate(timeout=30.0)
+        assert serving.returncode == 0
+        assert "Traceback" not in complaints, complaints
+
+
+@contextmanager
 def procedure_beside(
     folder: Path, rungs: str, *words: str, rig: str = "bench_simulated"
 ) -> Iterator[subprocess.Popen[str]]:
-    """``rths test --socket`` of the ``rungs`` on a bench, in ``folder``."""
+    """Run ``rths test --socket`` of the ``rungs`` on a bench, in ``folder``."""
     answers = {"operator": "A. Tester", "specimen": "D-17", "test_id": "first", "rungs": list(rungs), "level": 0.2}
     (folder / "answers.yaml").write_text(json.dumps(answers))
     how = ("--rig", rig, "--socket")
@@ -62,19 +82,19 @@ def procedure_beside(
 
 @contextmanager
 def test_beside(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """``rths run`` in real time, composed, recorded into ``folder``."""
+    """Run ``rths run`` in real time with composed nodes, recorded into ``folder``."""
     how = ("--host", "composed", "--pace", "realtime", "--record", str(folder))
     with _beside(folder.parent, "run", "chen_ricles_2010", *how, *words) as running:
         yield running
 
 
 @contextmanager
-def _beside(place: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """``rths`` with these words, in the folder ``place``, stopped where it still runs in the end."""
+def _beside(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run ``rths`` with ``arguments`` in ``folder``; interrupt it at the end."""
     running = subprocess.Popen(
-        [*RTHS, *words],
-        cwd=place,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        [*RTHS, *arguments],
+        cwd=folder,
+        env=child_environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -92,23 +112,23 @@ test_beside.__test__ = False  # type: ignore[attr-defined]
 
 
 def get(address: str) -> dict[str, Any]:
-    """The situation that the page tells."""
+    """Return the situation that the page publishes."""
     with urllib.request.urlopen(f"{address}situation", timeout=10.0) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+        situation: dict[str, Any] = json.load(answer)
+    return situation
 
 
 def asked_until(address: str, holds: Callable[[dict[str, Any]], bool], patience: float = 60.0) -> dict[str, Any]:
-    """The situation, once something ``holds`` of it."""
+    """Wait until the situation satisfies ``holds`` and return it."""
     end = time.monotonic() + patience
-    while not holds(told := get(address)):
-        assert time.monotonic() < end, told
+    while not holds(situation := get(address)):
+        assert time.monotonic() < end, situation
         time.sleep(0.05)
-    return told
+    return situation
 
 
 def post(address: str, data: bytes, headers: dict[str, str] = MARK) -> tuple[int, dict[str, Any]]:
-    """Status and answer of a POST /stop."""
+    """Return status and answer of a POST /stop."""
     request = urllib.request.Request(f"{address}stop", data, headers)
     try:
         with urllib.request.urlopen(request, timeout=10.0) as answer:
@@ -119,12 +139,12 @@ def post(address: str, data: bytes, headers: dict[str, str] = MARK) -> tuple[int
 
 
 def until(address: str, state: str, patience: float = 60.0) -> dict[str, Any]:
-    """The situation, once the run is in ``state`` and its curves have come."""
-    return asked_until(
-        address,
-        lambda told: told.get("run", {}).get("state") == state and told.keys() >= {"curves", "port"},
-        patience,
-    )
+    """Wait until the run is in ``state`` and its curves are published; return the situation."""
+
+    def complete(situation: dict[str, Any]) -> bool:
+        return situation.get("run", {}).get("state") == state and situation.keys() >= {"curves", "port"}
+
+    return asked_until(address, complete, patience)
 
 
 FLOOD = """
@@ -146,7 +166,7 @@ for number in range(16):
 
 @contextmanager
 def flood(address: str) -> Iterator[None]:
-    """16 threads of another process that ask without a right, a new connection each."""
+    """Send unauthorised requests from 16 threads of another process, each over a new connection."""
     port = str(urlparse(address).port)
     with subprocess.Popen([sys.executable, "-c", FLOOD, port], stdout=subprocess.PIPE, text=True) as flooding:
         assert flooding.stdout is not None
@@ -160,7 +180,7 @@ def flood(address: str) -> Iterator[None]:
 
 @contextmanager
 def standing_rig(namespace: str) -> Iterator[list[int]]:
-    """A node that accepts stops, and the times of those that it has accepted, ns."""
+    """Run a node that accepts stops; yield their times, ns."""
     from std_srvs.srv import Trigger
 
     from rths_nodes.ros.transport.threaded_node import ThreadedNode
@@ -182,7 +202,7 @@ def standing_rig(namespace: str) -> Iterator[list[int]]:
 
 
 class Browser:
-    """Chromium without a window, at the page ``address``; used within ``async with``."""
+    """Headless Chromium at the page ``address``; used with ``async with``."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self._address, self._folder, self._number = address, folder, 0
@@ -192,28 +212,27 @@ class Browser:
         import aiohttp
 
         assert CHROMIUM is not None
-        words = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0")
+        options = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0")
         self._process = subprocess.Popen(
-            [CHROMIUM, *words, f"--user-data-dir={self._folder}", "about:blank"],
+            [CHROMIUM, *options, f"--user-data-dir={self._folder}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        place = self._folder / "DevToolsActivePort"
-        while not (place.is_file() and place.read_text().count("\n")):
+        port_file = self._folder / "DevToolsActivePort"
+        while not (port_file.is_file() and port_file.read_text().count("\n")):
             await asyncio.sleep(0.1)
-        port = place.read_text().split()[0]
+        port = port_file.read_text().split()[0]
         self._session = aiohttp.ClientSession()
         while True:
             async with self._session.get(f"http://127.0.0.1:{port}/json") as answer:
-                pages = [each for each in await answer.json() if each["type"] == "page"]
+                pages = [page for page in await answer.json() if page["type"] == "page"]
             if pages:
                 break
             await asyncio.sleep(0.1)
         self._socket = await self._session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0)
-        await self.call("Log.enable")
-        await self.call("Runtime.enable")
-        await self.call("Page.enable")
+        for domain in ("Log", "Runtime", "Page"):
+            await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=self._address)
         return self
 
@@ -225,20 +244,20 @@ class Browser:
         self._process.wait(30.0)
 
     async def call(self, method: str, **params: Any) -> Any:
-        """Result of a ``method`` of the debugging protocol."""
+        """Call a ``method`` of the debugging protocol and return its result."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
-            told = await self._socket.receive_json(timeout=60.0)
-            if told.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown"):
-                self.complaints.append(json.dumps(told["params"]))
-            if told.get("id") == self._number:
-                return told.get("result", told)
+            message = await self._socket.receive_json(timeout=60.0)
+            if message.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown"):
+                self.complaints.append(json.dumps(message["params"]))
+            if message.get("id") == self._number:
+                return message.get("result", message)
 
     async def value(self, expression: str) -> Any:
-        """Value of an expression in the page."""
-        found = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        return found["result"].get("value")
+        """Return the value of an expression in the page."""
+        options = {"awaitPromise": True, "returnByValue": True}
+        return (await self.call("Runtime.evaluate", expression=expression, **options))["result"].get("value")
 
     async def until(self, expression: str, patience: float = 30.0) -> None:
         """Wait until an expression in the page is true."""
@@ -248,12 +267,12 @@ class Browser:
             await asyncio.sleep(0.05)
 
     async def click(self, name: str) -> None:
-        """Click what has this id, once it can be clicked."""
+        """Click the element with an id once it is enabled."""
         await self.until(f'document.getElementById("{name}") && !document.getElementById("{name}").disabled')
         await self.value(f'document.getElementById("{name}").click()')
 
     async def move(self, act: str) -> None:
-        """Begin an act that moves the rig: read its motion, type CLEAR, and click."""
+        """Begin an act that moves the rig: read its motion, type CLEAR and click."""
         await self.click(f"act_{act}")
         form = 'document.querySelector("#needs button")'
         await self.until(f'{form} && {form}.textContent === "{act}"')

@@ -24,14 +24,14 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
 CHANGES = 24
-"""Changes that are tried on a shipped case; an illegal one is dropped."""
+"""Attempted changes of a shipped case; illegal ones are dropped."""
 STEPS = 700
 """Longest test, in integration steps."""
 SAMPLES = 8000
 SHORTEST = 30
-"""Shortest test that is worth a comparison, in integration steps."""
+"""Shortest compared test, in integration steps."""
 LIMITS = {"stroke": 99.0, "force": 1e9, "deceleration": 5e3}
-"""Limits that hardly stop an unstable loop."""
+"""Wide limits, which rarely stop an unstable loop."""
 FASTER = 5.0
 """Factor of the velocity limits; specimens take shorter increments the higher these are."""
 SOFT_START = {"rise_time": 0.2, "duration": 0.6}
@@ -44,10 +44,10 @@ LONGEST_VECTOR = 40
 @cache
 def bases() -> dict[str, list[str]]:
     """Return the shipped cases with a loop over kernels, by scenario."""
-    found: dict[str, list[str]] = {}
-    for words in sorted(words for words in cases() if words not in WITHOUT_KERNELS):
-        found.setdefault(words.partition(" ")[0], []).append(words)
-    return found
+    bases_by_scenario: dict[str, list[str]] = {}
+    for case in sorted(case for case in cases() if case not in WITHOUT_KERNELS):
+        bases_by_scenario.setdefault(case.partition(" ")[0], []).append(case)
+    return bases_by_scenario
 
 
 def drawn(seed: int) -> tuple[Scenario, hosts.RunResult]:
@@ -85,9 +85,9 @@ def _changed(rng: np.random.Generator, data: Data) -> Data:
         scenario = files.from_data(data, "random")
         fields = list(_fields(scenario))
         path, spec, value = fields[int(rng.integers(len(fields)))]
-        *place, name = path.split(".")
+        *sections, name = path.split(".")
         section: Any = changed
-        for key in place:
+        for key in sections:
             section = section[key]
         section[name] = _other(rng, spec, value)
         data = _legal(changed) or data
@@ -106,11 +106,11 @@ def _legal(data: Data) -> Data | None:
 
 def _fields(scenario: Scenario) -> Iterator[tuple[str, Spec, object]]:
     """Yield the fields that may change: components twice, so that more than numbers differ."""
-    for place, part in walk(scenario):
-        if place.split(".")[0] in FIXED_SECTIONS or any(word in FIXED for word in place.split(".")):
+    for prefix, part in walk(scenario):
+        if prefix.split(".")[0] in FIXED_SECTIONS or any(word in FIXED for word in prefix.split(".")):
             continue
         for name, spec in declared(type(part)).items():
-            path = f"{place}.{name}".lstrip(".")
+            path = f"{prefix}.{name}".lstrip(".")
             if name in FIXED or path in FIXED_SECTIONS:
                 continue
             if spec.kind == "component":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller manager of ros2_control over mock hardware, with the receiver of rths_controller in it."""
+"""Controller manager of ros2_control with mock hardware and the receiver of rths_controller."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "rths_controller"
-NEEDED = (
+NEEDED = [
     "controller_interface",
     "controller_manager",
     "controller_manager_msgs",
     "hardware_interface",
     "pluginlib",
-)
-"""Packages of ROS 2."""
+]
+"""Required packages of ROS 2."""
 NAME = "rths_receiver"
 
 DESCRIBE = """
@@ -51,37 +51,39 @@ sys.exit(not switch_controllers(node, "controller_manager", off, on, 2, True, 10
 
 
 def prefixes() -> list[Path]:
-    return [Path(each) for each in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if each]
+    return [Path(prefix) for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if prefix]
 
 
 def program(package: str, name: str) -> str:
-    """The path of a program of a package of ROS 2; raises FileNotFoundError."""
+    """Return the path of a program of a ROS package. Raises FileNotFoundError."""
     for prefix in prefixes():
-        if (found := prefix / "lib" / package / name).is_file():
-            return str(found)
+        if (path := prefix / "lib" / package / name).is_file():
+            return str(path)
     raise FileNotFoundError(f"{package} {name}")
 
 
 def missing() -> list[str]:
-    """What is not installed here of all that the controller is built with and runs in."""
+    """Return the missing packages and programs that the controller needs to build and run."""
     index = Path("share", "ament_index", "resource_index", "packages")
-    gone = [name for name in NEEDED if not any((prefix / index / name).is_file() for prefix in prefixes())]
-    return gone + [name for name in ("cmake", "c++") if not shutil.which(name)]
+    packages = [name for name in NEEDED if not any((prefix / index / name).is_file() for prefix in prefixes())]
+    return packages + [name for name in ("cmake", "c++") if not shutil.which(name)]
 
 
 def build(folder: Path) -> Path:
-    """Build and install the example below ``folder``; the prefix to be added to AMENT_PREFIX_PATH."""
+    """Build and install the example below ``folder``; return its prefix for AMENT_PREFIX_PATH."""
     prefix = folder / "install"
-    words = [
-        "-S",
-        EXAMPLE,
-        "-B",
-        folder / "build",
-        f"-DCMAKE_INSTALL_PREFIX={prefix}",
-        "-DCMAKE_BUILD_TYPE=Release",
-    ]
+    options = [f"-DCMAKE_INSTALL_PREFIX={prefix}", "-DCMAKE_BUILD_TYPE=Release"]
     for command in (
-        ["cmake", *words, f"-DPython3_EXECUTABLE={sys.executable}", "-DCMAKE_CXX_FLAGS=-Werror"],
+        [
+            "cmake",
+            "-S",
+            EXAMPLE,
+            "-B",
+            folder / "build",
+            *options,
+            f"-DPython3_EXECUTABLE={sys.executable}",
+            "-DCMAKE_CXX_FLAGS=-Werror",
+        ],
         ["cmake", "--build", folder / "build", "--target", "install"],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -90,19 +92,16 @@ def build(folder: Path) -> Path:
 
 
 class Manager:
-    """A running controller manager: its log, and an operator's acts."""
+    """A running controller manager: its log, and acts of an operator."""
 
     def __init__(self, prefix: Path, folder: Path, controllers: str, urdf: str) -> None:
         self._parameters, self._urdf = folder / "controllers.yaml", folder / "bench.urdf"
         self._parameters.write_text(controllers)
         self._urdf.write_text(urdf)
-        places = os.pathsep.join([str(prefix), os.environ["AMENT_PREFIX_PATH"]])
-        libraries = os.pathsep.join([str(prefix / "lib"), os.environ.get("LD_LIBRARY_PATH", "")])
-        paths = os.pathsep.join(path for path in sys.path if path)
         self._env = os.environ | {
-            "AMENT_PREFIX_PATH": places,
-            "LD_LIBRARY_PATH": libraries,
-            "PYTHONPATH": paths,
+            "AMENT_PREFIX_PATH": os.pathsep.join([str(prefix), os.environ["AMENT_PREFIX_PATH"]]),
+            "LD_LIBRARY_PATH": os.pathsep.join([str(prefix / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "RCUTILS_COLORIZED_OUTPUT": "0",
         }
         self._lines: list[str] = []
@@ -113,8 +112,10 @@ class Manager:
         self._reader = threading.Thread(target=self._read, args=(manager,), daemon=True)
         self._reader.start()
 
-    def _start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(words, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def _start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -125,27 +126,27 @@ class Manager:
         return "".join(self._lines)
 
     def until(self, words: str, within: float = 30.0) -> str:
-        """Wait until the log has ``words``, a regular expression; what was found."""
+        """Wait until the log matches the pattern ``words``; return the match."""
         end = time.monotonic() + within
-        while (found := re.search(words, self.log())) is None:
+        while (match := re.search(words, self.log())) is None:
             assert time.monotonic() < end, f"{words!r} is not in the log:\n{self.log()}"
             time.sleep(0.02)
-        return found.group()
+        return match.group()
 
-    def _run(self, *words: str) -> int:
-        done = subprocess.run(words, env=self._env, capture_output=True, text=True, timeout=60, check=False)
+    def _run(self, *command: str) -> int:
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=60, check=False)
         self._lines.append(done.stdout + done.stderr)
         return done.returncode
 
     def spawn(self) -> int:
-        """Load, configure and activate the receiver; 0 where that was done."""
+        """Load, configure and activate the receiver; return the exit code."""
         spawner = program("controller_manager", "spawner")
         return self._run(
             spawner, NAME, "--param-file", str(self._parameters), "--controller-manager-timeout", "30"
         )
 
     def switch(self, act: str) -> int:
-        """``activate`` or ``deactivate`` the receiver; 0 where that was done."""
+        """``activate`` or ``deactivate`` the receiver; return the exit code."""
         return self._run(sys.executable, "-c", SWITCH, NAME, act)
 
     def close(self) -> None:

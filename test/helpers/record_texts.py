@@ -7,7 +7,7 @@ import numpy as np
 
 N, STEP = 60, 0.02
 VALUES = [round(120.0 * float(np.exp(-i / 40) * np.sin(0.31 * i)), 3) for i in range(N)]
-"""cm/s^2, three decimals: fits every layout below."""
+"""Accelerations, cm/s^2, with three decimals, which fit every layout below."""
 OTHER = [round(0.3 * value + 2.0, 3) for value in VALUES]
 """Another channel."""
 
@@ -24,7 +24,7 @@ END = "/&  ----------  End of data for channel  1  ----------\n"
 
 
 def channel(values: list[float], start: str = ACC_START) -> str:
-    """A channel of CSMIP V2: text, the integer and real headers without start lines, acceleration, velocity."""
+    """Return a channel of CSMIP V2: text, integer and real headers without start lines, acceleration, velocity."""
     head = "".join(f"Corrected accelerogram, header line {number}\n" for number in range(20))
     head += "Accelerogram bandpass filtered with 3 dB pts at   .07 and 40.00 cyc/sec\n"
     head += f"  {N} points of instrument- and baseline-corrected accel, veloc and displ data\n"
@@ -66,7 +66,7 @@ def table(times: list[float] | np.ndarray, comma: str = " ", digits: int = 2) ->
 
 
 def esm(body: str = "", **changes: str) -> str:
-    """The header of ESM (DYNA 1.2), some lines of it changed; None leaves one out."""
+    """Return a file of ESM (DYNA 1.2) with changes of its header."""
     lines = {
         "EVENT_NAME": "MADE",
         "EVENT_DATE_YYYYMMDD": "20161030",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record the calls of a loop's entry point, so that another processor can repeat them (replayed_entry.c)."""
+"""Recorded calls of a loop's entry point, which another processor can repeat (replayed_entry.c)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rths_nodes.codegen import calling
 
 
 def in_memory(array: Any) -> bytes:
-    """Return the elements of an array in the order of the memory."""
+    """Return the elements of an array in memory order."""
     return bytes(np.asarray(array).tobytes(order="A"))
 
 
 class Calls:
-    """The calls of all loops that are loaded while ``patch`` holds."""
+    """Calls of all loops that are loaded within ``patch``."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._calls: list[bytes] = []
@@ -44,7 +44,7 @@ class Calls:
         path.write_bytes(struct.pack("<q", len(self._calls)) + b"".join(self._calls))
 
     def call(self, function: Any, arguments: Any) -> None:
-        """Call an entry point and record what it is given and what it writes."""
+        """Call an entry point and record its inputs and outputs."""
         numbers, _, results = arguments
         arrays = self._arrays[-1]
         parts = [counted(numbers), struct.pack("<q", len(arrays))]
@@ -64,10 +64,10 @@ class Watched:
 
 
 def counted(numbers: bytes) -> bytes:
-    """Return numbers of eight bytes behind their count."""
+    """Return numbers of eight bytes, preceded by their count."""
     return struct.pack("<q", len(numbers) // 8) + numbers
 
 
 def sized(block: bytes) -> bytes:
-    """Return bytes behind their count."""
+    """Return bytes, preceded by their count."""
     return struct.pack("<q", len(block)) + block

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network between two network namespaces that delays, jitters, loses and reorders: python relay.py A B 5 1 0.0
 
-Each end is an Ethernet device ``cable`` of its namespace. Every frame is under way for a time of its own, drawn
-between DELAY - JITTER and DELAY + JITTER ms, so that one may overtake another; a share LOST of them never comes.
+Each end is an Ethernet device ``cable`` of its namespace. The delay of each frame is drawn between DELAY - JITTER
+and DELAY + JITTER ms, so that frames may overtake others; a share LOST of them is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST_FRAME = 65536
 
 
 def cable(namespace: str) -> int:
-    """Make the device in a ``namespace``; its file."""
+    """Create the device in a ``namespace``; return its file."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{namespace}") as entered:
         if libc.setns(entered.fileno(), CLONE_NEWNET):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig that a client drives, and the server alone."""
+"""A test with a remote integrator, and the server without a test."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def scenario(port: int, *overrides: str, more: str = "connect_within: 20.0, answ
 
 
 def server(more: dict[str, Any] | None = None, n: int = 1, dt: float = 0.01) -> Any:
-    """The integrator alone, and the port on which it will listen."""
+    """Return the integrator, and the port on which it will listen."""
     cls = registry.load("integrator", "remote")
     port = free_port()
-    given = {"port": port, "experimental_stiffness": np.eye(n).tolist(), "connect_within": 1.0} | (more or {})
-    return cls(from_data(cls.Params, given, "integrator"), None, np.zeros((100, n)), dt), port
+    parameters = {"port": port, "experimental_stiffness": np.eye(n).tolist(), "connect_within": 1.0} | (more or {})
+    return cls(from_data(cls.Params, parameters, "integrator"), None, np.zeros((100, n)), dt), port
 
 
 def welcome(remote: Any) -> None:
-    """As a host does: until the first displacement is known."""
+    """Open the server and wait for the first displacement, as a host does."""
     remote.open()
     while remote.missing():
         time.sleep(0.001)
 
 
 def driven(steps: int, then: Callable[[GenericClient, float], Any]) -> Callable[[int], Any]:
-    """A client that moves evenly for ``steps`` steps and does ``then(client, time)``."""
+    """Return a client that moves for ``steps`` steps and calls ``then(client, time)``."""
 
     def run(port: int) -> None:
         client = GenericClient(port)
@@ -67,7 +67,7 @@ def driven(steps: int, then: Callable[[GenericClient, float], Any]) -> Callable[
             client.trial(1e-4 * step**2, 0.0, 0.0, 0.01 * step)
             client.ask(10)
             client.commit()
-        with contextlib.suppress(ConnectionError):  # that is how it learns of its end
+        with contextlib.suppress(ConnectionError):  # the server has closed the connection
             then(client, 0.01 * steps)
         client.socket.close()
 

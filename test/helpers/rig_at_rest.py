@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A procedure that is led to a state at rest in a process: python rig_at_rest.py RIG_FILE PORT STATE FOLDER
+"""Process that runs a procedure to a state at rest: python rig_at_rest.py RIG_FILE PORT STATE FOLDER
 
-Prints one JSON object a line: each state with its reason and the time (monotonic, s). Ends when its input does.
+Prints one JSON object per line: each state with its reason and the monotonic time, s. Ends with its input.
 """
 
 from __future__ import annotations
@@ -15,43 +15,39 @@ from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.states import State
 
 SCENARIO = "chen_ricles_2010"
 SLOW = ("servo_rate=256", "substeps=3", "duration=1")
 
 
-def told(state: State, reason: str) -> None:
-    """Print a state."""
-    print(json.dumps({"at": time.monotonic(), "state": state.name, "reason": reason}), flush=True)
+def report(state: str, reason: object) -> None:
+    print(json.dumps({"at": time.monotonic(), "state": state, "reason": reason}), flush=True)
 
 
 def main(rig: str, port: str, wanted: str, folder: str) -> None:
-    """Lead the procedure to the state, and wait."""
+    """Run the procedure to the state, and wait for the end of the input."""
     scenario = files.load(SCENARIO, [*SLOW, f"port.port={port}"], rig=rig)
     ladder = Ladder(scenario, ("g",), 0.2, None, realtime=True)
     record = ProcedureRecord("rest", SCENARIO, scenario_hash="", operator="A. Tester", planned=["g"])
-    runner = ProcedureRunner(ladder, record, Path(folder), Watch(changed=told))
+    watch = Watch(changed=lambda state, reason: report(state.name, reason))
+    runner = ProcedureRunner(ladder, record, Path(folder), watch)
     session = runner.session
     session.connect()
     if wanted != "CONNECTED":
         session.confirm_offsets(session.take_offsets(0.2).hash, True)
     if wanted not in ("CONNECTED", "REFERENCED"):
         session.check()
-        for each in session.clearance.unsigned():
-            session.sign_for(each)
+        for name in session.clearance.unsigned():
+            session.sign_for(name)
         session.position()
     if wanted in ("ARMED", "HELD"):
-        assert session.offsets is not None
         step = ladder.step("g")
         session.arm("g", step.scenario, step.hash, session.offsets.hash)
     if wanted == "HELD":
         session.stop("wait")
-    print(
-        json.dumps({"at": time.monotonic(), "state": f"at rest: {session.state.name}", "reason": ""}), flush=True
-    )
+    report(f"at rest: {session.state.name}", "")
     sys.stdin.read()
-    print(json.dumps({"at": time.monotonic(), "state": "possible", "reason": session.possible()}), flush=True)
+    report("possible", session.possible())
     session.finish()
     session.close()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the procedure of a rig, by the words of its specification: what an act may lead to, and why.
+"""A model of the procedure of a rig by its specification: the possible transitions and their causes.
 
-It knows nothing of how the procedure is built. Where a fault leaves open how far a rig was off, what it expects is
-None: both are right then, as long as a refused act changes nothing.
+The model does not use the implementation. If the effect of a fault is unknown, its prediction is None: the act may
+then be done or refused, as long as a refused act changes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MOVING = frozenset(("CHECKING", "POSITIONING", "RUNNING", "STOPPING", "RESUMING", "UNLOADING"))
-"""The states in which a command may change."""
+"""States in which a command may change."""
 
 CAUSES: dict[tuple[str, str], str] = {
     ("IDLE", "CONNECTED"): "connect",
@@ -41,7 +41,7 @@ CAUSES: dict[tuple[str, str], str] = {
     ("TRIPPED", "HELD"): "acknowledge",
     **{(state, "FINISHED"): "finish" for state in ("CONNECTED", "REFERENCED", "POSITIONED", "HELD", "TRIPPED")},
 }
-"""What may lead from one state to another: an act of the operator, or trouble (a stop, a hold, a fault)."""
+"""Cause of each transition: an act of the operator, or trouble (a stop, a hold, a fault)."""
 
 FROM: dict[str, frozenset[str]] = {
     "connect": frozenset(("IDLE",)),
@@ -58,24 +58,24 @@ FROM: dict[str, frozenset[str]] = {
     "unload": frozenset(("HELD",)),
     "finish": frozenset(("CONNECTED", "REFERENCED", "POSITIONED", "HELD", "TRIPPED")),
 }
-"""From where an act leads on. A stop and a note are never refused."""
+"""States from which an act is possible. A stop and a note are never refused."""
 
 FAULTS = frozenset(("interlock", "no_pressure", "silent", "overload", "cable", "interrupted", "host"))
-"""What ends a motion by a trip."""
+"""Events that end a motion by a trip."""
 LYING = frozenset(("frozen", "flickers", "flipped", "drifts"))
-"""A displacement sensor is wrong."""
+"""Faults of a displacement sensor."""
 LYING_FORCE = frozenset(("force_frozen", "force_flipped", "force_drifts"))
 VAGUE = frozenset(("low_pressure", "shifted", "force_shifted")) | LYING | LYING_FORCE
-"""What may end it, or be found, or not matter."""
+"""Faults that may end a motion, be found later, or have no effect."""
 BENIGN = frozenset(("repair", "pressure_back", "interlock_back", "input file", "plug-in"))
-"""What ends nothing that is under way."""
+"""Events that end no motion."""
 
 
 @dataclass
 class RigModel:
-    """What is known of the rig and its procedure.
+    """State of the rig and of its procedure.
 
-    ``known``: its stiffness is known well enough to verify the scales. ``wrong``: a sensor has the wrong sign, or
+    ``known``: the stiffness is known well enough to verify the scales. ``wrong``: a sensor has the wrong sign, or
     is dead from the beginning.
     """
 
@@ -92,40 +92,40 @@ class RigModel:
     shift: float = 0.0
     force_shift: float = 0.0
     lying: bool = False
-    """A displacement sensor has gone wrong."""
+    """A displacement sensor is faulty."""
     lying_force: bool = False
     edited: bool = False
-    """A file of the test, or what computes it, is another than it was read."""
+    """A file or a plug-in of the test has changed since it was read."""
     vague: bool = False
-    """Where the actuators stand is not known: they could not follow, or their sensor has not shown it."""
+    """The positions of the actuators are unknown: they could not follow, or a sensor was wrong."""
     misled: bool = False
-    """A force axis has been stopped where a wrong sensor showed it, and its command stays off its true place."""
+    """A force axis was stopped at the position of a wrong sensor; its command stays off the true position."""
     taken: bool = False
     taken_off: bool = False
-    """Something was wrong while the offsets were taken: a check that comes later may find it."""
+    """A fault was present while the offsets were taken: a later check may find it."""
     confirmed: bool = False
     cleared: bool | None = False
     unsigned: bool | None = False
     suspended: bool = False
     loaded: bool = False
-    """A force stands at rest, and was not tared: the operator has to sign for it."""
+    """A force at rest was not tared: the operator has to sign for it."""
     ratio: int = 1
     trouble: list[str] = field(default_factory=list)
-    """What has happened in the act under way."""
+    """Events in the current act."""
     surprises: list[str] = field(default_factory=list)
-    """Transitions that nothing has caused."""
+    """Transitions without a cause."""
 
     def changed(self, state: str, reason: str = "") -> None:
-        """The procedure says that it has entered ``state``, for a ``reason``."""
+        """Check the cause of a transition to ``state``."""
         cause = CAUSES.get((self.state, state))
-        right = cause == self.act or (cause == "trouble" and bool(self.trouble))
+        expected = cause == self.act or (cause == "trouble" and bool(self.trouble))
         if state == "TRIPPED" and (self.broken or self.given_back):  # reported in any state
-            right = True
-        if cause == "resume":  # in a run, at the operator's wish
-            right = self.act == "run" and self.ratio > 1
+            expected = True
+        if cause == "resume":  # in a run, requested by the operator
+            expected = self.act == "run" and self.ratio > 1
         elif self.act == "run" and (self.state, state) == ("RUNNING", "HELD"):
-            right = True
-        if not right:
+            expected = True
+        if not expected:
             self.surprises.append(
                 f"{self.state} -> {state} in the act {self.act or 'none'}, {self.trouble}: {reason}"
             )
@@ -133,44 +133,36 @@ class RigModel:
 
     @property
     def standing(self) -> bool:
-        """Whether something is wrong from before, of which it is not known what it does to a motion."""
-        return bool(
-            self.vague
-            or self.misled
-            or self.lying
-            or self.lying_force
-            or self.shift
-            or self.force_shift
-            or self.wrong
-            or self.pressure == "low"
-        )
+        """True if an earlier fault has an unknown effect on a motion."""
+        faulty = self.vague or self.misled or self.lying or self.lying_force or self.wrong
+        return bool(faulty or self.shift or self.force_shift or self.pressure == "low")
 
     @property
     def over(self) -> bool:
-        """Whether nothing leads on from here."""
+        """True if no further act is possible."""
         gone = self.broken or self.given_back or self.state == "FINISHED"
         return gone or (self.state == "HELD" and self.cleared is False)
 
     @property
     def unsure(self) -> bool:
-        """Whether what was found of the rig, at the offsets or in its check, may be wrong."""
+        """True if the offsets or the result of the check may be wrong."""
         return self.cleared is None or self.taken_off
 
     @property
     def sound(self) -> bool:
-        """Whether what is measured is within the limits, and the rig can be moved."""
+        """True if the measurements are within the limits and the rig can move."""
         faulty = self.silent or self.overload or self.broken or self.given_back
         return self.closed and self.pressure != "off" and not faulty
 
     @property
     def fit(self) -> bool | None:
-        """Whether the rig may be moved; None where that depends on how far it is off."""
+        """True if the rig may move; None if that depends on the size of an error."""
         if not self.sound:
             return False
         return None if self.standing else True
 
     def allows(self, act: str) -> bool | None:
-        """Whether ``act`` is possible now."""
+        """True if ``act`` is possible now; None if unknown."""
         if self.state not in FROM[act]:
             return False
         if self.suspended != (act == "resume") and self.state == "HELD":
@@ -190,7 +182,6 @@ class RigModel:
         }.get(act, True)
 
     def begin(self, act: str) -> None:
-        """``act`` begins."""
         self.act, self.trouble = act, ["standing"] * self.standing + ["unsure"] * self.unsure
         if not self.sound:
             self.trouble.append("unsound")

@@ -63,16 +63,28 @@ class Walk:
         self.states.append(state)
         self.on_state(state)
 
-    def refer(self, unloaded: bool = True) -> None:
+    def refer(self, unloaded: bool = True) -> Walk:
         """Connected, with offsets."""
         self.session.connect()
         self.session.confirm_offsets(self.session.take_offsets(0.05).hash, unloaded)
+        return self
 
-    def to_start(self) -> None:
+    def to_start(self) -> Walk:
         """Positioned."""
         self.refer()
         self.session.check()
         self.session.position()
+        return self
+
+    def tick(self, count: int) -> None:
+        """Let ``count`` ticks elapse while the rig is held."""
+        for _ in range(count):
+            self.session.drive.tick()
+
+    def sign_all(self, person: str = "") -> None:
+        """Sign for every open item."""
+        for name in self.session.clearance.unsigned():
+            self.session.sign_for(name, person)
 
     def arm(self, rung: str, scenario: Scenario | None = None) -> None:
         """Arm ``rung`` as it stands there."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test of one rung on the simulator that is led over the operator socket, and a program that leads it."""
+"""A test of one rung on the simulator with an operator socket, and a client that conducts it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rths_nodes.procedure.session import CLEAR, MOTIONS
 from rths_nodes.ros.transport.greeting import Credentials
 
 MOVES = ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "finish")
-"""The acts of a whole test of one rung, in their order."""
+"""Acts of a whole test of one rung, in order."""
 PEER = Credentials(os.getpid(), os.getuid())
 
 
 @dataclass
 class Session:
-    """A test of the rung g on the simulator, as ``served``."""
+    """A test of rung g on the simulator, and its server."""
 
     runner: ProcedureRunner
     served: Served
@@ -33,7 +33,7 @@ class Session:
 
     @property
     def done(self) -> list[tuple[str, str]]:
-        """The acts that were done, each with its way."""
+        """Completed acts, each with its way."""
         return [(act.act, act.way) for act in self.runner.record.acts if not act.refused]
 
     def send(self, request: Request) -> Answer:
@@ -42,13 +42,13 @@ class Session:
 
 
 class Operator:
-    """A program that looks before each act."""
+    """A client that requests the situation before each act."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def request(self, act: str) -> Request:
-        """An act, for the situation of this moment."""
+        """Return the request of an act in the present situation."""
         seen = self._session.send(Request())
         arguments = arguments_of(act, seen)
         return Request(
@@ -59,14 +59,14 @@ class Operator:
         return self._session.send(self.request(act))
 
     def climb(self, last: str) -> None:
-        """Do the acts of a whole test up to the ``last`` one."""
+        """Do the acts of a test up to the ``last`` one."""
         for act in MOVES[: MOVES.index(last) + 1]:
             answer = self.act(act)
             assert answer.done, answer.reason
 
 
 def arguments_of(act: str, seen: Answer) -> dict[str, str]:
-    """Arguments that an operator names after the answer ``seen``."""
+    """Return the operator's arguments of an act after the answer ``seen``."""
     hashes = {"scenario_hash": seen.scenario_hash, "offsets_hash": seen.offsets_hash}
     return {
         "take_offsets": {"seconds": "0.1"},
@@ -86,7 +86,7 @@ def runner_of(folder: Path, number: int, duration: float = 0.1, planned: str = "
 
 @contextmanager
 def directly(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[Session]:
-    """A session of a test of ``duration`` (s), without socket and middleware."""
+    """Session of a test of ``duration`` (s), without socket and middleware."""
     runner, said = runner_of(folder, number, duration), list[str]()
     try:
         yield Session(runner, Served(runner, said.append), said)
@@ -96,7 +96,7 @@ def directly(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[S
 
 @contextmanager
 def with_node(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[Session]:
-    """The same, with its operator node in the namespace ``rths_NUMBER``."""
+    """Session with an operator node in the namespace ``rths_NUMBER``."""
     from rths_nodes.ros.nodes.operator import OperatorNode
 
     with directly(folder, number, duration) as session:

@@ -18,25 +18,25 @@ WITHOUT_KERNELS = {
     "tall_frame craig_bampton": "interface: a Target contains only a part of the model",
     "tall_frame modal": "interface: a Target contains only a part of the model",
 }
-"""Those that have no loop over kernels, with the reason."""
+"""Cases without a loop over kernels, with the reason."""
 TRIPPING = ("phillips_spencer_2012 b",)
-"""Those in which a limit is broken within the first seconds."""
+"""Cases that exceed a limit within the first seconds."""
 
 
 def of_rig(name: str) -> str:
-    """The scenario that the shipped rig ``name`` can run."""
-    others = {"column_udp": "column_under_axial_load", "bench_small_udp": "sdof_by_iteration"}
-    return others.get(name, "chen_ricles_2010")
+    """Return a scenario that the shipped rig ``name`` can run."""
+    scenarios = {"column_udp": "column_under_axial_load", "bench_small_udp": "sdof_by_iteration"}
+    return scenarios.get(name, "chen_ricles_2010")
 
 
 def cases() -> Iterator[str]:
-    """All of them."""
+    """Yield all scenarios and cases."""
     for name in files.shipped():
         yield name
         yield from (f"{name} {case}" for case in files.load(name).cases)
 
 
 def loaded(words: str, *overrides: str) -> Scenario:
-    """The scenario of ``name case``."""
+    """Load the scenario of ``name case``."""
     name, _, case = words.partition(" ")
     return files.load(name, overrides, case)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Something that happens at one of the lines of an act, chosen by its number: no moment is left to luck."""
+"""Events at any chosen line of an act, so that tests of their timing are deterministic."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rths_nodes.procedure.session import RigSession
 
 WATCHED = {module.__file__ for module in (machine, rungs, session)}
 EACH_TICK = ("leave", "<lambda>", "_measured", "look", "_displaced", "_leave_start", "lost")
-"""Of these, not of the act; the port of a rung works in each tick as well."""
+"""Functions of the watched modules that run in each tick, and are no part of an act."""
 PATIENCE_S = 20.0
 
 
 def elsewhere(call: Callable[[], object]) -> BaseException | None:
-    """Done by another client, in a thread of its own, with his answer before anything goes on."""
+    """Call from another client's thread and wait for the answer; return the raised error."""
     raised: list[BaseException] = []
 
     def ask() -> None:
@@ -32,14 +32,15 @@ def elsewhere(call: Callable[[], object]) -> BaseException | None:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(PATIENCE_S)
-    assert not asking.is_alive(), "another client has got no answer"
+    assert not asking.is_alive(), "another client got no answer"
     return raised[0] if raised else None
 
 
 class AtLine:
-    """Within it something ``happens`` at the line with this number among those of the act of ``session``.
+    """Calls ``happens`` at the line with a given number of the current act of ``session``.
 
-    Lines count that run outside of the lock of its machine: at others no other thread is heard. ``seen`` are all.
+    Only lines outside of the lock of the machine count: at the others no thread can interfere. ``seen`` is the
+    number of all lines.
     """
 
     def __init__(self, session: RigSession, line: int, happens: Callable[[], object]) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of no test, in a process of its own, that calls services of the nodes in /rths.
+"""Foreign program, in a separate process, that calls services of the nodes in /rths.
 
-It reads a JSON list of lifecycle requests per line, ``[node, transition id, label]``, one per node, and prints the
-list of ``[success, state of the node afterwards]``; the line ``"NODE/stop"`` calls that service. With the words
-``flood REQUESTS`` it sends so many requests to services that read, and leaves without waiting for answers. The
-words ``trip DURABILITY TIMES`` make it publish trip requests by that many new publishers, each at once if it is
-latched and when it is matched if not, and keep the publishers.
+It reads a JSON list of lifecycle requests per line, one ``[node, transition id, label]`` per node, and prints
+``[success, state of the node afterwards]`` of each; the line ``"NODE/stop"`` calls that service. With
+``flood REQUESTS`` it sends a number of requests to reading services, and exits without waiting for answers. With
+``trip DURABILITY TIMES`` it publishes trip requests by a number of new publishers, at once if they are latched and
+otherwise when they are matched, and keeps the publishers.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ FOUND_S, ANSWERED_S, TRIES = 30.0, 2.0, 5
 
 
 class Stranger:
-    """The program, as its starter sees it."""
+    """The program, from the side of its starter."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def change(self, *requests: tuple[str, int, str]) -> list[tuple[bool, str]]:
-        """Send lifecycle requests at the same time; success of each, and the state of its node afterwards."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(json.dumps(requests), file=self._process.stdin, flush=True)
-        return [(bool(success), str(state)) for success, state in json.loads(self._process.stdout.readline())]
+        """Send simultaneous lifecycle requests; return success and the state of the node afterwards for each."""
+        return [(bool(success), str(state)) for success, state in self._call(requests)]
 
     def stop(self, node: str = "actuator") -> bool:
-        """Call ``NODE/stop``; its success."""
+        """Call ``NODE/stop``; return its success."""
+        return bool(self._call(f"{node}/stop"))
+
+    def _call(self, request: object) -> Any:
         assert self._process.stdin
         assert self._process.stdout
-        print(json.dumps(f"{node}/stop"), file=self._process.stdin, flush=True)
-        return bool(json.loads(self._process.stdout.readline()))
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
 
     def go(self) -> None:
         """Send an empty line."""
@@ -58,7 +58,7 @@ class Stranger:
 
 @contextmanager
 def stranger(*words: str) -> Iterator[Stranger]:
-    """The program with these ``words``, while inside."""
+    """Run the program with ``words`` as arguments."""
     command = [sys.executable, __file__, *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -68,7 +68,7 @@ def stranger(*words: str) -> Iterator[Stranger]:
 
 
 class Caller:
-    """Calls services in a context of its own."""
+    """Calls services in a separate context."""
 
     def __init__(self) -> None:
         import rclpy
@@ -84,14 +84,14 @@ class Caller:
         self._clients: dict[str, Any] = {}
 
     def client(self, kind: Any, name: str) -> Any:
-        """Client of a service that is there; the middleware has found it."""
+        """Return the client of a discovered service."""
         if name not in self._clients:
             self._clients[name] = self.node.create_client(kind, name)
             assert self._clients[name].wait_for_service(timeout_sec=FOUND_S), name
         return self._clients[name]
 
     def ask(self, kind: Any, requests: dict[str, Any]) -> dict[str, Any]:
-        """Answers by service name; a lost answer is asked for again, a missing one is None."""
+        """Return the answers by service name; a lost request is repeated, a missing answer is None."""
         answers: dict[str, Any] = dict.fromkeys(requests)
         for _ in range(TRIES):
             waiting = {
@@ -100,9 +100,9 @@ class Caller:
                 if answers[name] is None
             }
             end = time.monotonic() + ANSWERED_S
-            while time.monotonic() < end and not all(each.done() for each in waiting.values()):
+            while time.monotonic() < end and not all(future.done() for future in waiting.values()):
                 self._executor.spin_once(timeout_sec=0.05)
-            answers |= {name: each.result() for name, each in waiting.items() if each.done()}
+            answers |= {name: future.result() for name, future in waiting.items() if future.done()}
         return answers
 
 
@@ -123,14 +123,12 @@ def _transitions() -> None:
             for node, number, label in asked
         }
         done = caller.ask(ChangeState, changes).values()
-        states = caller.ask(
-            GetState, {f"/rths/{node}/get_state": GetState.Request() for node, *_ in asked}
-        ).values()
-        told = [
+        queries = {f"/rths/{node}/get_state": GetState.Request() for node, *_ in asked}
+        results = [
             (bool(change and change.success), state.current_state.label if state else "")
-            for change, state in zip(done, states, strict=True)
+            for change, state in zip(done, caller.ask(GetState, queries).values(), strict=True)
         ]
-        print(json.dumps(told), flush=True)
+        print(json.dumps(results), flush=True)
 
 
 def _flood(requests: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port of another package: the session of the port ``udp`` by TCP, and a relay from there to an emulated rig."""
+"""Example of a third-party port: the session of the UDP port over TCP, and a relay to an emulated rig."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTH = struct.Struct("<H")
 
 
 class TcpTransport(Transport):
-    """Datagrams in a stream, each after its length."""
+    """Datagrams in a stream, each preceded by its length."""
 
     def __init__(self, address: str, port: int) -> None:
         self.address, self.unsent = f"{address}:{port}", ""
@@ -45,11 +45,11 @@ class TcpTransport(Transport):
             self.unsent = error.strerror or str(error)
 
     def received(self) -> Iterator[tuple[bytes, str]]:
-        with suppress(OSError):  # nothing is there, or the connection has ended: silence reports it
+        with suppress(OSError):  # no data, or the connection has ended: the silence is detected elsewhere
             self._data += self._socket.recv(1 << 16)
-        yield from ((data, "") for data in self._whole())
+        yield from ((data, "") for data in self._complete())
 
-    def _whole(self) -> Iterator[bytes]:
+    def _complete(self) -> Iterator[bytes]:
         while len(self._data) >= 2 and len(self._data) >= 2 + (n := LENGTH.unpack(self._data[:2])[0]):
             data, self._data = self._data[2 : 2 + n], self._data[2 + n :]
             yield data
@@ -80,7 +80,7 @@ class TcpPort(SessionPort):
 
 
 class Relay:
-    """Serves one connection after the other, each with a UDP socket to the rig at ``far``."""
+    """Serves consecutive connections, each with a UDP socket to the rig at ``far``."""
 
     def __init__(self, far: tuple[str, int]) -> None:
         self._far, self._ended = far, threading.Event()
@@ -103,8 +103,8 @@ class Relay:
 
     def _relay(self, stream: socket.socket, rig: socket.socket) -> None:
         while not self._ended.is_set():
-            for each in select.select([stream, rig], [], [], 0.05)[0]:
-                if each is stream:
+            for ready in select.select([stream, rig], [], [], 0.05)[0]:
+                if ready is stream:
                     head = stream.recv(2, socket.MSG_WAITALL)
                     if len(head) < 2:
                         return

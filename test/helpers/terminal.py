@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person at a terminal: starts a program there, waits for words, types lines."""
+"""A person at a terminal: starts a program, waits for texts, types lines."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from forked import at_a_terminal
 
 PATIENCE_S = 60.0
-"""How long a word may take on a machine that is busy."""
+"""Timeout of a text on a busy machine, s."""
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """The program of ``command``, whose terminal this is; ``shown`` is all that it has printed, without styles."""
+    """The terminal of the program ``command``; ``shown`` is its output without styles."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class Terminal:
         self._read, self._patience = 0, patience
 
     def wait_for(self, words: str) -> str:
-        """Until ``words`` (a pattern) are shown behind those of the last time; what stands in front of them."""
+        """Wait until the pattern ``words`` is shown after the last match; return the text up to its end."""
         deadline = time.monotonic() + self._patience
-        while not (found := re.compile(words).search(self.shown, self._read)):
+        while not (match := re.compile(words).search(self.shown, self._read)):
             assert self._look(deadline), f"{words!r} is not shown:\n{self.shown[self._read :]}"
-        before = self.shown[self._read : found.end()]
-        self._read = found.end()
+        before = self.shown[self._read : match.end()]
+        self._read = match.end()
         return before
 
     def _look(self, deadline: float) -> bool:
-        """Take what is printed; false at the end of the program, or where nothing comes in time."""
+        """Read the output; return false at the end of the program, or at the deadline."""
         left = deadline - time.monotonic()
         if left <= 0.0 or not select.select([self._leader], [], [], left)[0]:
             return False
@@ -66,11 +66,10 @@ class Terminal:
         return bool(part)
 
     def type(self, line: str) -> None:
-        """Type a line."""
         os.write(self._leader, f"{line}\n".encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Type Ctrl-C."""
         os.write(self._leader, b"\x03")
 
     def hang_up(self) -> None:
@@ -79,14 +78,14 @@ class Terminal:
         self._leader = -1
 
     def end(self) -> int:
-        """The exit code, once the program has ended."""
+        """Wait for the end of the program; return its exit code."""
         deadline = time.monotonic() + PATIENCE_S
         while self._leader >= 0 and self._look(deadline):
             pass
         return self.program.wait(timeout=PATIENCE_S)
 
     def close(self) -> None:
-        """Leave nothing behind, whatever has failed."""
+        """Kill the program if it still runs, and close the terminal."""
         if self.program.poll() is None:
             self.program.kill()
             self.program.wait(timeout=PATIENCE_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session of a simulated bench beside its model: acts are done, things happen in them, all is judged."""
+"""A session of a simulated bench and its model: does acts with events in them and checks both."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.run import Collector
 
 HELD_FOR = 12
-"""Ticks for which a rung is held before it goes on, or is stopped."""
+"""Ticks for which a rung is held before it is resumed or stopped."""
 FARTHER = 0.03
-"""Share by which a test may go further than in its simulation."""
+"""Largest relative excess of a test over its simulation."""
 FEWEST = 4
-"""Ticks at rest after an act, at least."""
+"""Smallest number of ticks at rest after an act."""
 RUNAWAY = 20_000
-"""No act takes so many ticks."""
+"""Limit of the ticks of an act."""
 
 
 @cache
 def farthest(bench: benches.Bench, ratio: int, sets: tuple[str, ...] = ()) -> float:
-    """How far its test goes from its zero, m, so many times slower, on a rig that is as it should be."""
+    """Largest distance (m) of the test of a bench from its zero on a sound rig, ``ratio`` times slower."""
     test = simulated(slower(bench.scenario(True, *sets), ratio))
     loop = Loop(Assembly(test))
     collector = Collector(test, loop.assembly.names)
@@ -49,22 +49,22 @@ def farthest(bench: benches.Bench, ratio: int, sets: tuple[str, ...] = ()) -> fl
 
 
 class HostFails(Exception):
-    """The host of a run is gone."""
+    """The host of a run has failed."""
 
 
 TRANSITION, LINE = "transition", "line"
-"""Where else something happens: when a state is entered, and, of stops, at a line of an act."""
+"""Other phases of events: at a transition, and, of stops only, at a line of an act."""
 AT_TRANSITIONS = sorted({"stop", "interlock", "no_pressure", "pressure_back", "interlock_back", *VAGUE})
-"""What may happen there."""
+"""Events at transitions."""
 Events = Sequence[tuple[int, str, str]]
 
 
 class WatchedSession(RuleBasedStateMachine):
-    """A session on a ``bench`` and its model: how an act is done, what may happen in it, and what must hold."""
+    """A session on a ``bench`` and its model: acts, events in them, and checks."""
 
     bench = benches.ONE
     sets: tuple[str, ...] = ()
-    """What differs from the scenario of the bench."""
+    """Overrides of the bench's scenario."""
 
     def _made(self, known: bool, wrong: str, start: float, pressure: str, closed: bool) -> None:
         benches.restored()
@@ -76,13 +76,13 @@ class WatchedSession(RuleBasedStateMachine):
         self.scenario = self.bench.scenario(known, *sets, *self.sets)
         self.model = RigModel(known, bool(wrong), closed=closed, pressure=pressure)
         self.hashes = {test.time_ratio: hash_of(test) for test in (self.scenario, slower(self.scenario, 2))}
-        """Of what the operator has seen, by its ratio of time."""
+        """Hashes that the operator has seen, by time ratio."""
         self.record = ProcedureRecord("test", self.scenario.name, self.hashes[1])
         self.session = RigSession(self.scenario, self.record, realtime=False, changed=self._changed)
         limits = self.scenario.limits.values()
         rig_axes = [axis.rig_axis for axis in self.scenario.axes.values()]
         bounds = Bounds(
-            np.array([each.deceleration for each in limits]),
+            np.array([limit.deceleration for limit in limits]),
             np.array([axis.slow_error for axis in rig_axes if axis is not None]),
             self.scenario.dt,
             self.bench is benches.PAIR,
@@ -94,8 +94,8 @@ class WatchedSession(RuleBasedStateMachine):
             self.session.drive.port,
             lambda: self.session.state,
             frozenset(State[name] for name in MOVING),
-            np.array([each.velocity for each in limits]) * self.scenario.dt,
-            np.array([each.stroke for each in limits]),
+            np.array([limit.velocity for limit in limits]) * self.scenario.dt,
+            np.array([limit.stroke for limit in limits]),
             self.watch,
         )
         self.session.drive.port = self.port  # type: ignore[assignment]
@@ -104,15 +104,15 @@ class WatchedSession(RuleBasedStateMachine):
         self.rung = ""
         self.port.each_tick = self._tick
         self.port.lost = lambda: bool(self.session.drive.loss.reason)
-        self.told: list[str] = []
+        self.violations: list[str] = []
         self.taken = ""
         self.first, self.start = (closed, pressure), start
         self.rest_until, self.then = 0, "resume"
         self.begun = self.entered = 0
         self.seen, self.by_socket = self.session.seen, False
-        """What a program at the socket has seen last, and whether the act comes from it."""
+        """Situation that a socket client has seen last, and whether the act comes from it."""
         self.trouble: list[str] = []
-        """What has happened in the last act."""
+        """Events in the last act."""
 
     def teardown(self) -> None:
         if hasattr(self, "session"):
@@ -121,16 +121,18 @@ class WatchedSession(RuleBasedStateMachine):
             self._judge()
             benches.restored()
 
-    # -- the model looks on -------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------
 
     def _changed(self, state: State, reason: str) -> None:
         self.entered += 1
         self.model.changed(state.name, reason)
         begins = state.name in {"ARMED", *MOVING} - {"STOPPING"}
         if self.by_socket and begins and self.seen.stops != self.session.seen.stops:
-            self.told.append(f"{state.name} was entered after a stop that the sender of the act had not seen")
+            self.violations.append(
+                f"{state.name} was entered after a stop that the sender of the act had not seen"
+            )
         if state.name == "POSITIONED" and self.model.wrong:
-            self.told.append("a rig with a wrong sensor was positioned")
+            self.violations.append("a rig with a wrong sensor was positioned")
         if state.name == "HELD" and self.model.act == "run":
             self.model.suspended = self.model.ratio > 1 and self.session.possible()["resume"] == ""
             self.rest_until = self.port.ticks + HELD_FOR
@@ -138,8 +140,8 @@ class WatchedSession(RuleBasedStateMachine):
             self.model.suspended = False
         if state.name == "TRIPPED" or (state.name == "STOPPING" and "hold" not in self.model.trouble[-1:]):
             self.watch.stopped(f"{state.name}: {reason}")
-        for _, what in [each for each in self.at_transition if each[0] == self.entered]:
-            self._happens(what, from_outside=False)
+        for event in [event for number, event in self.at_transition if number == self.entered]:
+            self._happens(event, from_outside=False)
 
     def _tick(self) -> None:
         if self.port.ticks - self.begun > RUNAWAY:
@@ -155,31 +157,31 @@ class WatchedSession(RuleBasedStateMachine):
                 self._stops()
 
     def _judge(self) -> None:
-        wrong = self.port.violations + self.watch.violations + self.model.surprises + self.told
+        wrong = self.port.violations + self.watch.violations + self.model.surprises + self.violations
         assert not wrong, "\n".join(wrong[:4])
         assert self.session.state.name == self.model.state
 
     def _bits(self, act: str) -> dict[str, Any]:
-        """All that ``act`` must leave as it was where it is refused."""
+        """Values that a refused ``act`` must not change."""
         session, drive = self.session, self.session.drive
-        found = {
+        values = {
             "state": (session.state, session.reason),
             "offsets": session.offsets.hash if session.offsets else "",
             "barred": session.clearance.barred(),
             "record": {key: value for key, value in asdict(self.record).items() if key != "notes"},
         }
-        if act in ("connect", "take_offsets") or session.state is State.IDLE:  # these look at the rig
-            return found
-        return found | {"possible": session.possible(), "command": drive.command.tobytes()}
+        if act in ("connect", "take_offsets") or session.state is State.IDLE:  # these acts read the rig
+            return values
+        return values | {"possible": session.possible(), "command": drive.command.tobytes()}
 
-    # -- how an act goes ----------------------------------------------------------------------------------
+    # -- acts and events ----------------------------------------------------------------------------------
 
     def _do(
         self, act: str, call: Callable[[], object], happens: Events = (), right: bool = True, still: bool = False
     ) -> bool:
-        """Do ``act``, in which something ``happens``; whether it came to its end.
+        """Do ``act`` with the events ``happens``; return whether it was completed.
 
-        ``right`` is false where what the operator names is wrong, ``still`` true where nothing may move.
+        ``right`` is false if the operator's arguments are wrong, ``still`` is true if nothing may move.
         """
         model, port, session = self.model, self.port, self.session
         stale = self.by_socket and self.seen != session.seen
@@ -210,18 +212,18 @@ class WatchedSession(RuleBasedStateMachine):
         if "stop" in model.trouble:
             assert model.state not in {"ARMED", *MOVING}, f"{act} has gone on after a stop: {model.state}"
         self._judge()
-        told = f"{act} in {since}: {outcome!r}, {model.trouble}"
+        situation = f"{act} in {since}: {outcome!r}, {model.trouble}"
         if expected is False:
-            assert isinstance(outcome, ConfigError), told
-            assert (act == "take_offsets" and not stale) or port.ticks == ticks, told
+            assert isinstance(outcome, ConfigError), situation
+            assert (act == "take_offsets" and not stale) or port.ticks == ticks, situation
         elif expected and not model.trouble:
-            assert outcome is None, told
+            assert outcome is None, situation
         if outcome is not None and not self.entered:
-            assert self._bits(act) == before, told
+            assert self._bits(act) == before, situation
         if outcome is not None and not isinstance(outcome, ConfigError):
             raised = {HostFails: "host", KeyboardInterrupt: "interrupted"}.get(type(outcome), "cable")
-            assert raised in model.trouble, told
-        self.trouble = [each for each in model.trouble if each not in BENIGN]
+            assert raised in model.trouble, situation
+        self.trouble = [event for event in model.trouble if event not in BENIGN]
         model.act = ""
         model.trouble = []
         self._idle()
@@ -229,7 +231,7 @@ class WatchedSession(RuleBasedStateMachine):
         return outcome is None
 
     def _idle(self, ticks: int | None = None) -> None:
-        """Keep the rig, as its hold loop does, for ``ticks``; by default until it has settled."""
+        """Hold the rig for ``ticks``, as its hold loop does; by default until it has settled."""
         model, drive = self.model, self.session.drive
         if model.state in ("IDLE", "FINISHED") or model.given_back or drive.broken:
             return
@@ -248,21 +250,21 @@ class WatchedSession(RuleBasedStateMachine):
             model.vague = self.watch.lies = False
 
     def _after(self, then: str, done: bool) -> None:
-        """A motion may have ended here, after what has happened in it."""
+        """Check the state after a motion, by the events in it."""
         states = (then,) if done else ("HELD",) if set(self.trouble) <= {"stop"} else ("HELD", "TRIPPED")
-        if done and self.trouble:  # in its last moment, or behind it
+        if done and self.trouble:  # an event in its last tick, or after it
             states = (then, "HELD", "TRIPPED")
         assert self.model.state in states, f"{self.model.state}, not {states}: {self.trouble}"
 
-    def _happens(self, what: str, from_outside: bool = True) -> None:
+    def _happens(self, event: str, from_outside: bool = True) -> None:
         model, port = self.model, self.port
-        if what == "act":
+        if event == "act":
             self._disturbs()
             return
         moving = model.state in MOVING
-        model.trouble.append(what)
-        model.vague = model.vague or (moving and what not in BENIGN)
-        match what:
+        model.trouble.append(event)
+        model.vague = model.vague or (moving and event not in BENIGN)
+        match event:
             case "stop":
                 model.trouble.pop()
                 self._stops(from_outside)
@@ -276,7 +278,7 @@ class WatchedSession(RuleBasedStateMachine):
                 model.closed = True
                 port.set_interlock(True)
             case "no_pressure" | "low_pressure" | "pressure_back":
-                model.pressure = {"no_pressure": "off", "low_pressure": "low"}.get(what, "high")
+                model.pressure = {"no_pressure": "off", "low_pressure": "low"}.get(event, "high")
                 port.set_hydraulics(model.pressure)
             case "silent":
                 model.silent = port.silent = True
@@ -301,16 +303,16 @@ class WatchedSession(RuleBasedStateMachine):
                 self._repaired()
             case "input file" | "plug-in":
                 model.edited = True
-                benches.CHANGES[what]()
-        if what in LYING | LYING_FORCE:
-            port.sensor(what)
-            model.lying = model.lying or what in LYING
-            model.lying_force = model.lying_force or what in LYING_FORCE
-            self.watch.lies = self.watch.lies or what in LYING
-            self.watch.force_lies = self.watch.force_lies or what in LYING_FORCE
+                benches.CHANGES[event]()
+        if event in LYING | LYING_FORCE:
+            port.sensor(event)
+            model.lying = model.lying or event in LYING
+            model.lying_force = model.lying_force or event in LYING_FORCE
+            self.watch.lies = self.watch.lies or event in LYING
+            self.watch.force_lies = self.watch.force_lies or event in LYING_FORCE
 
     def _stops(self, from_outside: bool = True) -> None:
-        """An operator, who may be another one, stops the rig, and has his answer before anything goes on."""
+        """Stop the rig, possibly from another client, and wait for the answer."""
         model, port = self.model, self.port
         model.trouble.append("stop")
         model.vague = model.vague or model.state in MOVING
@@ -333,11 +335,11 @@ class WatchedSession(RuleBasedStateMachine):
         benches.restored()
 
     def _disturbs(self) -> None:
-        """While the rig moves, or is held in a rung, no other act is possible, whoever asks."""
+        """Check that every act of another client is refused while the rig moves or is held in a rung."""
         if self.model.state not in MOVING and not self.model.suspended:
             return
         session, here = self.session, self._bits("")
-        others: list[Callable[[], object]] = [
+        acts: list[Callable[[], object]] = [
             session.connect,
             lambda: session.take_offsets(0.05),
             lambda: session.confirm_offsets("", True),
@@ -349,7 +351,7 @@ class WatchedSession(RuleBasedStateMachine):
             session.unload,
             session.finish,
         ]
-        for act in others:
+        for act in acts:
             raised = elsewhere(act)
             assert isinstance(raised, ConfigError), raised
         assert self._bits("") == here

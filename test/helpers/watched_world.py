@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig of two axes in simulated time, a test that says where it is, and a watcher with sensors of its own.
+"""Rig of two axes in simulated time, a test that sends its state, and a watcher with its own sensors.
 
-What the test says comes by a network with jitter and losses; its own sensors have noise. An attack changes what is
-said, or what the rig does, from one moment on.
+Statements of the test pass a network with jitter and losses; the watcher's sensors have noise. From its beginning
+an attack changes the statements, the sensors or the motion of the rig.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.watch.section import WatchSection
 from rths_nodes.loop.watch.watcher import Sample, Statement, Watch
 
-SERVO_HZ, OWN_HZ, TOLD_HZ = 1000.0, 500.0, 200.0
+SERVO_HZ, OWN_HZ, STATEMENT_HZ = 1000.0, 500.0, 200.0
 LATE, DELAY, TURN = 0.03, 0.004, 0.0025
 TOLERANCE = (2e-3, 8e3, 12e-3)
 STIFFNESS, LAG = 2e6, 0.01
-"""N/m of both specimens; s that an axis is behind its command."""
+"""Stiffness of both specimens, N/m; lag of an axis, s."""
 
 
 def axis_data() -> dict[str, Any]:
@@ -59,7 +59,7 @@ SECTION = from_data(WatchSection, section_data())
 
 @dataclass
 class Motion:
-    """Where the axes are at a time (s): ``(2,)`` m, a sum of sines below an envelope, from a start."""
+    """Positions ``(2,)`` (m) of the axes at a time (s): a slow motion, or sines below an envelope."""
 
     begin: float
     end: float
@@ -83,24 +83,24 @@ class Motion:
 
 @dataclass
 class Attack:
-    """Changes from ``begins`` (s) on.
+    """Changes during an attack.
 
-    ``said`` gets the time, the true statement, the one that was said before the attack and a World, and gives
-    what is said; ``state`` what the test says it is in from then on; ``moves`` where the rig is, ``own`` what its
-    own sensors show, ``holds`` s by which the watcher's loop stands still.
+    ``sent`` returns the statements that are sent, from the time, the true statement, the last one before the
+    attack and the World. ``state`` is the reported state, ``moves`` the motion of the rig, ``sensors`` changes a
+    sample of the watcher's sensors, ``holds`` is the time for which the watcher's loop hangs, s.
     """
 
     name: str
-    said: Callable[[float, Statement, Statement, World], list[Statement]] | None = None
+    sent: Callable[[float, Statement, Statement, World], list[Statement]] | None = None
     state: int | None = None
     moves: Callable[[float, World], np.ndarray] | None = None
-    own: Callable[[float, Sample, Sample], Sample | None] | None = None
+    sensors: Callable[[Sample, Sample], Sample | None] | None = None
     holds: float = 0.0
     at_rest: bool = False
 
 
 class World:
-    """Everything from ``plan``: pairs of a state and a Motion, or the seconds of rest in that state."""
+    """States and motions of one test, its statements, and the samples of the watcher."""
 
     def __init__(self, seed: int = 1, attack: Attack | None = None, begins: float = math.inf, loss: float = 0.02):
         self.noise, self.attack, self.begins, self.loss = np.random.default_rng(seed), attack, begins, loss
@@ -108,70 +108,70 @@ class World:
         self.states: list[tuple[float, State]] = []
         self.stalls: list[tuple[float, float]] = []
         self.until = 0.0
-        self.place = np.zeros(2)
+        self.position = np.zeros(2)
         self.watch = Watch(SECTION, SERVO_HZ)
         self.visible_at = math.inf
 
-    # -- the plan -----------------------------------------------------------------------------------------
+    # -- plan -----------------------------------------------------------------------------------------
 
     def rest(self, state: State, seconds: float, silent: float = 0.0) -> None:
-        """The test says ``state`` and the rig rests, the last ``silent`` seconds without a word."""
+        """Add a rest in ``state``; the last ``silent`` seconds without statements."""
         self.states.append((self.until, state))
         self.until += seconds
         if silent:
             self.stalls.append((self.until - silent, self.until))
 
     def go(self, state: State, seconds: float, to: tuple[float, float]) -> None:
-        """A slow motion to a place (m)."""
-        self._move(state, Motion(self.until, self.until + seconds, self.place, to=np.array(to)))
+        """Add a slow motion to a position (m)."""
+        self._move(state, Motion(self.until, self.until + seconds, self.position, to=np.array(to)))
 
     def shake(self, seconds: float, amplitude: tuple[float, float]) -> None:
-        """The strong part of a test, which ends where it begins."""
-        self._move(State.RUNNING, Motion(self.until, self.until + seconds, self.place, np.array(amplitude)))
+        """Add the strong part of a test, which ends where it begins."""
+        self._move(State.RUNNING, Motion(self.until, self.until + seconds, self.position, np.array(amplitude)))
 
     def _move(self, state: State, motion: Motion) -> None:
         self.states.append((self.until, state))
         self.motions.append(motion)
         self.until = motion.end
-        self.place = motion.at(motion.end)
+        self.position = motion.at(motion.end)
 
     def trip(self, state: State) -> None:
-        """Brake the motion that is under way within 80 ms, and say so; the test ends there."""
+        """Brake the last motion within 80 ms and report it; the test ends there."""
         motion = self.motions[-1]
         cut = self.until - 0.4 * (motion.end - motion.begin)
         velocity = (motion.at(cut) - motion.at(cut - 1e-3)) / 1e-3
         self.motions[-1] = _Cut(motion, cut, velocity)
-        self.place = self.motions[-1].at(cut + BRAKES_S)
+        self.position = self.motions[-1].at(cut + BRAKES_S)
         self.states += [(cut, State.STOPPING), (cut + BRAKES_S + 2 * LAG, state)]
         self.until = cut + BRAKES_S + 2 * LAG
 
-    # -- what is ------------------------------------------------------------------------------------------
+    # -- truth and messages ---------------------------------------------------------------------------------
 
     def planned(self, t: float) -> np.ndarray:
-        place = np.zeros(2)
+        position = np.zeros(2)
         for motion in self.motions:
             if t >= motion.begin:
-                place = motion.at(t)
-        return place
+                position = motion.at(t)
+        return position
 
     def true(self, t: float) -> np.ndarray:
-        """Where the axes are, m."""
+        """True positions of the axes, m."""
         if self.attack is not None and self.attack.moves is not None and t >= self.begins:
             return self.attack.moves(t, self)
         return self.planned(t - LAG)
 
     def statement(self, t: float) -> Statement:
-        """What is true at ``t``, as the test measures it."""
+        """Statement of the test at ``t``, as measured."""
         x = self.true(t)
         noisy = x + self.noise.normal(0.0, 2e-5, 2)
         force = STIFFNESS * x + self.noise.normal(0.0, 50.0, 2)
         return Statement(t, round(t * SERVO_HZ), tuple(noisy), tuple(force), tuple(self.planned(t)))
 
     def events(self) -> Iterator[tuple[float, str, Any]]:
-        """Everything that comes to the watcher, in its order."""
+        """Yield all inputs of the watcher, in order."""
         queue: list[tuple[float, int, str, Any]] = []
         last = 0.0
-        own, told, states, number = 0.0, 0.0, iter([*self.states, (math.inf, State.IDLE)]), 0
+        sensed, stated, states, number = 0.0, 0.0, iter([*self.states, (math.inf, State.IDLE)]), 0
         at, state = next(states)
         before: Statement | None = None
         shown: Sample | None = None
@@ -179,77 +179,79 @@ class World:
         lied = self.attack is not None and self.attack.state is not None
         turn = TURN
         while turn < self.until:
-            while own < turn:
-                x = self.true(own)
+            while sensed < turn:
+                x = self.true(sensed)
                 sample = Sample(
-                    own + draw.uniform(5e-4, DELAY),
-                    round(own * OWN_HZ),
+                    sensed + draw.uniform(5e-4, DELAY),
+                    round(sensed * OWN_HZ),
                     tuple(x + draw.normal(0.0, 3e-5, 2)),
                     tuple(STIFFNESS * x + draw.normal(0.0, 80.0, 2)),
                 )
-                own += 1.0 / OWN_HZ
-                if self.attack and self.attack.own and own >= self.begins:
+                sensed += 1.0 / OWN_HZ
+                if self.attack and self.attack.sensors and sensed >= self.begins:
                     shown = shown or sample
-                    sample = self.attack.own(own, sample, shown)  # type: ignore[assignment]
+                    sample = self.attack.sensors(sample, shown)  # type: ignore[assignment]
                 if sample is not None:
                     number += 1
                     heappush(queue, (sample.at, number, "sense", sample))
-            while told < turn:
-                said = [self.statement(told)]
-                if any(begin <= told < end for begin, end in self.stalls):
-                    said = []
-                elif told < self.begins or self.attack is None or self.attack.said is None:
-                    before = said[0]
+            while stated < turn:
+                statements = [self.statement(stated)]
+                if any(begin <= stated < end for begin, end in self.stalls):
+                    statements = []
+                elif stated < self.begins or self.attack is None or self.attack.sent is None:
+                    before = statements[0]
                 else:
-                    said = self.attack.said(told, said[0], before or said[0], self)
-                for each in said:
+                    statements = self.attack.sent(stated, statements[0], before or statements[0], self)
+                for statement in statements:
                     if draw.uniform() >= self.loss:
                         number += 1
-                        on_way = 1e-3 + min(draw.exponential(2e-3), 0.012)
-                        heard = replace_at(each, max(each.at, told) + on_way)
-                        heard = replace_at(heard, max(heard.at, last + 1e-6))  # a reader drops what is overtaken
-                        last = heard.at
-                        heappush(queue, (heard.at, number, "hear", heard))
-                told += (1.0 + draw.uniform(-0.2, 0.2)) / TOLD_HZ
+                        delay = 1e-3 + min(draw.exponential(2e-3), 0.012)
+                        received = statement._replace(at=max(statement.at, stated) + delay)
+                        received = received._replace(
+                            at=max(received.at, last + 1e-6)
+                        )  # the receiver drops overtaken statements
+                        last = received.at
+                        heappush(queue, (received.at, number, "receive", received))
+                stated += (1.0 + draw.uniform(-0.2, 0.2)) / STATEMENT_HZ
             while at < turn:
                 if not lied or at < self.begins:
-                    heappush(queue, (at + draw.uniform(1e-3, 5e-3), number := number + 1, "told", int(state)))
+                    heappush(queue, (at + draw.uniform(1e-3, 5e-3), number := number + 1, "state", int(state)))
                 at, state = next(states)
             if lied and turn >= self.begins and self.attack is not None:
                 lied = False
                 at = math.inf
-                heappush(queue, (turn, number := number + 1, "told", self.attack.state))
+                heappush(queue, (turn, number := number + 1, "state", self.attack.state))
             while queue and queue[0][0] <= turn:
-                when, _, kind, what = heappop(queue)
-                yield when, kind, what
+                when, _, kind, value = heappop(queue)
+                yield when, kind, value
             if not (self.begins <= turn < self.begins + (self.attack.holds if self.attack else 0.0)):
                 yield turn, "judge", None
             turn += TURN
 
     def run(self) -> float:
-        """Return when the pulse has ended, s; inf where it has not."""
+        """Return the time at which the pulse ended, s; inf if it did not end."""
         watch = self.watch
-        for at, kind, what in self.events():
+        for at, kind, value in self.events():
             if kind == "sense":
-                watch.sense(what)
-            elif kind == "told":
-                watch.take_state(what)
-            elif kind == "hear":
-                if at >= self.begins and self.visible_at == math.inf and self.untrue(what):
+                watch.sense(value)
+            elif kind == "state":
+                watch.take_state(value)
+            elif kind == "receive":
+                if at >= self.begins and self.visible_at == math.inf and self.untrue(value):
                     self.visible_at = at
-                watch.receive(replace_at(what, at))
+                watch.receive(value._replace(at=at))
             elif watch.judge(at):
                 return at
         return math.inf
 
-    def untrue(self, said: Statement) -> bool:
-        """Whether ``said`` is true at no moment that it may be of, by more than the tolerances and noise."""
+    def untrue(self, statement: Statement) -> bool:
+        """True if a statement is off by more than tolerances and noise, whatever its true age is."""
         for age in np.arange(-DELAY, LATE + 1e-9, 1e-3):
-            x = self.true(said.at - age)
+            x = self.true(statement.at - age)
             off = [
-                max(abs(np.subtract(said.displacement, x))) - 1e-4 > TOLERANCE[0],
-                max(abs(np.subtract(said.force, STIFFNESS * x))) - 500.0 > TOLERANCE[1],
-                max(abs(np.subtract(said.command, x))) - 1e-4 > TOLERANCE[2],
+                max(abs(np.subtract(statement.displacement, x))) - 1e-4 > TOLERANCE[0],
+                max(abs(np.subtract(statement.force, STIFFNESS * x))) - 500.0 > TOLERANCE[1],
+                max(abs(np.subtract(statement.command, x))) - 1e-4 > TOLERANCE[2],
             ]
             if not any(off):
                 return False
@@ -260,7 +262,7 @@ BRAKES_S = 0.08
 
 
 class _Cut(Motion):
-    """A ``motion`` that brakes from ``cut`` on."""
+    """Motion that brakes from ``cut`` on."""
 
     def __init__(self, motion: Motion, cut: float, velocity: np.ndarray) -> None:
         super().__init__(motion.begin, cut + BRAKES_S, motion.start)
@@ -273,16 +275,12 @@ class _Cut(Motion):
         return self._motion.at(self._cut) + self._velocity * (s - 0.5 * s * s / BRAKES_S)
 
 
-def replace_at(said: Statement, at: float) -> Statement:
-    return said._replace(at=at)
-
-
 def whole_test(world: World, draw: np.random.Generator) -> None:
-    """Add one procedure of about 40 s: from the cold rig to its end, with a hold, a trip, or neither."""
+    """Add a procedure of about 40 s: from the cold rig to its end, with a hold, a trip, or neither."""
     world.rest(State.IDLE, draw.uniform(0.5, 3.0), silent=0.5)
     world.rest(State.CONNECTED, draw.uniform(0.5, 2.0))
     world.rest(State.REFERENCED, draw.uniform(0.5, 1.0), silent=draw.uniform(0.0, 0.4))
-    x, y = world.place
+    x, y = world.position
     world.go(State.CHECKING, 1.0, (x + 1.5e-3, y))
     world.go(State.CHECKING, 1.0, (x, y))
     world.go(State.CHECKING, 1.0, (x, y + 1.5e-3))

@@ -13,12 +13,12 @@ N, RATE = 300, 100
 VALUES = np.exp(-np.arange(N) / 120.0) * np.sin(0.21 * np.arange(N))
 """m/s^2."""
 SCALE, COUNTED = "2000(gal)/8388608", 20.0 / 8388608.0
-"""Scale factor of K-NET, and what it is in m/s^2."""
+"""Scale factor of K-NET, as text and in m/s^2."""
 OFFSET = -12345
 
 
 def knet(duration: float = N / RATE, peak: float | None = None, points: int = N) -> bytes:
-    """A file of K-NET: counts beside zero, eight in a row."""
+    """Return a file of K-NET: counts with an offset, eight per line."""
     counts = np.rint(VALUES / COUNTED).astype(int) + OFFSET
     stated = 100.0 * np.abs(VALUES - VALUES.mean()).max() if peak is None else peak
     head = {
@@ -46,7 +46,7 @@ def knet(duration: float = N / RATE, peak: float | None = None, points: int = N)
 
 
 def waveform(kind: str, values: np.ndarray = VALUES, **stats: Any) -> bytes:
-    """A file that obspy itself writes."""
+    """Return a file that obspy has written."""
     obspy = pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
     header = {"network": "XX", "station": "ABC", "channel": "HNE", "sampling_rate": RATE, **stats}
     written = BytesIO()
@@ -55,7 +55,7 @@ def waveform(kind: str, values: np.ndarray = VALUES, **stats: Any) -> bytes:
 
 
 def samples(kind: str, unit: str) -> bytes:
-    """A file of SLIST or TSPAIR."""
+    """Return a file of SLIST or TSPAIR."""
     text = (
         f"TIMESERIES XX_ABC__HNE_D, {N} samples, {RATE} sps, 2018-01-01T00:00:00.000000, {kind}, FLOAT, {unit}\n"
     )

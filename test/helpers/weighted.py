@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fourth axis for ``three_independent_axes``, which keeps a force: its axes may have nodes of their own."""
+"""A fourth axis in force control for ``three_independent_axes``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LAWS = {
 
 
 def weight(closed_by: str) -> str:
-    """Return an override: 20 kN on a spring of 20 kN/mm, put on within 0.1 s, with noise."""
+    """Return an override: 20 kN on a spring of 20 kN/mm, applied within 0.1 s, with noise."""
     return (
         "axes.weight={mode: force, "
         "actuator: {type: second_order, natural_frequency: 15.0, damping_ratio: 0.64}, "

@@ -134,9 +134,10 @@ def strings(tree: ast.AST) -> Iterator[ast.Constant]:
             yield node
 
 
+PROGRAMS = tuple(f"{folder}/**/*.py" for folder in ("rths_nodes", "test", "benchmarks", "examples", "doc"))
 COUNTED: dict[str, tuple[Callable[[Path], Iterator[Hit]], tuple[str, ...]]] = {
-    "idioms": (idioms, ("rths_nodes/**/*.py", "doc/*.md", "README.md", "CONTRIBUTING.md")),
-    "vague names": (vague_names, ("rths_nodes/**/*.py",)),
+    "idioms": (idioms, (*PROGRAMS, "doc/*.md", "README.md", "CONTRIBUTING.md")),
+    "vague names": (vague_names, PROGRAMS),
     "sentences": (sentences, ("test/**/*.py",)),
 }
 """Function that finds the hits, and the files, of each kind."""

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs and nodes of this package, and modules outside of it, for tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.ros.names import RECORDER
+
+RTHS = [sys.executable, "-m", "rths_nodes.app.cli"]
+
+
+def child_environment(*folders: Path, **variables: str) -> dict[str, str]:
+    """Return the variables of a child process that finds the modules of this one, those in ``folders`` first."""
+    modules = os.pathsep.join(filter(None, [*map(str, folders), *sys.path]))
+    return os.environ | {"PYTHONPATH": modules} | variables
+
+
+def write_metadata(site: Path, package: str, entry_points: str) -> None:
+    """Write the metadata of an installed package below ``site``."""
+    folder = site / f"{package}-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
+    (folder / "entry_points.txt").write_text(entry_points, encoding="utf-8")
+
+
+def start_node(
+    role: str, folder: Path, *values: str, prefix: Sequence[str] = (), **options: Any
+) -> subprocess.Popen[str]:
+    """Start a node with parameter ``values``; the recorder writes below ``folder``.
+
+    ``prefix`` is a command that starts another command on a machine, ``options`` are arguments of Popen.
+    """
+    values += (f"record:={folder / 'run'}",) if role == RECORDER else ()
+    command = [*prefix, sys.executable, "-m", "rths_nodes.app.node", role, "--ros-args"]
+    command += [part for value in values for part in ("-p", value)]
+    environment = child_environment(ROS_AUTOMATIC_DISCOVERY_RANGE="SUBNET")
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, text=True, **options)
+
+
+def module_of(path: Path, name: str = "") -> Any:
+    """Load a module of a file that is in no package."""
+    spec = importlib.util.spec_from_file_location(name or path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
