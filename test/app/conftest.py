@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of several commands."""
+"""Fixtures for tests of commands."""
 
 from __future__ import annotations
 
@@ -9,23 +9,40 @@ from collections.abc import Callable
 import pytest
 
 from rths_nodes.app.cli import main
+from rths_nodes.loop.outcomes import ExitCode
 
 
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only threads of the test are listed, as in a process of its own; those of joblib may be there still."""
-    everything, before = threading.enumerate, set(threading.enumerate()) - {threading.current_thread()}
-    monkeypatch.setattr(threading, "enumerate", lambda: [each for each in everything() if each not in before])
+    """Hide threads that run before the test, which joblib may have left."""
+    running, before = threading.enumerate, set(threading.enumerate()) - {threading.current_thread()}
+    monkeypatch.setattr(threading, "enumerate", lambda: [thread for thread in running() if thread not in before])
 
 
 @pytest.fixture
 def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Standard output of a command that succeeds and says nothing else."""
+    """Run a command that prints nothing to standard error, and return its standard output."""
 
-    def output(*words: str, code: int = 0) -> str:
-        assert main(words) == code
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main(arguments) == code
         out, err = capsys.readouterr()
         assert err == ""
         return out
 
-    return output
+    return run
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must be refused before anything runs, and return its messages, one line per problem."""
+
+    def run(*arguments: str) -> str:
+        assert main(arguments) == ExitCode.REFUSED
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.endswith("\n")
+        assert all(line.startswith("rths: ") for line in err.splitlines())
+        assert "Traceback" not in err
+        return err.rstrip("\n")
+
+    return run

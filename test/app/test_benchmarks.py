@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks: scenarios fit, figures are ratios to the floors, what strikes a node from outside is judged."""
+"""Tests of the benchmarks, and of the pages with their results."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +18,29 @@ from rths_nodes.app.studies import design
 from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+MEASURED = ROOT / "doc" / "measured"
 
 
 @pytest.fixture
-def latency(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import latency
+def load_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Import a module of ``benchmarks`` for one test."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in sys.modules.keys() - before:
+        if (BENCHMARKS / f"{name}.py").is_file():
+            del sys.modules[name]
 
-    yield latency
-    for name in ("latency", "figure"):
-        sys.modules.pop(name, None)
+
+@pytest.fixture
+def latency(load_benchmark: Callable[[str], Any]) -> Any:
+    return load_benchmark("latency")
 
 
-def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each loop that is measured; how many, only a quiet machine tells."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import speed
+def test_speed_counts_steps_of_plain_loop_per_sample(load_benchmark: Callable[[str], Any]) -> None:
+    """The number itself needs a quiet machine."""
+    speed = load_benchmark("speed")
 
     for name, case, _, _ in speed.LOOPS.values():
         seconds, steps, by_stages, slowest = speed.steps_a_sample(name, case, 0.1, 1)
@@ -39,38 +48,33 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
         assert min(steps, by_stages) > 10.0
         assert slowest >= 1.0
         assert 5.0 < speed.steps_of_stage(name, case, 0.1, 1) < by_stages
-    sys.modules.pop("speed")
 
 
-def test_kernels_alone_give_what_the_embedded_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the bit; how long they take, only a quiet machine tells."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import kernels
+def test_kernels_alone_equal_embedded_loop(load_benchmark: Callable[[str], Any]) -> None:
+    """All bits are compared. The duration needs a quiet machine."""
+    kernels = load_benchmark("kernels")
 
     for name in kernels.CASES:
-        of = kernels.bench(name, 0.5)
-        assert kernels.told(of, kernels.plain(of.parts()), 1), name
-    sys.modules.pop("kernels")
+        bench = kernels.bench(name, 0.5)
+        assert kernels.report(bench, kernels.plain(bench.parts()), 1), name
 
 
-def test_a_step_of_a_structure_is_measured_beside_its_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The floor does the work that it stands for; how long it takes, only a quiet machine tells."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import large_frames
+def test_step_of_large_frame_takes_longer_than_its_floor(load_benchmark: Callable[[str], Any]) -> None:
+    """The floor does the work that it stands for; the durations themselves need a quiet machine."""
+    large_frames = load_benchmark("large_frames")
 
     for n in (10, 100):
-        ready, step, bare = large_frames.measured(n, "cr")
-        assert ready > 0.0
-        assert step > bare > 1e-7
+        preparation, step, floor = large_frames.measured(n, "cr")
+        assert preparation > 0.0
+        assert step > floor > 1e-7
     mass, stiffness = large_frames.matrices(100)
     rows, columns = stiffness.nonzero()
     assert abs(rows - columns).max() == abs(mass.nonzero()[0] - mass.nonzero()[1]).max() == 30
-    sys.modules.pop("large_frames")
 
 
 @pytest.mark.parametrize("axes", [1, 3, 8])
 @pytest.mark.parametrize("rate", [256.0, 4096.0])
-def test_the_frame_runs_at_every_rate_without_a_trip(latency: Any, rate: float, axes: int) -> None:
+def test_frame_finishes_at_every_rate(latency: Any, rate: float, axes: int) -> None:
     from rths_nodes.app import hosts
 
     scenario = latency.frame(rate, axes, 0.2)
@@ -95,24 +99,27 @@ def test_absent_nodes_are_not_waited_for(latency: Any, observers: str, roles: se
     assert all(set(node.parameters["peers"]) == roles for node in described)
 
 
-def found(missed: int) -> dict[str, Any]:
+def latency_result(missed: int) -> dict[str, Any]:
     times = {"median_s": 1e-4, "p99_s": 2e-4, "p999_s": 3e-4, "max_s": 4e-4}
     return {
         "samples": 1000 - missed,
+        "valid": True,
         "gaps": 0,
         "computing_alone": times | {"p999_s": 1.5e-4},
         "timing": {"missed": missed, "bridged": 0, "loop": times, "lateness": times},
     }
 
 
-def bare(share: float) -> dict[str, Any]:
+def floor_result(share: float) -> dict[str, Any]:
     return {"paced": {"missed_share": share, "lateness": {"p99_s": 5e-5}}, "ping_pong": {"median_s": 1e-5}}
 
 
-def test_figures_are_ratios_to_the_floors_and_are_drawn(latency: Any, tmp_path: Path) -> None:
+def test_latencies_are_related_to_floors_and_drawn(latency: Any, tmp_path: Path) -> None:
     rows = [
         latency.judged(
-            latency.Configuration("", "composed", rate, 1, "both"), found(missed), [bare(0.0), bare(floor)]
+            latency.Configuration("", "composed", rate, 1, "both"),
+            latency_result(missed),
+            [floor_result(0.0), floor_result(floor)],
         )
         for rate, missed, floor in ((1024.0, 20, 0.02), (2048.0, 50, 0.02), (4096.0, 5, 0.0))
     ]
@@ -129,26 +136,26 @@ def test_figures_are_ratios_to_the_floors_and_are_drawn(latency: Any, tmp_path: 
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_run_that_is_stopped_leaves_the_others_their_figures(
+def test_stopped_run_leaves_results_of_other_runs(
     latency: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(configuration: Any, seconds: float) -> dict[str, Any]:
         if configuration.host == "processes":
             raise latency.Stopped("tripped: too slow")
-        return found(0)
+        return latency_result(0)
 
     monkeypatch.setattr(latency, "run", run)
-    monkeypatch.setattr(latency, "floors", lambda *_: bare(0.0))
-    wanted = [latency.Configuration("", host, 1024.0, 1, "both") for host in ("composed", "processes", "composed")]
-    rows, stopped = latency.measure(wanted, 1.0, 1.0)
+    monkeypatch.setattr(latency, "floors", lambda *_: floor_result(0.0))
+    hosts = ("composed", "processes", "composed")
+    configurations = [latency.Configuration("", host, 1024.0, 1, "both") for host in hosts]
+    rows, stopped = latency.measure(configurations, 1.0, 1.0)
     assert [row["host"] for row in rows] == ["composed", "composed"]
     assert [(row["host"], row["reason"]) for row in stopped] == [("processes", "tripped: too slow")]
     assert mentions(capsys.readouterr().out, "tripped", "slow")
 
 
-def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import strangers
+def test_foreign_messages_are_rejected_on_every_topic(load_benchmark: Callable[[str], Any]) -> None:
+    strangers = load_benchmark("strangers")
 
     from rths_nodes.core.wire.layout import RunMark, mark_of
 
@@ -159,26 +166,15 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
         assert not ours.has_sent(foreign)
         assert codec.run.has_sent(foreign)
     timing = {"loop": {"median_s": 1e-4, "p99_s": 5e-4}, "bridged": 3, "missed": 2}
-    found = {"timing": timing, "sent": 990.0, "outcome": "finished", "samples": 5120, "reason": "", "notes": []}
-    assert strangers.line("composed", 1000.0, found, 2.5e-4).split() == [
-        "composed",
-        "1000",
-        "990",
-        "finished",
-        "5120",
-        "3",
-        "2",
-        "100",
-        "500",
-        "2.00",
-    ]
-    sys.modules.pop("strangers", None)
+    result = {"timing": timing, "sent": 990.0, "outcome": "finished", "samples": 5120, "reason": "", "notes": []}
+    columns = ["composed", "1000", "990", "finished", "5120", "3", "2", "100", "500", "2.00"]
+    assert strangers.line("composed", 1000.0, result, 2.5e-4).split() == columns
 
 
 @pytest.mark.nodes
 @pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.parametrize(
-    ("pace", "words", "outcomes"),
+    ("pace", "fault", "outcomes"),
     [
         ("realtime", "SIGKILL@0.2:integrator", {"failed", "tripped"}),
         pytest.param("lockstep", "SIGKILL@-0.1:compensator", {"failed before it began"}, marks=pytest.mark.soak),
@@ -186,31 +182,24 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
         pytest.param("realtime", "SIGSTOP@0.2:monitor", {"failed", "tripped"}, marks=pytest.mark.soak),
     ],
 )
-def test_a_node_that_is_struck_from_outside_leaves_nothing_behind(
-    pace: str, words: str, outcomes: set[str], monkeypatch: pytest.MonkeyPatch
+def test_signalled_node_leaves_nothing_behind(
+    pace: str, fault: str, outcomes: set[str], load_benchmark: Callable[[str], Any]
 ) -> None:
-    """A few of `make fault-soak`, over sockets; a busy machine may trip one in real time before it is struck."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import soak
+    """A part of `make fault-soak`, over sockets. A busy machine may trip a real-time test before the signal."""
+    soak = load_benchmark("soak")
 
-    found = soak.run_one(soak.Trial("processes", pace, "sockets", words.partition("@")[0], words, 1))
-    assert found.outcome in outcomes
-    assert found.violations == []
-    for name in ("soak", "faults"):
-        sys.modules.pop(name, None)
+    trial = soak.run_one(soak.Trial("processes", pace, "sockets", fault.partition("@")[0], fault, 1))
+    assert trial.outcome in outcomes
+    assert trial.violations == []
 
 
 @pytest.fixture
-def validation(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import validation
-
-    yield validation
-    sys.modules.pop("validation", None)
+def validation(load_benchmark: Callable[[str], Any]) -> Any:
+    return load_benchmark("validation")
 
 
-def validated(text: str) -> dict[str, list[list[str]]]:
-    """Scenario -> rows of its table: case, index, published, ours (measured, true), difference."""
+def tables_in(text: str) -> dict[str, list[list[str]]]:
+    """Rows by scenario: case, index, published, computed (measured, true), difference."""
     parts = re.split(r"^## (.*)\n", text, flags=re.M)[1:]
     return {
         name: [
@@ -222,98 +211,82 @@ def validated(text: str) -> dict[str, list[list[str]]]:
     }
 
 
-def test_the_page_on_validation_has_every_published_figure(validation: Any) -> None:
-    there = {name: files.load(name) for name in files.shipped()}
-    published = {name: validation.cases_of(scenario) for name, scenario in there.items()}
+def test_validation_page_has_every_published_value(validation: Any) -> None:
+    scenarios = {name: files.load(name) for name in files.shipped()}
+    published = {name: validation.cases_of(scenario) for name, scenario in scenarios.items()}
     assert {name for name, cases in published.items() if cases} == validation.EXPECTED.keys()
-    rows = validated((ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8"))
+    tables = tables_in((MEASURED / "validation.md").read_text(encoding="utf-8"))
     for name in validation.EXPECTED:
-        cases = {case: there[name].cases[case].published for case in published[name]}
-        wanted = [[case, index, f"{value:g}"] for case, row in cases.items() for index, value in row.items()]
-        assert [row[:3] for row in rows[name]] == wanted
+        cases = {case: scenarios[name].cases[case].published for case in published[name]}
+        expected = [[case, index, f"{value:g}"] for case, row in cases.items() for index, value in row.items()]
+        assert [row[:3] for row in tables[name]] == expected
 
 
 SOAKED = ("rths_benchmark_2020", "phillips_spencer_2012", "chen_ricles_2010", "tadc_sweep")
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "tadc_el_centro",
-        *(pytest.param(name, marks=pytest.mark.soak) for name in SOAKED),
-    ],
+    "name", ["tadc_el_centro", *(pytest.param(name, marks=pytest.mark.soak) for name in SOAKED)]
 )
-def test_the_page_on_validation_has_our_figures(validation: Any, name: str) -> None:
-    stored = validated((ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8"))[name]
-    found = validated("\n".join(validation.section(name)))[name]
-    assert len(found) == len(stored) > 0
-    for ours, told in zip(found, stored, strict=True):
-        assert ours[:3] == told[:3]
-        assert numbers(ours[3:5]) == pytest.approx(numbers(told[3:5]), rel=0.01, abs=1e-9), told
+def test_validation_page_has_computed_values(validation: Any, name: str) -> None:
+    stored = tables_in((MEASURED / "validation.md").read_text(encoding="utf-8"))[name]
+    computed = tables_in("\n".join(validation.section(name)))[name]
+    assert len(computed) == len(stored) > 0
+    for row, expected in zip(computed, stored, strict=True):
+        assert row[:3] == expected[:3]
+        assert numbers(row[3:5]) == pytest.approx(numbers(expected[3:5]), rel=0.01, abs=1e-9), expected
 
 
 def numbers(cells: list[str]) -> list[float]:
-    """All numbers of some cells."""
-    found = re.findall(r"-?\d[\d.]*(?:e-?\d+)?", " ".join(cells).replace("−", "-"))
-    return [float(number) for number in found]
+    """All numbers in the cells."""
+    texts = re.findall(r"-?\d[\d.]*(?:e-?\d+)?", " ".join(cells).replace("−", "-"))
+    return [float(text) for text in texts]
 
 
-FURTHER = {
-    "horiuchi": (),
-    "phillips_spencer": (),
-    "tadc": (),
-    "chen_ricles": (),
-    "marths": (pytest.mark.soak,),
-    "other_records": (pytest.mark.soak,),
-}
-"""Sections that no case of a scenario has."""
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in FURTHER.items()])
-def test_the_page_on_validation_has_our_further_figures(validation: Any, name: str) -> None:
-    words = []
+@pytest.mark.parametrize(
+    "name",
+    ["horiuchi", "phillips_spencer", "tadc", "chen_ricles"]
+    + [pytest.param(name, marks=pytest.mark.soak) for name in ("marths", "other_records")],
+)
+def test_validation_page_has_further_computed_values(validation: Any, name: str) -> None:
+    arguments = []
     if name == "chen_ricles":
         record = ROOT.parent / "shared/data/ground_motions/northridge_1994_canoga_park_196_dt0.01_g.txt"
         if not record.is_file():
-            pytest.skip("the record of the paper is not there")
-        words = [str(record)]
-    head, *lines = "\n".join(getattr(validation, name)(*words)).splitlines()
-    page = (ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8")
+            pytest.skip("the record of the paper is missing")
+        arguments = [str(record)]
+    head, *lines = "\n".join(getattr(validation, name)(*arguments)).splitlines()
+    page = (MEASURED / "validation.md").read_text(encoding="utf-8")
     stored = page.partition(f"{head}\n")[2].partition("\n## ")[0].splitlines()
     rows = [line for line in lines if line.startswith("| ")]
     assert len(rows) > 1
-    for ours, told in zip(rows, (line for line in stored if line.startswith("| ")), strict=True):
-        assert numbers([ours]) == pytest.approx(numbers([told]), rel=0.02, abs=1e-9), told
+    for row, expected in zip(rows, (line for line in stored if line.startswith("| ")), strict=True):
+        assert numbers([row]) == pytest.approx(numbers([expected]), rel=0.02, abs=1e-9), expected
 
 
-def test_published_tracking_is_compared_with_its_own_kind(validation: Any) -> None:
-    """Measured for TADC, true for Phillips & Spencer, whose published errors are below the noise of the sensor."""
+def test_published_tracking_is_compared_with_same_quantity(validation: Any) -> None:
+    """Measured for TADC; true for Phillips & Spencer, whose published errors are below the sensor noise."""
     measured = validation.row("sadc", "J2", 2.61, 3.479, 3.4, False)
     assert numbers([measured.replace("J2", "")]) == [2.61, 3.48, 3.4, 33.3]
     true = validation.row("d", "J2_floor_2", 0.009, 0.0133, 0.0008, True)
     assert numbers([true.replace("J2_floor_2", "")]) == [0.009, 0.0133, 0.0008, -91.1]
-    page = validated((ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8"))
+    page = tables_in((MEASURED / "validation.md").read_text(encoding="utf-8"))
     rows = {name: {(row[0], row[1]): row[3:5] for row in page[name]} for name in page}
     assert numbers(rows["tadc_sweep"]["sadc", "J3"]) == [6.76, 5.18]
     assert numbers(rows["phillips_spencer_2012"]["d", "J2_floor_2"]) == [0.0133, 0.000802]
 
 
-def test_large_studies_have_the_runs_of_their_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import large_studies
+def test_large_studies_have_stated_number_of_runs(load_benchmark: Callable[[str], Any], tmp_path: Path) -> None:
+    large_studies = load_benchmark("large_studies")
 
     for name, share, runs in (("inverse", 0.02, 20), ("plants", 0.05, 5), ("marths", 0.005, 5)):
         _, path, *_ = large_studies.command(name, share, tmp_path)
         assert design.load(path).count == runs, name
-    sys.modules.pop("large_studies")
 
 
-def test_the_factors_of_plain_iteration_on_its_page_are_those_of_its_formula(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_iteration_page_has_factors_of_its_formula(load_benchmark: Callable[[str], Any]) -> None:
     """The maximum at a resonance is k_e / (c w_d), w_d the damped frequency of the numerical part."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import iterate
+    iterate = load_benchmark("iterate")
 
     scenario = files.load(iterate.OSCILLATOR)
     assert scenario.structure.mass == ((iterate.MASS,),)
@@ -326,7 +299,6 @@ def test_the_factors_of_plain_iteration_on_its_page_are_those_of_its_formula(
         damped = (numerical / 1000.0 - damping**2 / 4e6) ** 0.5
         exact.append(0.85 * share * 157914.0 / (damping * damped))
         assert iterate.largest_factor(share) == pytest.approx(exact[-1], rel=1e-4)
-    page = (ROOT / "doc/measured/iterate.md").read_text(encoding="utf-8")
+    page = (MEASURED / "iterate.md").read_text(encoding="utf-8")
     stated = page.partition("factor of plain iteration is")[2].partition("for")[0]
     assert re.findall(r"\d\.\d+", stated) == [f"{value:.3f}" for value in exact]
-    sys.modules.pop("iterate")

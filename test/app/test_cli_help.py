@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What helps at the command line: lists, parameters of sections, completion."""
+"""Tests of help at the command line: commands, options, lists, parameters, completion."""
 
 from __future__ import annotations
 
@@ -27,22 +27,17 @@ PAPER = "chen_ricles_2010"
 FAMILIES = ("scenario", "rig_file", *registry.FAMILIES)
 
 
-# commands
-
-
-def test_a_command_that_is_not_known_is_probably_another(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rnu", PAPER]) == 2
-    assert mentions(capsys.readouterr().err, "rths", "unknown", "rnu", "run")
+def test_misspelt_command_gets_suggestion(refusal: Callable[..., str]) -> None:
+    assert mentions(refusal("rnu", PAPER), "rths", "unknown", "rnu", "run")
 
 
 @pytest.mark.parametrize(("old", "new"), REPLACED.items())
-def test_a_removed_command_names_its_replacement(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([old, PAPER]) == 2
-    assert mentions(capsys.readouterr().err, old, *new.split())
+def test_removed_command_names_its_replacement(old: str, new: str, refusal: Callable[..., str]) -> None:
+    assert mentions(refusal(old, PAPER), old, *new.split())
 
 
 @pytest.mark.parametrize("columns", [60, 100])
-def test_every_command_stands_once_in_the_help_below_what_it_is_for(
+def test_help_lists_commands_by_group(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -58,8 +53,8 @@ def test_every_command_stands_once_in_the_help_below_what_it_is_for(
     assert all(f"{name} {cli.purpose(name)}" in text for name in COMMANDS)
 
 
-def options_of(name: str) -> dict[str, argparse.Action]:
-    """Visible options of a command, by their names."""
+def visible_options(name: str) -> dict[str, argparse.Action]:
+    """Return the visible options of a command by their names."""
     parser = cli._parser([name])
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     actions = [action for action in commands.choices[name]._actions if action.help != argparse.SUPPRESS]
@@ -78,21 +73,21 @@ METAVARS = {
     "--seed": {"N"},
     "--set": {"SECTION.KEY=VALUE"},
 }
-"""Options with the same meaning in all commands, and their values."""
+"""Options with the same meaning in all commands, and their metavars."""
 
 
-def test_an_option_has_the_same_value_in_all_commands() -> None:
-    found: dict[str, set[object]] = {}
+def test_options_have_the_same_metavar_in_all_commands() -> None:
+    metavars: dict[str, set[object]] = {}
     for name in COMMANDS:
-        for option, action in options_of(name).items():
-            found.setdefault(option, set()).add(action.metavar)
+        for option, action in visible_options(name).items():
+            metavars.setdefault(option, set()).add(action.metavar)
             assert len(action.option_strings) == 1 or option in ("-h", "--help"), (name, option)
-    assert {option: found[option] for option in METAVARS} == METAVARS
-    assert "--to" not in found
+    assert {option: metavars[option] for option in METAVARS} == METAVARS
+    assert "--to" not in metavars
 
 
 @pytest.mark.parametrize(
-    ("words", "new"),
+    ("arguments", "new"),
     [
         (["compare", PAPER, "--with", "duration=1"], "--set"),
         (["export", "runs/test", "--to", "folder"], "--out"),
@@ -102,32 +97,26 @@ def test_an_option_has_the_same_value_in_all_commands() -> None:
         (["watch", "bench_watched", "--record", "file"], "--out"),
     ],
 )
-def test_a_renamed_option_names_its_replacement(
-    words: list[str], new: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert mentions(capsys.readouterr().err, words[2].partition("=")[0], new)
-
-
-# list
+def test_renamed_option_names_its_replacement(arguments: list[str], new: str, refusal: Callable[..., str]) -> None:
+    assert mentions(refusal(*arguments), arguments[2].partition("=")[0], new)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_is_listed_with_a_line_about_each_member(output: Callable[..., str], family: str) -> None:
+def test_list_describes_members_of_family(output: Callable[..., str], family: str) -> None:
     shipped = {"scenario": files.SCENARIO, "rig_file": files.RIG}
     names = list(files.shipped(shipped[family])) if family in shipped else registry.names(family)
     rows = [line.split(maxsplit=1) for line in output("list", family).splitlines()]
     assert [name for name, _ in rows] == names
-    assert all(len(words) > 15 for _, words in rows)
+    assert all(len(description) > 15 for _, description in rows)
 
 
-def test_everything_is_listed_family_by_family(output: Callable[..., str]) -> None:
+def test_list_prints_all_families(output: Callable[..., str]) -> None:
     lines = output("list").splitlines()
     assert [line for line in lines if not line.startswith(" ")] == list(FAMILIES)
     assert re.search(r"^  cr +The explicit, unconditionally stable CR algorithm", "\n".join(lines), re.M)
 
 
-def test_a_component_that_cannot_be_loaded_does_not_hide_the_others(
+def test_list_shows_error_of_unloadable_component(
     output: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(family: str, name: str) -> str:
@@ -137,18 +126,15 @@ def test_a_component_that_cannot_be_loaded_does_not_hide_the_others(
     assert "(compensator 'none': gone)" in output("list", "compensator")
 
 
-# params
-
-
 @pytest.mark.parametrize("path", ["scenario", *(path for path, _ in sections(Scenario))])
-def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None:
+def test_params_describes_every_section(output: Callable[..., str], path: str) -> None:
     text = output("params", path.replace("NAME", "story_1"))
     assert text.startswith(f"{path}: ")
     assert "meaning" in text
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"),
+    ("path", "parts"),
     [
         ("axes", ("axes.NAME.limits",)),
         ("limits", ("largest", "magnitude")),
@@ -164,60 +150,53 @@ def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None
         ("axes.story_1.actuator.alpha", ("delay", "constant", "alpha")),
     ],
 )
-def test_sections_and_keys_have_their_parameters_shown(
-    output: Callable[..., str], path: str, shown: tuple[str, ...]
-) -> None:
-    assert mentions(output("params", path), *shown)
+def test_params_describes_sections_and_keys(output: Callable[..., str], path: str, parts: tuple[str, ...]) -> None:
+    assert mentions(output("params", path), *parts)
 
 
-def test_an_unknown_section_is_refused_with_the_known(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["params", "axes.story_1.limit"]) == 2
-    assert mentions(capsys.readouterr().err, "unknown", "component", "section", "key", "axes.story_1.limit")
-    assert main(["params", "bridges"]) == 2
-    assert mentions(capsys.readouterr().err, "bridge")
-
-
-# completion
+def test_params_refuses_unknown_section(refusal: Callable[..., str]) -> None:
+    error = refusal("params", "axes.story_1.limit")
+    assert mentions(error, "unknown", "component", "section", "key", "axes.story_1.limit")
+    assert mentions(refusal("params", "bridges"), "bridge")
 
 
 @pytest.fixture
-def completed(tmp_path: Path) -> Callable[[str], list[str]]:
-    """What a shell is told about a line: the words that may stand at its end."""
+def complete(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Return the completions of a line as a shell receives them."""
     pytest.importorskip("argcomplete")
 
-    def completed(line: str) -> list[str]:
-        told = tmp_path / "told"
-        given = {
+    def complete(line: str) -> list[str]:
+        candidates = tmp_path / "candidates"
+        variables = {
             "_ARGCOMPLETE": "1",
             "_ARGCOMPLETE_IFS": "\n",
             "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><;|&(",
-            "_ARGCOMPLETE_STDOUT_FILENAME": str(told),
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(candidates),
             "COMP_LINE": line,
             "COMP_POINT": str(len(line)),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         command = [sys.executable, "-m", "rths_nodes.app.cli"]
-        subprocess.run(command, env=os.environ | given, check=True, cwd=tmp_path)
-        return [word.strip() for word in told.read_text().split("\n")]
+        subprocess.run(command, env=os.environ | variables, check=True, cwd=tmp_path)
+        return [word.strip() for word in candidates.read_text().split("\n")]
 
-    return completed
+    return complete
 
 
-def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str]]) -> None:
+def test_completion_lists_candidates(complete: Callable[[str], list[str]]) -> None:
     scenario = files.load(PAPER)
-    assert set(COMMANDS) <= set(completed("rths "))
-    assert completed("rths run chen") == [PAPER]
-    assert set(completed(f"rths run {PAPER} --case ")) == set(scenario.cases)
-    assert set(completed(f"rths scoreboard {PAPER} --cases ")) == set(scenario.cases)
-    assert set(completed(f"rths run {PAPER} --rig ")) >= set(files.shipped(files.RIG))
-    assert set(completed(f"rths run {PAPER} --fault ")) == {f"{kind}@" for kind in KINDS}
-    assert set(completed("rths list ")) >= set(FAMILIES)
-    assert "axes.NAME.limits" in completed("rths params axes")
-    assert completed("rths params servo_h") == ["servo_hydraulic", "servo_hydraulic_linear"]
+    assert set(COMMANDS) <= set(complete("rths "))
+    assert complete("rths run chen") == [PAPER]
+    assert set(complete(f"rths run {PAPER} --case ")) == set(scenario.cases)
+    assert set(complete(f"rths scoreboard {PAPER} --cases ")) == set(scenario.cases)
+    assert set(complete(f"rths run {PAPER} --rig ")) >= set(files.shipped(files.RIG))
+    assert set(complete(f"rths run {PAPER} --fault ")) == {f"{kind}@" for kind in KINDS}
+    assert set(complete("rths list ")) >= set(FAMILIES)
+    assert "axes.NAME.limits" in complete("rths params axes")
+    assert complete("rths params servo_h") == ["servo_hydraulic", "servo_hydraulic_linear"]
 
 
-def test_completion_costs_no_start_nothing() -> None:
-    """argcomplete and the libraries of figures and tables are loaded where they are used."""
+def test_start_imports_no_optional_libraries() -> None:
     code = (
         "import sys, rths_nodes.app.cli as cli\n"
         "cli._parser()\n"

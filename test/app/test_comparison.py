@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons: how variants are named and refused, that they are ordinary runs, what is drawn of them."""
+"""Tests of comparisons: names and refusals of variants, results and figures."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,6 @@ def with_cases(**cases: Any) -> Scenario:
     return from_data(Scenario, data | {"cases": cases})
 
 
-# Variants
-
-
 @pytest.mark.parametrize(
     ("text", "changes", "name"),
     [
@@ -55,20 +53,20 @@ def with_cases(**cases: Any) -> Scenario:
         ),
     ],
 )
-def test_one_setting_is_one_variant(text: str, changes: Any, name: str) -> None:
-    """Spaces or commas stand between assignments, and inside of a value."""
+def test_variant_has_changes_and_name_of_its_text(text: str, changes: Any, name: str) -> None:
+    """Spaces or commas separate assignments, and occur within a value."""
     (variant,) = variants(load(PAPER, SHORT), [text])
     assert variant.changes == tuple(changes)
     assert variant.name == name
 
 
-def test_what_is_common_is_changed_in_all() -> None:
+def test_common_overrides_change_all_variants() -> None:
     scenario = with_cases(quick={"set": {"compensator.k_p_per_mm2": 0.2}, "published": {"J2": 0.54}})
-    found = variants(scenario, [INVERSE], ["quick"], ["duration=0.5"])
-    assert [variant.name for variant in found] == ["quick", "inverse, alpha=25"]
-    assert [variant.scenario.duration for variant in found] == [0.5, 0.5]
-    assert found[0].scenario.compensator.k_p_per_mm2 == 0.2
-    assert (found[0].published, found[0].changes) == ({"J2": 0.54}, ("compensator.k_p_per_mm2=0.2",))
+    quick, inverse = variants(scenario, [INVERSE], ["quick"], ["duration=0.5"])
+    assert (quick.name, inverse.name) == ("quick", "inverse, alpha=25")
+    assert quick.scenario.duration == inverse.scenario.duration == 0.5
+    assert quick.scenario.compensator.k_p_per_mm2 == 0.2
+    assert (quick.published, quick.changes) == ({"J2": 0.54}, ("compensator.k_p_per_mm2=0.2",))
 
 
 def test_all_cases_are_compared_by_default() -> None:
@@ -78,14 +76,13 @@ def test_all_cases_are_compared_by_default() -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_cases_of_the_shipped_scenarios_can_be_compared(name: str) -> None:
-    """They build, and what was published of them has a name here."""
+def test_shipped_cases_are_variants(name: str) -> None:
+    """Each case builds, and each published index is known."""
     scenario = load(name)
-    found = variants(scenario) if scenario.cases else []
-    assert [variant.name for variant in found] == list(scenario.cases)
+    assert [variant.name for variant in (variants(scenario) if scenario.cases else [])] == list(scenario.cases)
 
 
-def test_equal_labels_are_told_apart() -> None:
+def test_ambiguous_names_are_lengthened() -> None:
     texts = ["compensator.type=none", "compensator.type=none structure.mass=5e5", "compensator.type=none"]
     names = [variant.name for variant in variants(load(PAPER, SHORT), texts)]
     assert names == ["compensator.type=none", "none, structure.mass=5e5", "compensator.type=none"]
@@ -102,35 +99,30 @@ def test_equal_labels_are_told_apart() -> None:
         ([], ["misprint"], ("unknown", "case", "misprint")),
     ],
 )
-def test_a_typo_is_refused_before_anything_runs(
-    settings: list[str], cases: list[str], message: tuple[str, ...]
-) -> None:
+def test_typos_are_refused(settings: list[str], cases: list[str], message: tuple[str, ...]) -> None:
     scenario = with_cases(quick={}, wrong={"set": {"compensator.k_p": 1.0}})
     with pytest.raises(ConfigError, match=naming(*message)):
         variants(scenario, settings, cases)
 
 
-def test_a_published_value_that_nothing_is_called_is_refused() -> None:
+def test_unknown_published_index_is_refused() -> None:
     scenario = with_cases(quick={"published": {"alpha_range": 14.0, "max_error_mm": 0.5, "J4": 3.0}})
     with pytest.raises(ConfigError, match=r"cases.quick.published.J4: unknown index 'J4'.*known: .*J1"):
         variants(scenario)
 
 
-def test_what_does_not_fit_together_is_named_by_its_variant() -> None:
+def test_incompatible_settings_are_refused_with_variant_name() -> None:
     with pytest.raises(ConfigError, match=r"substeps=1000: .*stability limit"):
         variants(load(PAPER), ["integrator.type=central_difference substeps=1000"])
 
 
-def test_without_cases_there_is_nothing_to_compare() -> None:
+def test_scenario_without_cases_requires_variants() -> None:
     with pytest.raises(ConfigError, match=naming("compare", "--variant")):
         variants(load("predefined_sine"))
 
 
-# Runs
-
-
-def test_a_variant_is_an_ordinary_run() -> None:
-    """With perfect sensors the true indices are those of the monitor."""
+def test_indices_equal_those_of_a_run() -> None:
+    """With perfect sensors the true indices equal the monitor's."""
     (variant,) = variants(load(PAPER, SHORT), [""])
     (result,) = compare([variant])
     run = rths_nodes.run(PAPER, SHORT)
@@ -149,46 +141,43 @@ def test_a_variant_is_an_ordinary_run() -> None:
     assert set(result.parameters) == {"alpha"}  # neither the indicator nor what alpha contains
 
 
-def test_side_by_side_is_one_after_the_other() -> None:
-    """To the bit, in the order asked for, histories as well."""
+def test_parallel_and_serial_comparisons_are_equal() -> None:
+    """Results and histories are equal to the bit and in the requested order."""
     chosen = variants(load(PAPER, ["duration=0.3"]), ["", INVERSE])
-    told: list[tuple[float, float]] = []
-    alone = compare(chosen, keep=True, workers=1)
-    both = compare(chosen, keep=True, workers=2, progress=lambda done, of: told.append((done, of)))
-    assert told[-1][0] == told[-1][1] > 0.0
-    for one, other in zip(alone, both, strict=True):
-        assert one.variant is other.variant
-        assert (one.outcome, one.axes, one.parameters) == (other.outcome, other.axes, other.parameters)
-        assert one.run is not None
-        assert other.run is not None
-        assert (one.run.displacement == other.run.displacement).all()
-        assert other.run.scenario is other.variant.scenario
+    progress: list[tuple[float, float]] = []
+    serial = compare(chosen, keep=True, workers=1)
+    parallel = compare(chosen, keep=True, workers=2, progress=lambda *numbers: progress.append(numbers))
+    assert progress[-1][0] == progress[-1][1] > 0.0
+    for a, b in zip(serial, parallel, strict=True):
+        assert a.variant is b.variant
+        assert (a.outcome, a.axes, a.parameters) == (b.outcome, b.axes, b.parameters)
+        assert (a.run.displacement == b.run.displacement).all()
+        assert b.run.scenario is b.variant.scenario
 
 
-def test_noise_does_not_hide_the_true_indices() -> None:
-    """Behind an exact inverse, whatever the sensor sees."""
+def test_true_indices_exclude_sensor_noise() -> None:
+    """An exact inverse has no true error, at any noise of the sensor."""
     text = "compensator.type=inverse compensator.alpha=29 axes.story_1.sensors.displacement_noise_rms=1e-4"
     (result,) = compare(variants(load(PAPER, SHORT), [text]))
     assert result.values["J2"] < 1e-6
     assert result.values["max_error_mm"] < 1e-6
 
 
-def test_published_values_are_next_to_true_and_measured_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    """Published is the measured displacement: 3.48 % and 6.76 %; the true one has 3.40 % and 5.18 %."""
-    assert main(["compare", "tadc_sweep", "--cases", "sadc"]) == 0
-    told = capsys.readouterr().out
-    (row,) = (line for line in told.splitlines() if "sadc" in line and "finished" in line)
-    assert [float(cell) for cell in row.split()[3:9]] == [3.40, 3.48, 2.61, 5.18, 6.76, 5.91], told
+def test_table_shows_true_measured_and_published_indices(output: Callable[..., str]) -> None:
+    """The paper evaluates the measured displacement: 3.48 % and 6.76 %; the true one has 3.40 % and 5.18 %."""
+    table = output("compare", "tadc_sweep", "--cases", "sadc")
+    (row,) = (line for line in table.splitlines() if "sadc" in line and "finished" in line)
+    assert [float(cell) for cell in row.split()[3:9]] == [3.40, 3.48, 2.61, 5.18, 6.76, 5.91], table
 
 
-def test_a_trip_is_a_result() -> None:
+def test_tripped_variant_has_indices() -> None:
     (result,) = compare(variants(load(PAPER, ["duration=4"]), ["axes.story_1.limits.force=1e4"]))
     assert result.outcome == "tripped"
     assert "limits.force" in result.reason
     assert math.isfinite(result.values["J2"])
 
 
-def test_of_several_axes_the_worst_counts() -> None:
+def test_indices_are_of_the_worst_axis() -> None:
     axes = {
         "a": dict.fromkeys(("delay_s", "error_norm_percent", "max_error_percent", "max_error_m"), 0.001)
         | {"fei_amplitude": 0.9, "fei_delay_s": 0.001},
@@ -201,41 +190,35 @@ def test_of_several_axes_the_worst_counts() -> None:
     values = findings.values
     assert (values["J1"], values["fei_amplitude"], values["fei_delay_ms"]) == (-2.0, 0.9, 1.0)
     assert values["alpha_range"] == 3.0
-    nothing = dataclasses.replace(findings, axes={}, parameters={}).values
-    assert math.isnan(nothing["J1"])
-
-
-# The figure
+    assert math.isnan(dataclasses.replace(findings, axes={}, parameters={}).values["J1"])
 
 
 @pytest.mark.parametrize("name", ["new/compared.svg", "compared.png"])
-def test_one_figure_shows_them_all(name: str, tmp_path: Path) -> None:
+def test_figure_shows_all_variants(name: str, tmp_path: Path) -> None:
     chosen = variants(load(PAPER, SHORT), ["", INVERSE, "compensator.type=none"])
     results = compare(chosen, keep=True, workers=1)
     save(tmp_path / name, None, compared.draw, [(result.variant.name, result.run) for result in results])
     data = (tmp_path / name).read_bytes()
     if name.endswith("svg"):
-        words = data.decode()
         names = ("target of as it is", "inverse, alpha=25", "none")
-        assert all(known in words for known in (*names, "displacement (mm)", "true (mm)", "α (samples)"))
+        for text in (*names, "displacement (mm)", "true (mm)", "α (samples)"):
+            assert text in data.decode()
     assert len(data) > 10_000
 
 
-def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
+def test_figure_of_run_without_driven_samples_is_drawn(tmp_path: Path) -> None:
     (result,) = compare(variants(load(PAPER, ["duration=0.1"]), [""]), keep=True)
-    assert result.run is not None
-    flags = result.run.flags | 8
-    still = dataclasses.replace(result, run=dataclasses.replace(result.run, flags=flags))
-    assert Evaluation(still.run).indices() == {}
-    save(tmp_path / "empty.png", None, compared.draw, [("still", still.run)])
+    still = dataclasses.replace(result.run, flags=result.run.flags | 8)
+    assert Evaluation(still).indices() == {}
+    save(tmp_path / "empty.png", None, compared.draw, [("still", still)])
 
 
-def test_a_figure_of_another_kind_is_refused() -> None:
+def test_unknown_figure_format_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("x.jpeg", "svg")):
         arguments.figure(Namespace(figure="x.jpeg", style=None, width=None))
 
 
-def test_a_long_comparison_says_how_long_it_takes(
+def test_long_comparison_estimates_its_duration(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "WORTH", 100)

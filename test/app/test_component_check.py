@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check COMPONENT``: each fault of a component in one sentence, with component, value and bound."""
+"""Messages about faulty components, of ``rths check COMPONENT`` and of runs."""
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import math
 import re
@@ -27,9 +28,11 @@ from rths_nodes.core.validation import from_data
 
 Register = Callable[..., None]
 
+CHEN = "chen_ricles_2010"
+
 
 class Good:
-    """A law with a state, in methods: it leads by the last difference."""
+    """Law with a state that extrapolates by the last difference."""
 
     @params
     class Params:
@@ -64,8 +67,6 @@ class NoReset(Good):
 
 
 class Shared(Good):
-    """Its memory belongs to the class."""
-
     memory: ClassVar[list[float]] = [0.0]
 
     def step(self, target: Any, measured: Any) -> Any:
@@ -88,7 +89,7 @@ class Changes(Good):
 
 
 class Grows(Good):
-    """A state that gets longer."""
+    """Law whose state grows longer."""
 
     def step(self, target: Any, measured: Any) -> Any:
         self.count = getattr(self, "count", 0) + 1
@@ -109,7 +110,7 @@ class AtBound(Good):
 
 
 class NearBound(Good):
-    """It fails next to its exclusive bound."""
+    """Law that fails next to an exclusive bound."""
 
     @params
     class Params:
@@ -135,32 +136,34 @@ def with_own_params(cls: Any) -> Any:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_one_sentence(fault: str, register: Register, capsys: pytest.CaptureFixture[str]) -> None:
-    cls, words = FAULTS[fault]
+def test_check_reports_fault_in_one_line(
+    fault: str, register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cls, parts = FAULTS[fault]
     register("compensator", with_own_params(cls))
     assert main(["check", "compensator.mine"]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert mentions(told[0], "compensator.type", "'mine'", *words), told
-    assert not any("Traceback" in line for line in told)
+    report = capsys.readouterr().err
+    assert mentions(report.splitlines()[0], "compensator.type", "'mine'", *parts), report
+    assert "Traceback" not in report
 
 
-def test_a_run_refuses_a_reset_that_does_not_begin_again(register: Register) -> None:
+def test_run_refuses_faulty_reset(register: Register) -> None:
     register("compensator", with_own_params(NoReset))
     with pytest.raises(ConfigError, match=naming("compensator.type", "'mine'", "reset()", "initial state")):
-        rths_nodes.run("chen_ricles_2010", ["duration=0.1", "compensator={type: mine}"])
+        rths_nodes.run(CHEN, ["duration=0.1", "compensator={type: mine}"])
 
 
-def test_a_good_one_passes_by_its_name_alone(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_finds_component_by_its_name_alone(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
     register("compensator", with_own_params(Good))
     assert main(["check", "mine", "--set", "gain=0.5"]) == 0
-    told = capsys.readouterr().out
-    assert mentions(told, "compensator.type", "'mine'", "reset", "inputs", "bounds")
-    assert mentions(told, "compensator.type", "'mine'", "kernel"), "the reason why it is not compiled"
+    report = capsys.readouterr().out
+    assert mentions(report, "compensator.type", "'mine'", "reset", "inputs", "bounds")
+    assert mentions(report, "compensator.type", "'mine'", "kernel"), "the reason why it is not compiled"
 
 
 @pytest.mark.parametrize("name", ["maxwell_damper", "magnetorheological_damper", "kelvin_voigt"])
-def test_a_specimen_of_this_package_passes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """At the smallest exponent a damper needs more increments than a test allows, which is no fault."""
+def test_check_passes_built_in_specimens(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the smallest exponent a damper requires more increments than a test allows; this is no fault."""
     assert main(["check", f"specimen.{name}"]) == 0
     assert mentions(capsys.readouterr().out, "specimen.type", f"'{name}'", "reset", "bounds")
 
@@ -181,53 +184,53 @@ class OfKernel(PerAxis):
     KERNEL = Kernel(lambda params, dt: (params.gain,), lambda k: (0.0,), lagging)
 
 
-def of_page(name: str) -> Any:
-    """The class of the components page."""
+def class_of_page(name: str) -> Any:
+    """Return a class from doc/components.md."""
     page = (Path(__file__).parents[2] / "doc" / "components.md").read_text(encoding="utf-8")
     (code,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.S) if f"class {name}" in code)
     file = f"<{name}>"
     linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
-    space: dict[str, Any] = {"__name__": f"page_{name}"}
-    exec(compile(code, file, "exec"), space)
-    return space[name]
+    namespace: dict[str, Any] = {"__name__": f"page_{name}"}
+    exec(compile(code, file, "exec"), namespace)
+    return namespace[name]
 
 
-def test_the_example_with_a_recorded_state_is_right(
+def test_documented_component_passes_and_records_its_state(
     register: Register, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    register("compensator", of_page("FilteredLead"))
+    register("compensator", class_of_page("FilteredLead"))
     assert main(["check", "compensator.mine"]) == 0
     assert mentions(capsys.readouterr().out, "compensator.type", "'mine'", "compiled", "bits")
-    run = rths_nodes.run("chen_ricles_2010", ["duration=2", "compensator={type: mine}"])
+    run = rths_nodes.run(CHEN, ["duration=2", "compensator={type: mine}"])
     assert run.compensator_names == ("axes.story_1.velocity",)
     slope = np.gradient(run.target[:, 0], run.time)
     assert np.corrcoef(run.compensator[200:, 0], slope[200:])[0, 1] > 0.99
 
 
-def test_a_kernel_has_the_same_bits_compiled(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_compares_compiled_and_plain_kernel(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
     register("compensator", with_own_params(OfKernel))
     assert main(["check", "compensator.mine"]) == 0
     assert mentions(capsys.readouterr().out, "compensator.type", "'mine'", "compiled", "bits", "2050")
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "parts"),
     [
         (["compensator.none_such"], ("compensator", "none_such", "pi_lead")),
         (["compensator.pi_lead", "--set", "nothing=1"], ("compensator.nothing", "integral", "lead_time")),
         (["port.udp"], ("port.udp", "compensator")),
     ],
 )
-def test_a_component_that_cannot_be_checked_is_refused(
-    words: list[str], told: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_check_refuses_unknown_components_and_parameters(
+    words: list[str], parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", *words]) == 2
-    assert mentions(capsys.readouterr().err, *told)
+    assert mentions(capsys.readouterr().err, *parts)
 
 
 OF_TWO = {"linear", "identified_inverse", "model_based", "predefined", "matrix", "rigid_coupler"}
-"""Those whose smallest data are of two axes or degrees of freedom."""
-OWN = [
+"""Components whose minimal data have two axes or degrees of freedom."""
+BUILT_IN = [
     (family, name)
     for family in component_check.DRIVES
     for name in registry.built_in(family)
@@ -235,8 +238,8 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("family", "name"), OWN)
-def test_components_of_this_package_begin_again_and_keep_their_inputs(family: str, name: str) -> None:
+@pytest.mark.parametrize(("family", "name"), BUILT_IN)
+def test_built_in_components_reset_and_keep_their_inputs(family: str, name: str) -> None:
     cls, data = registry.load(family, name), MINIMAL.get((family, name), {})
     try:
         drive = component_check.DRIVES[family](from_data(cls.Params, data, family))
@@ -244,3 +247,149 @@ def test_components_of_this_package_begin_again_and_keep_their_inputs(family: st
     except ConfigError as error:
         pytest.skip(f"needs another test: {error}")
     component_check.check_driven(drive, f"{family}.{name}")
+
+
+# Typical mistakes of authors, in runs
+
+
+@pytest.fixture
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_added", {})
+
+
+class Law:
+    """Law that compensates a constant delay."""
+
+    state_names: tuple[str, ...] = ()
+
+    @params
+    class Params:
+        delay: float = number("delay", "s", 0.02, at_least=0.0, at_most=0.1)
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+        self.delay, self.count = params.delay, 0
+
+    def step(self, target: Any, measured: Any) -> Any:
+        return target.displacement + self.delay * target.velocity
+
+    def state(self) -> tuple[float, ...]:
+        return ()
+
+    def reset(self) -> None:
+        self.count = 0
+
+
+class Typo(Law):
+    def step(self, target: Any, measured: Any) -> Any:
+        return target.displacment
+
+
+class Nothing(Law):
+    def step(self, target: Any, measured: Any) -> Any:
+        target.displacement + 1.0
+
+
+class Shape(Law):
+    def step(self, target: Any, measured: Any) -> Any:
+        return np.array([target.displacement])
+
+
+class Raises(Law):
+    def step(self, target: Any, measured: Any) -> Any:
+        raise RuntimeError("no luck")
+
+
+class NotFinite(Law):
+    def step(self, target: Any, measured: Any) -> Any:
+        self.count += 1
+        return target.displacement * (np.nan if self.count > 20 else 1.0)
+
+
+class InPlace(Law):
+    def step(self, target: Any, measured: Any) -> Any:
+        measured -= target.displacement
+        return target.displacement - 0.1 * measured
+
+
+class Incomplete:
+    @params
+    class Params:
+        pass
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
+
+
+def shape(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
+    return s, [x, v]
+
+
+def not_finite(
+    k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> Any:
+    return s, x * math.nan
+
+
+def raises(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
+    return s, x / 0.0
+
+
+def too_few(k: Any, s: Any, x: float, v: float) -> Any:
+    return s, x
+
+
+def reason_of(component: Any) -> str:
+    """Return why a test with the component is refused, or how it ended."""
+    try:
+        run = rths_nodes.run(CHEN, duration=0.2, compensator=component)
+    except ConfigError as error:
+        return str(error)
+    assert run.outcome == "failed"
+    return run.information["reason"]
+
+
+@pytest.mark.usefixtures("empty_registry")
+@pytest.mark.parametrize(
+    ("component", "offset", "parts"),
+    [
+        (Typo, 1, ("displacment", "Motion")),
+        (Nothing, 0, ("None", "(1,)", "floats")),
+        (Shape, 0, ("(1, 1)", "(1,)", "floats")),
+        (Raises, 1, ("RuntimeError", "no luck")),
+        (NotFinite, 0, ("command", "nan", "finite")),
+        (InPlace, 0, ("measured", "copy")),
+        (Incomplete, 0, ("step", "state", "compensator")),
+        (shape, 0, ("(1, 2)", "(1,)", "floats")),
+        (not_finite, 0, ("command", "nan", "finite")),
+        (raises, 1, ("ZeroDivisionError",)),
+        (too_few, 0, ("TypeError", "arguments")),
+    ],
+)
+def test_run_reports_fault_with_file_and_line(component: Any, offset: int, parts: Any) -> None:
+    line = inspect.getsourcelines(getattr(component, "step", component))[1] + offset
+    path = () if component is Incomplete else ("compensator.type",)
+    assert mentions(reason_of(component), *path, component.__name__, f"{__file__}:{line}", *parts)
+
+
+@pytest.mark.usefixtures("empty_registry")
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        ({"delay": 20.0}, ("compensator.delay", "20 s", "<= 0.1 s")),
+        ({"dely": 0.02}, ("compensator.dely", "delay")),
+    ],
+)
+def test_run_refuses_parameter_with_its_path(settings: Any, parts: Any) -> None:
+    assert mentions(reason_of({"type": Law} | settings), *parts)
+
+
+@pytest.mark.usefixtures("empty_registry")
+def test_entry_point_without_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {**registry._table("compensator"), "mine": f"{Path(__file__).stem}_lost.component:Law"}
+    tables = registry._table
+    monkeypatch.setattr(registry, "_table", lambda family: table if family == "compensator" else tables(family))
+    assert mentions(reason_of({"type": "mine"}), "compensator", "'mine'", f"{Path(__file__).stem}_lost")
+
+
+@pytest.mark.usefixtures("empty_registry")
+def test_valid_class_runs_as_compensator() -> None:
+    assert rths_nodes.run(CHEN, duration=0.2, compensator=Law).outcome == "finished"

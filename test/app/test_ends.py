@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For every host, pace and way to end: the outcome, the exit code, and a recording that says the same."""
+"""Ends of a test, for each host, pace and cause: outcome, exit code and recording."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, PROCESSES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.recording import bag
 
-WITHOUT_ROS = set(WAYS) - set(SERVICES) - set(FAULTS) - set(OF_PROCESSES)
 COLUMNS = {
     "embedded": (EMBEDDED, LOCKSTEP),
     "composed": (COMPOSED, LOCKSTEP),
@@ -54,34 +54,35 @@ OFTEN = {
     "processes": {"actuator hangs"},
     "processes in real time": {"refused", "actuator told to stop"},
 }
-"""What is tried with every change; the rest, which starts many nodes, with the soak tests."""
+"""Cells that run with every change; the others, which start many nodes, are soak tests."""
 
 
 def cells() -> Iterator[Any]:
     for column in COLUMNS:
         for way in WAYS:
             if column == "embedded":
-                if way in WITHOUT_ROS:
+                if way not in {*SERVICES, *FAULTS, *OF_PROCESSES}:
                     yield pytest.param(column, way, id=f"{column}-{way}")
-                continue
-            if way in OF_PROCESSES and not column.startswith("processes"):
-                continue
-            marks = [pytest.mark.nodes, *([] if way in OFTEN[column] else [pytest.mark.soak])]
-            yield pytest.param(column, way, id=f"{column}-{way}", marks=marks)
+            elif way not in OF_PROCESSES or column.startswith("processes"):
+                marks = [pytest.mark.nodes, *([] if way in OFTEN[column] else [pytest.mark.soak])]
+                yield pytest.param(column, way, id=f"{column}-{way}", marks=marks)
+
+
+@pytest.fixture
+def with_ros() -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 
 def signal_actuator(number: signal.Signals) -> None:
-    """A signal to the process of the actuator node."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    for child in children:
-        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"actuator" in words:
+    """Send a signal to the process of the actuator node."""
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        if b"actuator" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
             os.kill(int(child), number)
 
 
 @dataclass
 class Once:
-    """Does ``action`` once the rig moves; called with sample and samples."""
+    """Progress callback that calls ``action`` once the rig moves."""
 
     action: Callable[[], object]
     done: bool = False
@@ -92,8 +93,8 @@ class Once:
             self.action()
 
 
-def ended(column: str, way: str, record: Path, patience: list[str], **options: Any) -> hosts.RunResult | None:
-    """What ``rths run`` makes of the test; None where it is refused before any node starts."""
+def run_to_end(column: str, way: str, record: Path, patience: list[str]) -> hosts.RunResult | None:
+    """Return the result of the test; None if it is refused before any node starts."""
     host, pace = COLUMNS[column]
     with ExitStack() as stack:
         action: Callable[[], object] = lambda: None  # noqa: E731
@@ -102,87 +103,117 @@ def ended(column: str, way: str, record: Path, patience: list[str], **options: A
         elif way in OF_PROCESSES:
             action = partial(signal_actuator, OF_PROCESSES[way])
         elif way in SIGNALS:
-            action = lambda: os.kill(os.getpid(), signal.Signals[way])  # noqa: E731
+            action = partial(os.kill, os.getpid(), signal.Signals[way])
         stack.enter_context(largest_file(FILE_SIZES.get(way)))
         interrupted = stack.enter_context(orderly_stop())
-        given = {"host": host, "pace": pace, "record": record, "faults": FAULTS.get(way, ())} | options
+        options: dict[str, Any] = {"host": host, "pace": pace, "record": record, "faults": FAULTS.get(way, ())}
         overrides = [*patience, *OVERRIDES.get(way, [LONG])]
         try:
-            return hosts.run(NAME, overrides, keep=False, progress=Once(action), interrupted=interrupted, **given)
+            return hosts.run(
+                NAME, overrides, keep=False, progress=Once(action), interrupted=interrupted, **options
+            )
         except ConfigError:
             return None
 
 
 @pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.parametrize(("column", "way"), cells())
-def test_the_outcome_the_exit_code_and_the_recording_agree(
+def test_outcome_exit_code_and_recording_agree(
     column: str, way: str, tmp_path: Path, patience: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if column != "embedded":
         pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
         from rths_nodes.ros.hosting import node_processes
 
-        if way == "actuator hangs":  # elsewhere a node may be kept waiting for longer
+        if way == "actuator hangs":  # elsewhere a busy machine may keep a node waiting for longer
             monkeypatch.setattr(node_processes, "HANGS_S", 2.0)
     if (column, way) == ("embedded", "disk full"):
-        with pytest.raises(
-            RuntimeError, match=naming("recording", "aborted")
-        ):  # of which rths run makes exit code 1
-            ended(column, way, tmp_path / "run", patience)
+        with pytest.raises(RuntimeError, match=naming("recording", "aborted")):  # exit code 1 of rths run
+            run_to_end(column, way, tmp_path / "run", patience)
         return
-    found = ended(column, way, tmp_path / "run", patience)
-    if found is None:
+    result = run_to_end(column, way, tmp_path / "run", patience)
+    if result is None:
         assert WAYS[way] is ExitCode.REFUSED
         return
-    assert (found.outcome, found.exit_code) == (WAYS[way].outcome, WAYS[way]), found.reason
-    assert bool(found.reason) == (way != "finished")
-    assert len(set(found.reason.split("; "))) == len(found.reason.split("; ")), "nothing is said twice"
+    assert (result.outcome, result.exit_code) == (WAYS[way].outcome, WAYS[way]), result.reason
+    assert bool(result.reason) == (way != "finished")
+    assert len(set(result.reason.split("; "))) == len(result.reason.split("; ")), "repeated reason"
     if way in ("refused", "disk full"):
         return
     run = rths_nodes.read(tmp_path / "run")
-    # the recorder lives: where the rig has come to rest it cannot know that another node has failed
-    assert run.outcome in (found.outcome, *(["tripped"] if way == "node killed" else []))
+    # once the rig is at rest, the recorder cannot know that another node has failed
+    assert run.outcome in (result.outcome, *(["tripped"] if way == "node killed" else []))
     assert bool(run.information["reason"]) == (way != "finished")
     if way in ("actuator killed", "actuator hangs"):
-        what = "died" if way == "actuator killed" else "hangs"
-        assert mentions(run.information["reason"], "node", what)
-    elif found.samples and way != "finished":
+        assert mentions(run.information["reason"], "node", "died" if way == "actuator killed" else "hangs")
+    elif result.samples and way != "finished":
         assert run.flags[-1] & FLAG_TRIPPED, "the safe stop is in the recording"
         steps = np.diff(run.command[:, 0])
         assert abs(steps[-1]) <= run.scenario.axes["story_1"].limits.deceleration * run.scenario.dt**2 * 1.001
 
 
 @pytest.mark.nodes
+@pytest.mark.usefixtures("with_ros")
 @pytest.mark.parametrize("lost", ["stop", "warn"])
-def test_a_recording_that_is_deleted_under_way_is_missed_within_a_second(
-    lost: str, tmp_path: Path, patience: list[str]
-) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    delete = Once(lambda: shutil.rmtree(tmp_path / "run"))
+def test_deleted_recording_is_detected_within_a_second(lost: str, tmp_path: Path, patience: list[str]) -> None:
+    delete = Once(partial(shutil.rmtree, tmp_path / "run"))
     overrides = ["duration=3", *patience, f"heartbeat.recorder_lost={lost}"]
-    found = hosts.run(
+    result = hosts.run(
         NAME, overrides, host=COMPOSED, pace=REALTIME, record=tmp_path / "run", progress=delete, keep=False
     )
     if lost == "stop":
-        assert (found.outcome, found.exit_code) == ("failed", ExitCode.FAILED)
-        assert mentions(found.reason, "recording", "deleted")
-        assert found.samples < UNDER_WAY + 2 * found.scenario.servo_rate
+        assert (result.outcome, result.exit_code) == ("failed", ExitCode.FAILED)
+        assert mentions(result.reason, "recording", "deleted")
+        assert result.samples < UNDER_WAY + 2 * result.scenario.servo_rate
     else:
-        assert found.outcome == "finished"
-        assert found.exit_code in (ExitCode.FINISHED, ExitCode.NOT_VALID)  # a busy machine misses samples
-        assert found.messages is not None
-        assert not found.messages["complete"]
-        assert mentions(" ".join(found.notes), "recording", "end at sample")
+        assert result.outcome == "finished"
+        assert result.exit_code in (ExitCode.FINISHED, ExitCode.NOT_VALID)  # a busy machine misses samples
+        assert not result.messages["complete"]
+        assert mentions(" ".join(result.notes), "recording", "end at sample")
+
+
+@pytest.mark.nodes
+@pytest.mark.usefixtures("with_ros")
+def test_killed_recorder_ends_the_test_and_leaves_a_recording(tmp_path: Path, patience: list[str]) -> None:
+    result = hosts.run(
+        NAME,
+        ["duration=20", *patience],
+        host=COMPOSED,
+        pace=REALTIME,
+        separate=["recorder"],
+        record=tmp_path / "run",
+        faults=["kill@1:recorder"],
+    )
+    assert result.exit_code == 1
+    assert mentions(result.reason, "died", "SIGKILL")
+    assert result.samples < 10 * 1024
+    bag.recover(tmp_path / "run")
+    # the recorder buffers 0.1 s by the clock; on a busy machine it has received more by then
+    assert len(rths_nodes.read(tmp_path / "run").time) > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"host": "processes", "separate": ["recorder"]}, ("separate", "processes")),
+        ({"host": "composed", "separate": ["actuator"]}, ("separate", "actuator", "monitor", "recorder")),
+        (
+            {"host": "composed", "separate": ["recorder"], "record": None},
+            ("separate", "recorder", "not recorded"),
+        ),
+    ],
+)
+def test_separate_nodes_are_refused_if_impossible(options: Any, message: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
+        hosts.run(NAME, **({"record": tmp_path / "run"} | options))
 
 
 @pytest.mark.nodes
 @pytest.mark.soak
+@pytest.mark.usefixtures("with_ros")
 @pytest.mark.parametrize("seconds", [0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
-def test_a_stranger_under_the_name_of_the_actuator_that_leaves_is_not_taken_for_it(
-    seconds: float, tmp_path: Path
-) -> None:
-    """Either the test is refused, because two nodes have one name, or it is not disturbed."""
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+def test_unrelated_node_named_actuator_does_not_end_the_test(seconds: float, tmp_path: Path) -> None:
+    """The node leaves after some seconds. Only a refusal is allowed, because two nodes have one name."""
     import rclpy
     from rclpy.context import Context
     from rclpy.node import Node
@@ -196,14 +227,14 @@ def test_a_stranger_under_the_name_of_the_actuator_that_leaves_is_not_taken_for_
     rclpy.init(context=context)
     stranger = Node("actuator", context=context, namespace="rths")
     states = stranger.create_publisher(message_class(topic.type), topic.name, quality(topic))
-    said = {"state": int(State.TRIPPED), "reason": "a stranger", "run_id": "another", "scenario_hash": "another"}
-    states.publish(encode(topic.message, said))
+    state = {"state": int(State.TRIPPED), "reason": "a stranger", "run_id": "another", "scenario_hash": "another"}
+    states.publish(encode(topic.message, state))
     leave = threading.Timer(seconds, stranger.destroy_node)
     leave.start()
     try:
-        found = hosts.run(NAME, ["duration=1"], host=PROCESSES, record=tmp_path / "run", keep=False)
+        result = hosts.run(NAME, ["duration=1"], host=PROCESSES, record=tmp_path / "run", keep=False)
     finally:
         leave.join()
         rclpy.shutdown(context=context)
-    assert (found.outcome, found.exit_code) in (("finished", 0), ("refused", 2)), found.reason
-    assert "a stranger" not in found.reason
+    assert (result.outcome, result.exit_code) in (("finished", 0), ("refused", 2)), result.reason
+    assert "a stranger" not in result.reason

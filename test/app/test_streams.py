@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is printed decides nothing: terminals of other encodings, outputs that are closed, full or not read."""
+"""Output of programs: encodings, closed or full outputs, and narrow terminals. It never changes an exit code."""
 
 from __future__ import annotations
 
 import ast
 import io
-import os
+import random
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,125 +14,105 @@ from pathlib import Path
 
 import pytest
 from messages import each_mentions
+from programs import RTHS, child_environment
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from terminal import Terminal
 
+from rths_nodes.app.commands.terminal import folded, show
 from rths_nodes.app.streams import unfailing_output
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.recording.reading import read_run
 
 ROOT = Path(__file__).resolve().parents[2]
-RTHS = [sys.executable, "-m", "rths_nodes.app.cli"]
 RUN = ["run", "chen_ricles_2010", "--set", "duration=0.2"]
 TRIP = ["run", "chen_ricles_2010", "--set", "duration=8", "--set", "axes.story_1.limits.force=1e5"]
 PLAIN_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-"""A locale without UTF-8, in which Python does not switch to it by itself."""
+"""Locale without UTF-8, in which Python does not switch to it by itself."""
 
 
-def started(
-    words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None, redirected: str = ""
-) -> tuple:
-    """Exit code, standard output and standard error of ``rths`` in a shell that redirects it."""
-    everything = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])} | dict(env or {})
-    program = f'"$@" {redirected}'
-    found = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", program, "bash", *RTHS, *words],
+def rths(
+    words: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None, redirected: str = ""
+) -> tuple[int, bytes, bytes]:
+    """Return exit code, standard output and standard error of ``rths`` in a shell that redirects it."""
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f'"$@" {redirected}', "bash", *RTHS, *words],
         cwd=folder,
-        env=everything,
+        env=child_environment(**variables or {}),
         capture_output=True,
         timeout=100,
         check=False,
     )
-    return found.returncode, found.stdout, found.stderr
+    return done.returncode, done.stdout, done.stderr
 
 
-ENCODINGS = {
-    "gbk": {"PYTHONIOENCODING": "gbk"},
-    "euc-jp": {"PYTHONIOENCODING": "euc-jp"},
-    "ascii": {"PYTHONIOENCODING": "ascii"},
-    "latin-1": {"PYTHONIOENCODING": "latin-1"},
-    "C": PLAIN_C,
-}
-
-
-def shown_in(name: str, words: Sequence[str], folder: Path) -> str:
-    """The output at a terminal of the encoding ``name``, of a test that comes to its end."""
-    code, out, err = started(words, folder, ENCODINGS[name])
-    assert (code, err) == (ExitCode.FINISHED, b"")
-    told = out.decode(ENCODINGS[name].get("PYTHONIOENCODING", "ascii"))
-    assert "finished after 210 samples" in told
-    return told
-
-
-@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "C"])
-def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result(name: str, tmp_path: Path) -> None:
-    shown_in(name, RUN, tmp_path)
+ENCODINGS = {name: {"PYTHONIOENCODING": name} for name in ("gbk", "euc-jp", "ascii", "latin-1")} | {"C": PLAIN_C}
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "C" else pytest.param(name, marks=pytest.mark.soak) for name in ENCODINGS]
+    ("name", "report"),
+    [
+        *((name, False) for name in ENCODINGS if name != "C"),
+        *(pytest.param(name, True, marks=[] if name == "C" else [pytest.mark.soak]) for name in ENCODINGS),
+    ],
 )
-def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_report(name: str, tmp_path: Path) -> None:
-    assert "report: x.html" in shown_in(name, [*RUN, "--report", "x.html"], tmp_path)
-    assert "µs" in (tmp_path / "x.html").read_text(encoding="utf-8")
+def test_run_prints_its_result_in_any_encoding(name: str, report: bool, tmp_path: Path) -> None:
+    code, out, err = rths([*RUN, *(["--report", "x.html"] if report else [])], tmp_path, ENCODINGS[name])
+    assert (code, err) == (ExitCode.FINISHED, b"")
+    text = out.decode(ENCODINGS[name].get("PYTHONIOENCODING", "ascii"))
+    assert "finished after 210 samples" in text
+    if report:
+        assert "report: x.html" in text
+        assert "µs" in (tmp_path / "x.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "words",
     [
         ["doctor", "--seconds", "0.1"],
-        *(
-            words
-            for words in (
-                ["stability", "chen_ricles_2010"],
-                ["check", "chen_ricles_2010"],
-                ["list"],
-                ["params", "axes"],
-            )
-        ),
+        ["stability", "chen_ricles_2010"],
+        ["check", "chen_ricles_2010"],
+        ["list"],
+        ["params", "axes"],
     ],
     ids=lambda words: words[0],
 )
-def test_every_command_speaks_ascii_where_nothing_else_is_understood(words: list[str], tmp_path: Path) -> None:
-    code, out, err = started(words, tmp_path, {"PYTHONIOENCODING": "ascii"})
+def test_commands_print_ascii_at_ascii_terminals(words: list[str], tmp_path: Path) -> None:
+    code, out, err = rths(words, tmp_path, {"PYTHONIOENCODING": "ascii"})
     assert (code, err) == (0, b"")
     assert out.isascii()
     assert b"\\x" not in out
 
 
-def test_a_scenario_with_letters_of_any_language_runs_in_a_locale_without_them(tmp_path: Path) -> None:
+def test_scenario_in_utf8_runs_in_plain_c_locale(tmp_path: Path) -> None:
     source = (ROOT / "config" / "scenarios" / "chen_ricles_2010.yaml").read_text(encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(f"{source}\n# Prüfstand 試験\n", encoding="utf-8")
-    code, _, err = started(["run", "mine.yaml", "--set", "duration=0.1", "--record", "rec"], tmp_path, PLAIN_C)
+    code, _, err = rths(["run", "mine.yaml", "--set", "duration=0.1", "--record", "rec"], tmp_path, PLAIN_C)
     assert (code, err) == (0, b"")
     assert len(read_run(tmp_path / "rec").time) == 111
 
 
-def ends_as_ever(words: Sequence[str], redirected: str, folder: Path) -> None:
-    code, _, err = started(words, folder, redirected=redirected)
-    assert code == ExitCode.FINISHED
-    assert b"Traceback" not in err
-    assert b"Exception" not in err
-
-
-NOBODY_LISTENS = (">/dev/full", "| true", "| head -1")
-
-
-@pytest.mark.parametrize("redirected", NOBODY_LISTENS)
-def test_a_test_whose_output_nobody_gets_has_its_own_exit_code(redirected: str, tmp_path: Path) -> None:
-    ends_as_ever(RUN, redirected, tmp_path)
+UNREAD = (">/dev/full", "| true", "| head -1")
+CLOSED = (">&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full")
 
 
 @pytest.mark.parametrize(
-    "redirected",
+    ("redirected", "report"),
     [
-        *(">&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"),
-        *(pytest.param(each, marks=pytest.mark.soak) for each in NOBODY_LISTENS),
+        *((redirected, False) for redirected in UNREAD),
+        *((redirected, True) for redirected in CLOSED),
+        *(pytest.param(redirected, True, marks=pytest.mark.soak) for redirected in UNREAD),
     ],
 )
-def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
-    redirected: str, tmp_path: Path
-) -> None:
-    ends_as_ever([*RUN, "--report", "x.html"], redirected, tmp_path)
-    assert (tmp_path / "x.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
+def test_run_finishes_without_a_reader_of_its_output(redirected: str, report: bool, tmp_path: Path) -> None:
+    words = [*RUN, *(["--report", "x.html"] if report else [])]
+    code, _, err = rths(words, tmp_path, redirected=redirected)
+    assert code == ExitCode.FINISHED
+    assert b"Traceback" not in err
+    assert b"Exception" not in err
+    if report:
+        assert (tmp_path / "x.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
 @pytest.mark.parametrize(
@@ -147,36 +128,29 @@ def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
     ids=["trip", "refusal", "list", "help", "version", "usage"],
 )
 @pytest.mark.parametrize("redirected", [">&- 2>&-", ">/dev/full 2>/dev/full"])
-def test_exit_codes_are_those_of_a_terminal(words: list[str], code: int, redirected: str, tmp_path: Path) -> None:
-    assert started(words, tmp_path, redirected=redirected)[0] == code
+def test_exit_codes_do_not_depend_on_the_output(
+    words: list[str], code: int, redirected: str, tmp_path: Path
+) -> None:
+    assert rths(words, tmp_path, redirected=redirected)[0] == code
 
 
-def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
-    code, _, err = started(["params", "axes"], tmp_path, redirected=">/dev/full")
+def test_full_disk_below_the_output_is_reported_once(tmp_path: Path) -> None:
+    code, _, err = rths(["params", "axes"], tmp_path, redirected=">/dev/full")
     assert code == 0
     assert each_mentions(err.decode().splitlines(), ("rths", "standard output", "No space left"))
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-def test_nodes_without_an_output_record_their_test_and_nothing_else(host: str, tmp_path: Path) -> None:
-    """The files of a recording do not get the number of the output that is closed, nor what is printed there."""
-    words = [*RUN, "--host", host, "--record", "rec"]
-    code, _, _ = started(words, tmp_path, redirected="<&- >&- 2>&-")
+def test_nodes_with_closed_output_record_their_test(host: str, tmp_path: Path) -> None:
+    """No file of the recording takes the number of the closed output, nor the text printed there."""
+    code, _, _ = rths([*RUN, "--host", host, "--record", "rec"], tmp_path, redirected="<&- >&- 2>&-")
     assert code == ExitCode.FINISHED
     run = read_run(tmp_path / "rec")
     assert (run.information["outcome"], len(run.time), run.notes) == ("finished", 211, ())
 
 
-# the streams themselves
-
-
-def in_process(text: str, encoding: str, monkeypatch: pytest.MonkeyPatch, path: Path) -> bytes:
-    with path.open("w", encoding=encoding, newline="") as file:
-        monkeypatch.setattr(sys, "stdout", file)
-        with unfailing_output():
-            print(text, end="")
-    return path.read_bytes()
+# The streams
 
 
 @pytest.mark.parametrize(
@@ -192,13 +166,17 @@ def in_process(text: str, encoding: str, monkeypatch: pytest.MonkeyPatch, path: 
         ("23.8 µs", "utf-8", "23.8 µs".encode()),
     ],
 )
-def test_a_character_that_an_encoding_lacks_is_written_in_others(
+def test_characters_outside_the_encoding_are_replaced(
     text: str, encoding: str, written: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert in_process(text, encoding, monkeypatch, tmp_path / "out") == written
+    with (tmp_path / "out").open("w", encoding=encoding, newline="") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        with unfailing_output():
+            print(text, end="")
+    assert (tmp_path / "out").read_bytes() == written
 
 
-def test_streams_in_memory_and_those_of_before_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_in_memory_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = io.StringIO()
     monkeypatch.setattr(sys, "stdout", memory)
     with unfailing_output():
@@ -206,38 +184,105 @@ def test_streams_in_memory_and_those_of_before_stay_as_they_are(monkeypatch: pyt
     assert (sys.stdout, memory.getvalue()) == (memory, "here\n")
 
 
-def test_an_output_that_never_waits_gets_everything(tmp_path: Path) -> None:
-    """Another program has made the pipe so; what is written is more than it holds."""
+def test_nonblocking_output_receives_everything(tmp_path: Path) -> None:
+    """The text is longer than the pipe, which another program has made non-blocking."""
     program = (
         "import os, sys; os.set_blocking(1, False)\n"
         "from rths_nodes.app.streams import unfailing_output\n"
         "with unfailing_output():\n    print('x' * 1_000_000)"
     )
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=60, check=False)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=child_environment(), capture_output=True, timeout=60, check=False)
     assert (done.returncode, len(done.stdout), done.stderr) == (0, 1_000_001, b"")
 
 
-TEXTS = {"read_text", "write_text"}
-
-
-def test_every_text_file_has_its_encoding() -> None:
-    """Otherwise the locale decides: a report could not be written in Beijing, nor a scenario be read."""
-    places = []
+def test_text_files_have_an_encoding() -> None:
+    """With the encoding of the locale, reports cannot be written, nor scenarios be read, in some countries."""
+    calls = []
     for path in sorted((ROOT / "rths_nodes").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and _lacks_encoding(node):
-                places.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert places == []
+            if isinstance(node, ast.Call) and lacks_encoding(node):
+                calls.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert calls == []
 
 
-def _lacks_encoding(call: ast.Call) -> bool:
-    named = {keyword.arg for keyword in call.keywords}
-    if "encoding" in named:
+def lacks_encoding(call: ast.Call) -> bool:
+    if any(keyword.arg == "encoding" for keyword in call.keywords):
         return False
-    if isinstance(call.func, ast.Attribute) and call.func.attr in TEXTS:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text"):
         return True
-    modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     opens = ast.unparse(call.func).endswith("open") and any(set(mode) <= set("rwax+t") for mode in modes)
-    text = any(each.arg == "text" and isinstance(each.value, ast.Constant) for each in call.keywords)
-    return opens or text
+    return opens or any(word.arg == "text" and isinstance(word.value, ast.Constant) for word in call.keywords)
+
+
+# Tables and lines
+
+
+def random_table(draw: random.Random) -> tuple[Table, list[str]]:
+    """Return a table, and all words of its cells."""
+    grid = Table(box=draw.choice([box.SIMPLE, box.HEAVY_HEAD]))
+    count, words = draw.randint(1, 9), []
+    for column in range(count):
+        names = [f"h{column}{'x' * draw.randint(0, 8)}" for _ in range(draw.randint(1, 3))]
+        grid.add_column(" ".join(names), justify=draw.choice(["left", "right"]))
+    for row in range(3):
+        cells = [
+            [f"c{row}{column}{'y' * draw.randint(0, 6)}" for _ in range(draw.choice([1, 1, 2, 2, 12]))]
+            for column in range(count)
+        ]
+        grid.add_row(*map(" ".join, cells))
+        words += [word for cell in cells for word in cell]
+    return grid, words
+
+
+def test_tables_keep_all_words_at_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(3)
+    for _ in range(200):
+        grid, words = random_table(draw)
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", out)
+        show(Console(file=out, width=draw.randint(30, 120)), grid)
+        assert set(words) <= set(re.findall(r"c\d+y*", out.getvalue()))
+
+
+LINE = "the delay may grow from 27.34 ms to 103 ms"
+FOLDED = ["  the delay may grow from", "    27.34 ms to 103 ms"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "expected"),
+    [(True, FOLDED), (False, [f"  {LINE}"])],
+    ids=["terminal", "pipe"],
+)
+def test_lines_are_folded_between_words_at_a_terminal(
+    terminal: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number stays with its unit."""
+    out = io.StringIO()
+    out.isatty = lambda: terminal
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert folded(LINE, "  ", hang=2).splitlines() == expected
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("stability", ["delay margin", "0.987 Hz", "11.81 %", "0.9861 Hz", "10.08 %", "stable", "103 ms"]),
+        ("check", ["fits together", "30720 samples", "809.5 kN", "36.5 mm", "10 m/s^2", "28.9 mm"]),
+    ],
+)
+def test_verdicts_and_numbers_are_complete_on_narrow_terminals(
+    command: str, parts: list[str], columns: int, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    terminal = Terminal([*RTHS, command, "chen_ricles_2010"], tmp_path, environment, columns)
+    try:
+        assert terminal.end() == 0
+        lines = terminal.shown.splitlines()
+        assert max(map(len, lines)) <= columns
+        for part in parts:
+            assert any(part in line for line in lines), part
+    finally:
+        terminal.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/look_on: a node and a script that follow a test, and stop it."""
+"""Tests of examples/look_on: a node and a script that follow a test and stop it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.nodes
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "look_on"
 
 
-def started(name: str, *words: str) -> subprocess.Popen[str]:
+def start(name: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(EXAMPLES / name), *words],
+        [sys.executable, str(EXAMPLES / name), *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -34,35 +34,33 @@ def started(name: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def said(program: subprocess.Popen[str]) -> str:
-    told, _ = program.communicate(timeout=60.0)
-    assert program.returncode == 0, told
-    return told
+def output_of(program: subprocess.Popen[str]) -> str:
+    output, _ = program.communicate(timeout=60.0)
+    assert program.returncode == 0, output
+    return output
 
 
 @pytest.mark.parametrize(("most", "outcome"), [("1e9", "finished"), ("1000", "held")])
-def test_a_node_tells_the_peaks_of_a_test_and_stops_it(most: str, outcome: str, tmp_path: Path) -> None:
-    watcher = started("watcher_node.py", "--most", most)
+def test_watcher_node_prints_peaks_and_stops_the_test(most: str, outcome: str, tmp_path: Path) -> None:
+    watcher = start("watcher_node.py", "--most", most)
     with test_beside(tmp_path / "run", "--set", "duration=6") as running:
         running.wait(90.0)
-    told, run = said(watcher), read_run(tmp_path / "run")
+    output, run = output_of(watcher), read_run(tmp_path / "run")
     assert run.information["outcome"] == outcome
-    assert "chen_ricles_2010 has begun" in told
-    assert ("stopping the test" in told) is (outcome == "held")
-    largest = re.search(r"ended after \d+ samples.*; largest force (\S+) N", told)
-    assert largest, told
+    assert "chen_ricles_2010 has begun" in output
+    assert ("stopping the test" in output) is (outcome == "held")
+    largest = re.search(r"ended after \d+ samples.*; largest force (\S+) N", output)
+    assert largest, output
     if outcome == "finished":
-        peak = abs(run.force).max()
-        assert float(largest[1]) <= 1.001 * peak
+        assert float(largest[1]) <= 1.001 * abs(run.force).max()
 
 
 @pytest.mark.parametrize(("most", "outcome"), [("1", "finished"), ("1e-6", "held")])
-def test_a_script_follows_a_test_by_its_page_and_stops_it(most: str, outcome: str, tmp_path: Path) -> None:
+def test_watcher_script_prints_errors_and_stops_the_test(most: str, outcome: str, tmp_path: Path) -> None:
     with page() as address, test_beside(tmp_path / "run", "--set", "duration=6") as running:
-        told = said(started("watcher_script.py", address, "--most", most))
+        lines = output_of(start("watcher_script.py", address, "--most", most)).splitlines()
         running.wait(60.0)
     assert read_run(tmp_path / "run").information["outcome"] == outcome
-    lines = told.splitlines()
     assert lines[0] == "chen_ricles_2010 has begun"
     assert mentions(lines[1], "error", "mm")
     assert lines[-1].startswith(f"{outcome} after ")

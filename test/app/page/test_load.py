@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many, slow and hostile watchers of a page: it stays up, small and quick, and says nothing but what it must."""
+"""Tests of a page with many, slow and hostile clients: it stays available, small and fast."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 
 import aiohttp
 import aiohttp.web
-from page_of_test import RTHS, get
+from page_of_test import get, page_of_recording
 
 import rths_nodes
 from rths_nodes.app.page import server
@@ -31,76 +29,70 @@ GROWTH_MB = 150.0
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """The page of a recording: its address and process. It has the server of every page."""
+    """Address and process of the page of a recording, which has the server of every page."""
     folder = tmp_path_factory.mktemp("load") / "run"
     rths_nodes.run("chen_ricles_2010", ["duration=20"], record=folder)
-    words = [*RTHS, "replay", str(folder), "--page", "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as showing:
-        assert showing.stdout is not None
-        found = re.search(r"http://\S+", showing.stdout.readline())
-        assert found
-        yield found[0], showing.pid
-        showing.send_signal(signal.SIGINT)
-        _, complaints = showing.communicate(timeout=30.0)
-        assert showing.returncode == 0
-        assert "Traceback" not in complaints, complaints
+    with page_of_recording(folder) as address_and_process:
+        yield address_and_process
 
 
 def resident_mb(process: int) -> float:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found
-    return int(found[1]) / 1024.0
+    return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())[1]) / 1024.0
 
 
-def test_two_hundred_look_on_and_no_more(served: tuple[str, int]) -> None:
+def host_and_port(address: str) -> tuple[str, int]:
+    host, port = address.removeprefix("http://").strip("/").split(":")
+    return host, int(port)
+
+
+def test_200_watchers_are_served_and_more_refused(served: tuple[str, int]) -> None:
     address, process = served
     before = resident_mb(process)
 
     async def crowd() -> list[int]:
-        """Status of each that asks; those who are let in hear for a second what there is."""
+        """Return the status of each client; each admitted one receives a situation."""
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             statuses, sockets = [], []
             for number in range(MOST_WATCHERS + 5):
                 if number % 50 == 49:
-                    await asyncio.sleep(1.0)  # no more than the page answers in a second
+                    await asyncio.sleep(1.0)  # stay below the limit on requests per second
                 try:
                     sockets.append(await session.ws_connect(address.replace("http", "ws") + "live"))
                     statuses.append(101)
                 except aiohttp.WSServerHandshakeError as refused:
                     statuses.append(refused.status)
-            told = [json.loads((await each.receive()).data) for each in sockets]
-            assert all(each["run"]["state"] == "FINISHED" for each in told)
-            began = time.monotonic()
+            situations = [json.loads((await watcher.receive()).data) for watcher in sockets]
+            assert all(situation["run"]["state"] == "FINISHED" for situation in situations)
+            start = time.monotonic()
             async with session.get(f"{address}situation") as answer:
                 assert (await answer.json())["run"]["scenario"] == "chen_ricles_2010"
-            assert time.monotonic() - began < 5.0
-            for each in sockets:
-                await each.close()
+            assert time.monotonic() - start < 5.0
+            for watcher in sockets:
+                await watcher.close()
             return statuses
 
-    statuses = asyncio.run(crowd())
-    assert statuses == [101] * MOST_WATCHERS + [503] * 5
+    assert asyncio.run(crowd()) == [101] * MOST_WATCHERS + [503] * 5
     assert resident_mb(process) - before < GROWTH_MB
     time.sleep(1.1)
     assert get(address)["run"]["state"] == "FINISHED"
 
 
-def own_address() -> str:
-    """An address of this computer that is no loopback; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+def address_beyond_loopback() -> str:
+    """Return an address of this computer that is no loopback; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         try:
-            one.connect(("192.0.2.1", 9))
+            connection.connect(("192.0.2.1", 9))
         except OSError:
             pytest.skip("this computer has no other address than the loopback")
-        return str(one.getsockname()[0])
+        return str(connection.getsockname()[0])
 
 
-def test_watchers_of_other_computers_leave_places_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_reserved_for_local_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_WATCHERS", 5)
     monkeypatch.setattr(server, "KEPT", 2)
 
-    class Nothing:
+    class EmptySource:
         def situation(self) -> dict[str, object]:
             return {}
 
@@ -108,14 +100,13 @@ def test_watchers_of_other_computers_leave_places_for_this_one(monkeypatch: pyte
             return {}, 0, []
 
     async def crowd() -> list[int]:
-        runner = quiet_runner(server.PageServer(Nothing(), "0.0.0.0").application())
+        runner = quiet_runner(server.PageServer(EmptySource(), "0.0.0.0").application())
         await runner.setup()
-        site = aiohttp.web.TCPSite(runner, "0.0.0.0", 0)
-        await site.start()
+        await aiohttp.web.TCPSite(runner, "0.0.0.0", 0).start()
         port = runner.addresses[0][1]
         statuses = []
         async with aiohttp.ClientSession() as session:
-            for host in [own_address()] * 4 + ["127.0.0.1"] * 3:
+            for host in [address_beyond_loopback()] * 4 + ["127.0.0.1"] * 3:
                 try:
                     await session.ws_connect(f"ws://{host}:{port}/live")
                     statuses.append(101)
@@ -127,28 +118,28 @@ def test_watchers_of_other_computers_leave_places_for_this_one(monkeypatch: pyte
     assert asyncio.run(crowd()) == [101] * 3 + [503] + [101] * 2 + [503]
 
 
-def test_who_never_reads_is_hung_up_and_holds_nobody(served: tuple[str, int]) -> None:
+def test_clients_that_never_read_are_disconnected(served: tuple[str, int]) -> None:
     address, process = served
-    host, port = address.removeprefix("http://").strip("/").split(":")
+    host, port = host_and_port(address)
     before = resident_mb(process)
     stuck = []
     for _ in range(20):
-        one = socket.create_connection((host, int(port)), timeout=10.0)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        client = socket.create_connection((host, port), timeout=10.0)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         head = f"GET /live HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        one.sendall(f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode())
-        stuck.append(one)
+        client.sendall(f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode())
+        stuck.append(client)
     for _ in range(20):  # half a request, and then nothing
-        one = socket.create_connection((host, int(port)), timeout=10.0)
-        one.sendall(b"GET /situation HTTP/1.1\r\nHost: ")
-        stuck.append(one)
-    began = time.monotonic()
+        client = socket.create_connection((host, port), timeout=10.0)
+        client.sendall(b"GET /situation HTTP/1.1\r\nHost: ")
+        stuck.append(client)
+    start = time.monotonic()
     assert get(address)["run"]["state"] == "FINISHED"
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - start < 2.0
     time.sleep(SLOW_S + 1.0)
     assert resident_mb(process) - before < GROWTH_MB
-    for one in stuck:
-        one.close()
+    for client in stuck:
+        client.close()
     assert get(address)["run"]["state"] == "FINISHED"
 
 
@@ -166,12 +157,12 @@ def test_who_never_reads_is_hung_up_and_holds_nobody(served: tuple[str, int]) ->
 )
 def test_hostile_requests_get_a_short_answer_or_none(served: tuple[str, int], data: bytes) -> None:
     address, _ = served
-    host, port = address.removeprefix("http://").strip("/").split(":")
-    with socket.create_connection((host, int(port)), timeout=10.0) as one:
+    host, port = host_and_port(address)
+    with socket.create_connection((host, port), timeout=10.0) as client:
         try:
-            one.sendall(data.replace(b"{}", f"{host}:{port}".encode(), 1))
-            one.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: one.recv(65536), b""))
+            client.sendall(data.replace(b"{}", f"{host}:{port}".encode(), 1))
+            client.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: client.recv(65536), b""))
         except ConnectionError:
             answer = b""
     assert len(answer) < 10_000

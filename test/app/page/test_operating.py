@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test that is led by the page: one operator at a time, known by a code; the acts are the procedure's."""
+"""Tests of a test led by its page: one operator at a time, identified by a code of the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import getpass
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -19,9 +18,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from emulated_bench import free_port
+from emulated_bench import free_port, needs_compiler
 from messages import mentions, naming
-from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page_and_terminal, procedure_beside
+from page_of_test import (
+    MARK,
+    RTHS,
+    Browser,
+    asked_until,
+    get,
+    needs_chromium,
+    page_and_terminal,
+    procedure_beside,
+)
+from rig_runner import rig_file
 from served_test import MOVES, arguments_of
 
 from rths_nodes.app.page.operator import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
@@ -35,7 +44,6 @@ from rths_nodes.recording import procedure
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-
 STOPPED = (
     ("run", "RUNNING", "F8"),
     ("unload", "UNLOADING", "stop"),
@@ -43,16 +51,16 @@ STOPPED = (
     ("position", "POSITIONING", "stop"),
 )
 """Acts that move the rig, the state in which they are stopped, and the key or button."""
-
-
+ADA = r"Ada\x1b[2J\r\n\u202e"
+"""A name in terminal and record, with escapes in place of terminal codes."""
 CODE = re.compile(rf"\b[{SYMBOLS}]{{4}}-[{SYMBOLS}]{{4}}$")
 
 
-class Asked:
-    """A procedure that does what it is asked for, and keeps it."""
+class Procedure:
+    """Accepts every request and stores its act."""
 
-    def __init__(self, state: State = State.ARMED) -> None:
-        self.state, self.acts = state, []
+    def __init__(self) -> None:
+        self.state, self.acts = State.ARMED, []
 
     def __call__(self, request: Request) -> Answer:
         if request.act:
@@ -61,142 +69,141 @@ class Asked:
         return Answer(done=True, state=int(self.state), stops=7)
 
 
-def operating(arms: bool = True) -> tuple[Operating, Asked, list[str], list[float]]:
-    asked, said, now = Asked(), [], [0.0]
-    return Operating(asked, said.append, arms, lambda: now[0]), asked, said, now
+def operating(arms: bool = True) -> tuple[Operating, Procedure, list[str], list[float]]:
+    """Return the operation by a page, its procedure, the lines of the terminal, and the time."""
+    requests, lines, now = Procedure(), [], [0.0]
+    return Operating(requests, lines.append, arms, lambda: now[0]), requests, lines, now
 
 
-def code_of(said: list[str]) -> str:
-    return next(found[0] for line in reversed(said) if (found := CODE.search(line)))
+def code_of(lines: list[str]) -> str:
+    return next(match[0] for line in reversed(lines) if (match := CODE.search(line)))
 
 
-def test_who_types_the_code_leads_and_nobody_else() -> None:
-    page, asked, said, _ = operating()
-    asked.state = State.HELD
+def test_only_the_page_with_the_newest_code_leads() -> None:
+    page, requests, lines, _ = operating()
+    requests.state = State.HELD
     with pytest.raises(ConfigError, match=naming("code", "valid")):
         page.lead("", "Ada")
     page.offer()
-    token = page.lead(code_of(said), " Ada ")
+    token = page.lead(code_of(lines), " Ada ")
     assert page.act(token, "check", {}).done
-    assert asked.acts == [("check", "Ada", {})]
+    assert requests.acts == [("check", "Ada", {})]
     for other in ("", "0" * 32):
         with pytest.raises(ConfigError, match=naming("lead")):
             page.act(other, "run", {})
     with pytest.raises(ConfigError, match=naming("code", "valid")):
-        page.lead(code_of(said[:1]), "Eve")  # each is good once
+        page.lead(code_of(lines[:1]), "Eve")  # a code is valid once
     page.offer()
-    assert page.act(token, "check", {}).done  # the first one leads until another has typed the new code
-    second = page.lead(code_of(said), "Bob")
+    assert page.act(token, "check", {}).done  # the first page leads until the new code is entered
+    second = page.lead(code_of(lines), "Bob")
     with pytest.raises(ConfigError, match=naming("lead")):
         page.act(token, "run", {})
     assert page.act(second, "run", {}).done
 
 
-def test_an_act_is_for_the_stops_and_the_state_that_the_browser_has_shown() -> None:
-    page, asked, said, _ = operating()
+def test_act_has_stops_and_state_shown_by_the_browser() -> None:
+    page, requests, lines, _ = operating()
     page.offer()
-    token = page.lead(code_of(said), "Ada")
-    situation = page.situation()
-    assert situation is not None
-    assert situation["seen"] == {"stops": 7, "state": int(State.ARMED), "test_id": ""}
+    token = page.lead(code_of(lines), "Ada")
+    assert page.situation()["seen"] == {"stops": 7, "state": int(State.ARMED), "test_id": ""}
     page.act(token, "run", {}, {"stops": 5, "state": 3})
-    assert asked.seen == (5, 3), "not what the procedure says by now"
+    assert requests.seen == (5, 3), "not the current ones"
     for seen in (None, {}, {"stops": "5", "state": 3}, {"stops": 5}):
         page.act(token, "run", {}, seen)
-        assert asked.seen == (UNSEEN, UNSEEN)
+        assert requests.seen == (UNSEEN, UNSEEN)
 
 
-def test_a_code_expires_after_a_minute() -> None:
-    page, _, said, now = operating()
+def test_code_expires_after_a_minute() -> None:
+    page, _, lines, now = operating()
     page.offer()
     now[0] = CODE_S + 1.0
     with pytest.raises(ConfigError, match=naming("code", "valid")):
-        page.lead(code_of(said), "Ada")
+        page.lead(code_of(lines), "Ada")
 
 
-def test_a_code_cannot_be_guessed() -> None:
+def test_codes_have_40_bits_and_differ() -> None:
     assert len(set(SYMBOLS)) ** LENGTH >= 2**40
     assert not set("ILOU") & set(SYMBOLS), "letters that look like digits"
-    page, _, said, now = operating()
+    page, _, lines, now = operating()
     codes = set()
     for number in range(50):
         now[0] = number * (CODE_S + 1.0)
         page.offer()
-        codes.add(code_of(said))
+        codes.add(code_of(lines))
     assert len(codes) == 50
 
 
-def test_what_strangers_ask_for_does_not_keep_the_operator_from_leading() -> None:
-    """A new offer voided the code, three wrong codes did, too, and each offer was a line at the terminal."""
-    page, _, said, now = operating()
+def test_requests_of_strangers_do_not_block_the_operator() -> None:
+    """A new offer or three wrong codes voided the code, and each offer was a line at the terminal."""
+    page, _, lines, now = operating()
     page.offer()
-    code, refused = code_of(said), []
+    code, refused = code_of(lines), []
     for number in range(3000):
         now[0] = number / 100.0
         page.offer()
         with pytest.raises(ConfigError) as error:
             page.lead("wrong", "Eve")
         refused.append(error.type)
-    assert len(said) <= 7, "a line in 5 s"
-    assert {code_of([line]) for line in said} == {code}
-    assert refused.count(ConfigError) <= 301, "ten wrong codes in a second are judged"
+    assert len(lines) <= 7, "one line in 5 s"
+    assert {code_of([line]) for line in lines} == {code}
+    assert refused.count(ConfigError) <= 301, "ten wrong codes per second are compared"
     assert refused.count(TooManyCodes) == 3000 - refused.count(ConfigError)
     assert page.lead(f" {code.lower().replace('0', 'o').replace('1', 'l')} ", "Ada"), "never delayed"
 
 
-def test_a_takeover_disarms_and_so_does_the_loss_of_the_leading_page() -> None:
-    page, asked, said, now = operating()
+def test_takeover_or_loss_of_the_page_disarms() -> None:
+    page, requests, lines, now = operating()
     page.offer()
-    token = page.lead(code_of(said), "Ada")
-    assert [(act, by) for act, by, _ in asked.acts] == [("stop", "Ada")]
+    token = page.lead(code_of(lines), "Ada")
+    assert [(act, by) for act, by, _ in requests.acts] == [("stop", "Ada")]
     for _ in range(100):
         now[0] += 0.5
         assert page.alive(token)
         page.disarm_if_lost()
-    assert len(asked.acts) == 1, "its page gives signs of life"
+    assert len(requests.acts) == 1, "its page is alive"
     now[0] += GONE_S - 0.1
     page.alive("0" * 32)
     page.disarm_if_lost()
-    assert len(asked.acts) == 1
+    assert len(requests.acts) == 1
     now[0] += 0.2
     for _ in range(3):
         page.disarm_if_lost()
-    assert [act for act, *_ in asked.acts] == ["stop", "stop"]
+    assert [act for act, *_ in requests.acts] == ["stop", "stop"]
     assert page.act(token, "arm", {}).done
     now[0] += GONE_S + 0.1
     page.disarm_if_lost()
-    assert [act for act, *_ in asked.acts][2:] == ["arm", "stop"], "an act is a sign of life, too"
+    assert [act for act, *_ in requests.acts][2:] == ["arm", "stop"], "an act shows that the page is alive"
     page.offer()
-    page.lead(code_of(said), "Bob")
-    assert asked.acts[-1][:2] == ("stop", "Bob")
+    page.lead(code_of(lines), "Bob")
+    assert requests.acts[-1][:2] == ("stop", "Bob")
 
 
-def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
-    page, asked, said, _ = operating(arms=False)
-    asked.state = State.HELD
+def test_invalid_acts_are_refused_before_the_procedure() -> None:
+    page, requests, lines, _ = operating(arms=False)
+    requests.state = State.HELD
     page.offer()
     assert not page.alive("\udcff")
     with pytest.raises(ConfigError, match=naming("not the code")):
         page.lead("\udcff", "Eve")
     with pytest.raises(ConfigError, match=naming("name", "must have", "characters")):
-        page.lead(code_of(said), " ")
-    token = page.lead(code_of(said), "Ada")
-    for act, arguments, words in (
+        page.lead(code_of(lines), " ")
+    token = page.lead(code_of(lines), "Ada")
+    for act, arguments, reason in (
         ("arm", {"rung": "g"}, "arm: this page cannot arm a rung. Start the page with --arm-from-page"),
         ("fly", {}, "unknown act 'fly'"),
         ("note", {"text": "x" * 3000}, "note.text: must have at most 2000"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=reason):
             page.act(token, act, arguments)
-    assert asked.acts == []
+    assert requests.acts == []
 
 
 @pytest.mark.parametrize(("state", "acts"), [(State.ARMED, ["stop"]), (State.RUNNING, []), (State.HELD, [])])
-def test_without_its_page_nothing_stays_armed(state: State, acts: list[str]) -> None:
-    page, asked, _, _ = operating()
-    asked.state = state
+def test_only_an_armed_rig_is_disarmed_without_page(state: State, acts: list[str]) -> None:
+    page, requests, _, _ = operating()
+    requests.state = state
     page.disarm("lost")
-    assert [act for act, *_ in asked.acts] == acts
+    assert [act for act, *_ in requests.acts] == acts
 
 
 def post(address: str, path: str, fields: object, headers: dict[str, str] = MARK) -> tuple[int, dict[str, str]]:
@@ -211,13 +218,13 @@ def post(address: str, path: str, fields: object, headers: dict[str, str] = MARK
 
 @pytest.mark.nodes
 @pytest.mark.timeout(240)
-def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
+def test_strangers_cannot_act_over_the_page(tmp_path: Path) -> None:
     with page_and_terminal() as (address, _, _), procedure_beside(tmp_path, "g", "--set=duration=0.2"):
         while not get(address).get("acts"):
             time.sleep(0.1)
         for headers in (MARK, MARK | {"X-Rths-Operator": "0" * 32}):
-            status, told = post(address, "act", {"act": "connect", "arguments": {}}, headers)
-            assert (status, mentions(told["error"], "lead")) == (403, True)
+            status, answer = post(address, "act", {"act": "connect", "arguments": {}}, headers)
+            assert (status, mentions(answer["error"], "lead")) == (403, True)
         for headers in ({}, MARK | {"Origin": "http://evil.example"}):
             for path, fields in (("code", {}), ("lead", {"code": "1", "name": "Eve"}), ("act", {})):
                 assert post(address, path, fields, headers)[0] == 403
@@ -225,81 +232,77 @@ def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
         assert get(address)["acts"]["state"] == "IDLE"
 
 
+class PageOperator:
+    """Leads a test over HTTP, by the page that the test has started."""
+
+    def __init__(self, testing: subprocess.Popen[str], name: str) -> None:
+        self.lines = iter(testing.stdout)
+        self.address = next(match[0] for line in self.lines if (match := re.search(r"http://\S+", line)))
+        asked_until(self.address, lambda situation: bool(situation.get("acts")))
+        assert post(self.address, "code", {})[0] == 200
+        code = next(line for line in self.lines if "code to be typed at the page" in line).split()[-1]
+        token = post(self.address, "lead", {"code": code, "name": name})[1]["token"]
+        self._headers = MARK | {"X-Rths-Operator": token}
+
+    def act(self, name: str, seen: object, arguments: dict[str, str] | None = None) -> dict[str, str]:
+        fields = {"act": name, "arguments": arguments or {}, "seen": seen}
+        status, answer = post(self.address, "act", fields, self._headers)
+        assert status == 200, answer
+        return answer
+
+
+SHORT_WITH_PAGE = ("--set=duration=0.2", "--no-report", "--page", "--page-port=0")
+
+
 @pytest.mark.nodes
 @pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.timeout(240)
-def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_before_a_stop_is_refused(
-    tmp_path: Path,
-) -> None:
-    words = ("--set=duration=0.2", "--no-report", "--page", "--page-port=0")
-    with procedure_beside(tmp_path, "g", *words) as testing:
-        assert testing.stdout is not None
-        lines = iter(testing.stdout)
-        address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
-        asked_until(address, lambda told: bool(told.get("acts")))
-        assert post(address, "code", {})[0] == 200
-        code = next(line for line in lines if "code to be typed at the page" in line).split()[-1]
-        token = post(address, "lead", {"code": code, "name": "Ada\x1b[2J\r\n\u202e"})[1]["token"]
-        assert next(line for line in lines if "leads the test" in line).startswith(f"{ADA} leads")
-        headers = MARK | {"X-Rths-Operator": token}
-
-        def act(name: str, seen: object) -> dict[str, str]:
-            status, answer = post(address, "act", {"act": name, "arguments": {}, "seen": seen}, headers)
-            assert status == 200, answer
-            return answer
-
-        shown = get(address)["acts"]["seen"]
-        assert post(address, "stop", {"kind": "stop"})[1]["confirmed"]
-        refused = act("connect", shown)
+def test_stale_acts_of_started_page_are_refused(tmp_path: Path) -> None:
+    with procedure_beside(tmp_path, "g", *SHORT_WITH_PAGE) as testing:
+        test = PageOperator(testing, "Ada\x1b[2J\r\n\u202e")
+        assert next(line for line in test.lines if "leads the test" in line).startswith(f"{ADA} leads")
+        before = get(test.address)["acts"]["seen"]
+        assert post(test.address, "stop", {"kind": "stop"})[1]["confirmed"]
+        refused = test.act("connect", before)
         assert not refused["done"]
         assert mentions(refused["reason"], "state", "IDLE", "0", "1")
-        told = asked_until(address, lambda told: told["acts"]["seen"]["stops"] == 1)
-        assert act("connect", told["acts"]["seen"])["done"]
-        told = asked_until(address, lambda told: told["acts"]["state"] == "CONNECTED")
-        assert act("finish", told["acts"]["seen"])["done"]
+        situation = asked_until(test.address, lambda situation: situation["acts"]["seen"]["stops"] == 1)
+        assert test.act("connect", situation["acts"]["seen"])["done"]
+        situation = asked_until(test.address, lambda situation: situation["acts"]["state"] == "CONNECTED")
+        assert test.act("finish", situation["acts"]["seen"])["done"]
         testing.communicate(timeout=60.0)
     acts = procedure.read(tmp_path / "runs" / "first").acts
-    assert [(done.act, done.by, done.way, bool(done.refused)) for done in acts] == [
+    assert [(act.act, act.by, act.way, bool(act.refused)) for act in acts] == [
         ("connect", ADA, PAGE, True),
         ("connect", ADA, PAGE, False),
         ("finish", ADA, PAGE, False),
     ]
 
 
-def of_the_page(testing: int) -> list[int]:
-    """Processes that descend from the process ``testing``."""
+def descendants(process: int) -> list[int]:
     parents = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):
             parents[int(status.parent.name)] = int(re.findall(r"PPid:\s*(\d+)", status.read_text())[0])
-    found = [testing]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found[1:]
+    processes = [process]
+    for ancestor in processes:
+        processes += [child for child, parent in parents.items() if parent == ancestor]
+    return processes[1:]
 
 
 @pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.nodes
 @pytest.mark.timeout(180)
-def test_an_armed_rung_is_disarmed_when_the_process_of_its_page_is_suspended(tmp_path: Path) -> None:
-    words = ("--set=duration=0.2", "--no-report", "--page", "--page-port=0", "--arm-from-page")
-    with procedure_beside(tmp_path, "g", *words) as testing:
-        assert testing.stdout is not None
-        lines = iter(testing.stdout)
-        address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
-        asked_until(address, lambda told: bool(told.get("acts")))
-        post(address, "code", {})
-        code = next(line for line in lines if "code to be typed at the page" in line).split()[-1]
-        headers = MARK | {"X-Rths-Operator": post(address, "lead", {"code": code, "name": "Ada"})[1]["token"]}
-        operator = SocketOperator()
+def test_suspended_page_disarms_the_rung(tmp_path: Path) -> None:
+    with procedure_beside(tmp_path, "g", *SHORT_WITH_PAGE, "--arm-from-page") as testing:
+        test, operator = PageOperator(testing, "Ada"), SocketOperator()
         for name in MOVES[: MOVES.index("arm") + 1]:
             seen = operator.ask()
             shown = {"stops": seen.stops, "state": seen.state, "test_id": seen.test_id}
-            act = {"act": name, "arguments": arguments_of(name, seen), "seen": shown}
-            answer = post(address, "act", act, headers)[1]
+            answer = test.act(name, shown, arguments_of(name, seen))
             assert answer["done"], answer
         assert operator.ask().state == State.ARMED
-        page = of_the_page(testing.pid)
+        page = descendants(testing.pid)
         for process in page:
             os.kill(process, signal.SIGSTOP)
         suspended = time.monotonic()
@@ -315,20 +318,16 @@ def test_an_armed_rung_is_disarmed_when_the_process_of_its_page_is_suspended(tmp
     assert mentions(stop.arguments["reason"], "page", "silent")
 
 
-ADA = r"Ada\x1b[2J\r\n\u202e"
-"""A name as terminal and record show it, with escapes in place of terminal codes."""
 BANNER = 'document.getElementById("real").textContent'
 
 
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler here")
+@needs_chromium
+@needs_compiler
 @pytest.mark.parametrize(("emulator", "kind"), [("true", "EMULATED"), ("false", "REAL RIG")])
-def test_the_banner_says_from_the_first_state_on_whether_the_rig_is_real(
-    emulator: str, kind: str, tmp_path: Path
-) -> None:
-    """It read PORT NOT TOLD YET, in grey, until a rung ran: while the check and the positioning moved the rig."""
+def test_banner_shows_kind_of_rig_from_the_first_state(emulator: str, kind: str, tmp_path: Path) -> None:
+    """The banner read PORT NOT TOLD YET until a rung ran, while check and positioning moved the rig."""
 
     async def look(address: str, terminal: Callable[[], str]) -> list[str]:
         async with Browser(address, tmp_path / "browser") as browser:
@@ -337,7 +336,7 @@ def test_the_banner_says_from_the_first_state_on_whether_the_rig_is_real(
             if kind == "EMULATED":
                 await take_the_lead(browser, terminal)
                 await browser.until('told.procedure.state !== "IDLE"')
-            else:  # nothing real is here to connect to
+            else:  # there is no real rig to connect to
                 connected = 'told = {...told, procedure: {...told.procedure, state: "CONNECTED"}}'
                 assert await browser.value(f"{connected}; show(); {BANNER}") == kind
             await browser.until(f'{BANNER}.startsWith("{kind}")')
@@ -345,32 +344,30 @@ def test_the_banner_says_from_the_first_state_on_whether_the_rig_is_real(
             assert await browser.value("told.user") == getpass.getuser()
             return browser.complaints
 
-    words = [f"--set=port.port={free_port()}", "--set=servo_rate=256", "--set=substeps=3"]
+    options = [f"--set=port.port={free_port()}", "--set=servo_rate=256", "--set=substeps=3"]
     rig = tmp_path / "bench.yaml"
     text = files.locate("bench_udp", files.RIG).read_text().replace("emulator: true", f"emulator: {emulator}")
     rig.write_text(text.replace("deceleration: 20.0", "deceleration: 20.0, tracking_error: 0.02"))
     with (
-        emulated(tmp_path, *words),
+        emulated(tmp_path, *options),
         page_and_terminal() as (address, terminal, _),
-        procedure_beside(tmp_path, "g", *words, rig=str(rig)) as testing,
+        procedure_beside(tmp_path, "g", *options, rig=str(rig)) as testing,
     ):
         assert asyncio.run(look(address, terminal)) == []
         testing.send_signal(signal.SIGINT)
-        said, _ = testing.communicate(timeout=60.0)
-    assert f"({kind}): " in said
-    assert kind != "EMULATED" or "EMULATED: connected" in said
+        output, _ = testing.communicate(timeout=60.0)
+    assert f"({kind}): " in output
+    assert kind != "EMULATED" or "EMULATED: connected" in output
     assert procedure.read(tmp_path / "runs" / "first").rig_kind == kind
 
 
 NEEDED = 'document.querySelector("#needs button")'
-"""Button of what is to be confirmed, signed or armed now."""
+"""Button of the required confirmation, signature or arming."""
 
 
 def code_at(terminal: Callable[[], str]) -> str:
     """Return the next code that the terminal shows."""
-    while not (found := CODE.search(terminal().strip())):
-        pass
-    return found[0]
+    return next(match[0] for line in iter(terminal, None) if (match := CODE.search(line.strip())))
 
 
 async def type_the_code(browser: Browser, terminal: Callable[[], str]) -> None:
@@ -400,7 +397,7 @@ async def take_the_lead(browser: Browser, terminal: Callable[[], str], rehearse:
 
 
 async def check(browser: Browser) -> None:
-    """Move every axis, and sign for what that has not verified."""
+    """Move every axis, and sign for the items that this has not verified."""
     await browser.move("check")
     await browser.until("!asked && !told.acts.possible.sign_for || !asked && !told.acts.possible.position")
     while count := await browser.value("told.acts.to_sign.length"):
@@ -410,7 +407,7 @@ async def check(browser: Browser) -> None:
 
 
 async def arm(browser: Browser) -> None:
-    """Arm the rung by the first characters of its hash; other ones arm nothing."""
+    """Arm the rung by the first characters of its hash, after another text has armed nothing."""
     await browser.until(f'!asked && {NEEDED} && {NEEDED}.textContent === "arm"')
     await browser.value('document.querySelector("#needs input").value = "wrong!"')
     await browser.value(f"{NEEDED}.click()")
@@ -420,27 +417,27 @@ async def arm(browser: Browser) -> None:
     await browser.value(f"{NEEDED}.click()")
 
 
-async def half_typed(browser: Browser) -> None:
-    """Type a part of a name: it stays while the form is about the same thing, and goes with it."""
+async def type_half_a_name(browser: Browser) -> None:
+    """Type a part of a name: it is kept until the offsets to be armed change."""
     await browser.click("act_arm")
     await browser.value('document.querySelector("#needs input").value = "R. Spons"')
-    for change, left in (('possible: {...told.acts.possible, run: "no"}', "R. Spons"), ('offsets_hash: "1"', "")):
-        found = await browser.value(
+    for change, kept in (('possible: {...told.acts.possible, run: "no"}', "R. Spons"), ('offsets_hash: "1"', "")):
+        typed = await browser.value(
             f"heard_now = told; told = {{...told, acts: {{...told.acts, {change}}}}}; procedure();"
             'typed_now = document.querySelector("#needs input").value; told = heard_now; procedure(); typed_now'
         )
-        assert found == left, change
+        assert typed == kept, change
 
 
 async def two_persons(address: str, terminal: Callable[[], str], folder: Path) -> None:
-    """Arm rung g with the operator's name as that of the second person, then with another name."""
+    """Arm rung g with the operator's name for the second person, then with another name."""
     async with Browser(address, folder) as browser:
         await take_the_lead(browser, terminal)
         await browser.move("check")
         await browser.until("!asked && !told.acts.possible.position")
         await browser.move("position")
         await browser.click("act_arm")
-        await half_typed(browser)
+        await type_half_a_name(browser)
         for second in (" A da", "R. Sponsible"):
             await browser.until(f'!asked && {NEEDED} && {NEEDED}.textContent === "arm"')
             await browser.value(f'document.querySelectorAll("#needs input")[1].value = "{second}"')
@@ -455,13 +452,12 @@ async def two_persons(address: str, terminal: Callable[[], str], folder: Path) -
 
 @pytest.mark.nodes
 @pytest.mark.timeout(240)
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-def test_the_page_asks_for_the_second_person(tmp_path: Path) -> None:
-    rig = tmp_path / "bench.yaml"
-    rig.write_text(files.locate("bench_simulated", files.RIG).read_text() + "two_persons: true\n")
+@needs_chromium
+def test_page_asks_for_the_second_person(tmp_path: Path) -> None:
+    rig = str(rig_file(tmp_path, two_persons=True))
     with (
         page_and_terminal("--arm-from-page") as (address, terminal, _),
-        procedure_beside(tmp_path, "g", "--set=duration=0.5", rig=str(rig)) as testing,
+        procedure_beside(tmp_path, "g", "--set=duration=0.5", rig=rig) as testing,
     ):
         asyncio.run(two_persons(address, terminal, tmp_path / "browser"))
         testing.communicate(timeout=120.0)
@@ -471,7 +467,7 @@ def test_the_page_asks_for_the_second_person(tmp_path: Path) -> None:
 
 
 async def lead(address: str, terminal: Callable[[], str], folder: Path, kind: str) -> list[str]:
-    """A test of the rungs b, c and g, by the page alone; the banner shows the ``kind`` of the rig to the end."""
+    """Run the rungs b, c and g by the page alone; the banner shows the ``kind`` of the rig to the end."""
     async with Browser(address, folder) as browser:
         await take_the_lead(browser, terminal, rehearse=True)
         await check(browser)
@@ -488,10 +484,10 @@ async def lead(address: str, terminal: Callable[[], str], folder: Path, kind: st
 
 
 async def stop_while(browser: Browser, act: str, state: str, by: str) -> None:
-    """Begin an ``act``, and stop it ``by`` a key or a button of the page once it has moved for a while."""
+    """Begin an ``act``, and stop it ``by`` a key or a button of the page while it moves."""
     await browser.move(act)
     await browser.until(f'told.procedure.state === "{state}"')
-    if state == "RUNNING":  # its nodes are still starting
+    if state == "RUNNING":  # its nodes may still be starting
         await browser.until('told.run && told.run.state === "RUNNING" && columns.length > 50')
         await browser.until('asked === "run" && !document.getElementById("act_hold").disabled')
     await asyncio.sleep(0.2)
@@ -521,36 +517,36 @@ async def stop_all(address: str, terminal: Callable[[], str], folder: Path, chec
 
 
 @contextmanager
-def emulated(folder: Path, *words: str) -> Iterator[None]:
-    """``rths emulate`` of the bench behind the port udp, on this machine."""
-    command = [*RTHS, "emulate", "chen_ricles_2010", "--rig", "bench_udp", "--again", *words]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as far:
-        assert far.stdout is not None
-        assert "emulated at" in far.stdout.readline()
+def emulated(folder: Path, *options: str) -> Iterator[None]:
+    """Run ``rths emulate`` of a bench with the port udp."""
+    command = [*RTHS, "emulate", "chen_ricles_2010", "--rig", "bench_udp", "--again", *options]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as rig:
+        assert "emulated at" in rig.stdout.readline()
         try:
             yield
         finally:
-            far.send_signal(signal.SIGINT)
-            far.communicate(timeout=30.0)
+            rig.send_signal(signal.SIGINT)
+            rig.communicate(timeout=30.0)
 
 
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-@pytest.mark.parametrize(("rig", "kind"), [("bench_simulated", "SIMULATED"), ("bench_udp", "EMULATED")])
-def test_a_whole_test_is_led_by_the_page_alone(rig: str, kind: str, tmp_path: Path) -> None:
-    words = ["--set=duration=0.5", "--set=servo_rate=256", "--set=substeps=3"]
+@needs_chromium
+@pytest.mark.parametrize(
+    ("rig", "kind"),
+    [("bench_simulated", "SIMULATED"), pytest.param("bench_udp", "EMULATED", marks=needs_compiler)],
+)
+def test_page_alone_leads_a_complete_test(rig: str, kind: str, tmp_path: Path) -> None:
+    options = ["--set=duration=0.5", "--set=servo_rate=256", "--set=substeps=3"]
     with ExitStack() as stack:
         if rig == "bench_udp":
-            if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-                pytest.skip("no C compiler here")
-            words.append(f"--set=port.port={free_port()}")
-            stack.enter_context(emulated(tmp_path, *words))
+            options.append(f"--set=port.port={free_port()}")
+            stack.enter_context(emulated(tmp_path, *options))
         address, terminal, _ = stack.enter_context(page_and_terminal("--arm-from-page"))
-        testing = stack.enter_context(procedure_beside(tmp_path, "bcg", *words, rig=rig))
+        testing = stack.enter_context(procedure_beside(tmp_path, "bcg", *options, rig=rig))
         complaints = asyncio.run(lead(address, terminal, tmp_path / "browser", kind))
-        said, _ = testing.communicate(timeout=120.0)
-    assert testing.returncode == 0, said
+        output, _ = testing.communicate(timeout=120.0)
+    assert testing.returncode == 0, output
     assert complaints == []
     record = procedure.read(tmp_path / "runs" / "first")
     assert record.outcome == "finished"
@@ -561,8 +557,8 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, kind: str, tmp_path: Pa
 
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_path: Path) -> None:
+@needs_chromium
+def test_closed_or_replaced_page_disarms_the_rung(tmp_path: Path) -> None:
     async def armed(browser: Browser) -> None:
         await browser.click("act_arm")
         await arm(browser)
@@ -585,7 +581,7 @@ def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_pat
 
     with page_and_terminal("--arm-from-page") as (address, terminal, _), procedure_beside(tmp_path, "g"):
         asyncio.run(lead_and_leave(address, terminal))
-        asked_until(address, lambda told: told["acts"]["state"] == "HELD")
+        asked_until(address, lambda situation: situation["acts"]["state"] == "HELD")
     stops = [act for act in procedure.read(tmp_path / "runs" / "first").acts if act.act == "stop"]
     assert mentions(stops[0].arguments["reason"], "Bob", "taken")
     assert mentions(stops[1].arguments["reason"], "lost", "3 s")
@@ -593,17 +589,14 @@ def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_pat
 
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+@needs_chromium
 @pytest.mark.parametrize("check_alone", [True, False], ids=["the check", "every other motion"])
-def test_the_page_stops_what_a_procedure_moves(check_alone: bool, tmp_path: Path) -> None:
-    words = ("--set=duration=20", "--pace=realtime")
-    with page_and_terminal("--arm-from-page") as (address, terminal, _), procedure_beside(tmp_path, "g", *words):
+def test_page_stops_every_motion(check_alone: bool, tmp_path: Path) -> None:
+    options = ("--set=duration=20", "--pace=realtime")
+    with page_and_terminal("--arm-from-page") as (address, terminal, _), procedure_beside(tmp_path, "g", *options):
         assert asyncio.run(stop_all(address, terminal, tmp_path / "browser", check_alone)) == []
     record = procedure.read(tmp_path / "runs" / "first")
-    ended = [
-        act.act
-        for act in record.acts
-        if re.search("by the page: service stop_by_page|held after", act.refused + act.result)
-    ]
+    stopped = re.compile("by the page: service stop_by_page|held after")
+    ended = [act.act for act in record.acts if stopped.search(act.refused + act.result)]
     assert ended == (["check"] if check_alone else [act for act, _, _ in STOPPED])
     assert record.outcome == "held"

@@ -1,107 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contrast of every text (WCAG 2.1, 1.4.3), the act that the page leads to, and the wall view."""
+"""Tests of contrast (WCAG 2.1, 1.4.3), the proposed act, the wall view, and the printed operator's card."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from messages import mentions
-from page_of_test import CHROMIUM, Browser
+from page_of_test import CHROMIUM, Browser, needs_chromium
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 
-from page_alone import MadeUp, procedure_in, served
+from page_alone import SyntheticSource, procedure_in, served
 
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.session import ACTS
 
 ROOT = Path(__file__).resolve().parents[3] / PACKAGE
-PAGE, CARD = (ROOT / "app" / "page" / "static" / name for name in ("page.css", "card.css"))
+STATIC = ROOT / "app" / "page" / "static"
+PAGE = STATIC / "page.css"
 REPORT = ROOT / "analysis" / "report" / "templates" / "report.css"
 TEXT, LARGE = 4.5, 3.0
-GROUNDS = ("#fff", "#f5f6f8")
+BACKGROUNDS = ("#fff", "#f5f6f8")
 
 
 def luminance(colour: str) -> float:
     digits = colour.lstrip("#")[:6]
-    wide = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
-    parts = [int(wide[at : at + 2], 16) / 255.0 for at in (0, 2, 4)]
+    long = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
+    parts = [int(long[start : start + 2], 16) / 255.0 for start in (0, 2, 4)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(text: str, background: str) -> float:
+    low, high = sorted((luminance(text), luminance(background)))
     return (high + 0.05) / (low + 0.05)
 
 
 def rules(path: Path) -> dict[str, dict[str, str]]:
-    """Declarations by selector; variables are replaced by their values."""
+    """Return declarations by selector; variables are replaced by their values."""
     text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.S)
     values = dict(re.findall(r"(--\w+):\s*([^;}]+)", text))
-    text = re.sub(r"var\((--\w+)\)", lambda found: values[found[1]].strip() if found[1] in values else "", text)
-    found: dict[str, dict[str, str]] = {}
+    text = re.sub(r"var\((--\w+)\)", lambda match: values.get(match[1], "").strip(), text)
+    declarations: dict[str, dict[str, str]] = {}
     for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", text):
         for selector in selectors.split(","):
-            found.setdefault(selector.strip(), {}).update(re.findall(r"(?:^|;)\s*([\w-]+)\s*:\s*([^;]+)", body))
-    return found
+            pairs = re.findall(r"(?:^|;)\s*([\w-]+)\s*:\s*([^;]+)", body)
+            declarations.setdefault(selector.strip(), {}).update(pairs)
+    return declarations
 
 
-def colour_of(declared: dict[str, str], *names: str) -> str:
-    texts = [found for name in names if (found := re.search(r"#[0-9a-fA-F]{3,8}\b", declared.get(name, "")))]
-    return texts[0][0] if texts else ""
+def colour_of(declarations: dict[str, str], *names: str) -> str:
+    """Return the first colour of the properties ``names``, or an empty string."""
+    matches = (re.search(r"#[0-9a-fA-F]{3,8}\b", declarations.get(name, "")) for name in names)
+    return next((match[0] for match in matches if match), "")
 
 
-def test_the_ratio_is_that_of_the_guideline() -> None:
+def test_contrast_ratio_agrees_with_wcag() -> None:
     assert contrast("#000", "#ffffff") == pytest.approx(21.0)
     assert contrast("#777", "#fff") == pytest.approx(4.48, abs=0.01)
 
 
-@pytest.mark.parametrize("path", [PAGE, CARD, REPORT], ids=lambda path: path.name)
-def test_every_text_of_a_style_sheet_can_be_read(path: Path) -> None:
+@pytest.mark.parametrize("path", [PAGE, STATIC / "card.css", REPORT], ids=lambda path: path.name)
+def test_style_sheet_texts_have_enough_contrast(path: Path) -> None:
     weak = {}
-    for selector, declared in rules(path).items():
-        if not (colour := colour_of(declared, "color")):
+    for selector, declarations in rules(path).items():
+        if not (colour := colour_of(declarations, "color")):
             continue
-        own = colour_of(declared, "background", "background-color")
-        grounds = (own,) if own else GROUNDS if colour not in GROUNDS else ()
-        for ground in grounds:
+        background = colour_of(declarations, "background", "background-color")
+        for ground in (background,) if background else BACKGROUNDS if colour not in BACKGROUNDS else ():
             if contrast(colour, ground) < TEXT:
                 weak[selector] = colour, ground, round(contrast(colour, ground), 2)
     assert weak == {}
-    assert not [selector for selector, declared in rules(path).items() if "opacity" in declared]
+    assert not [selector for selector, declarations in rules(path).items() if "opacity" in declarations]
 
 
-def test_stop_and_trip_differ_and_neither_looks_like_an_emergency_stop() -> None:
+def test_stop_and_trip_buttons_differ_and_are_not_red() -> None:
     style = rules(PAGE)
     stop, trip = (colour_of(style[name], "background") for name in (".stop", ".trip"))
     assert contrast(stop, trip) >= 2 * LARGE
     assert style[".stop"]["border-radius"] != style[".trip"]["border-radius"]
     for fill in (stop, trip):
-        red, green, blue = (int(each, 16) for each in re.findall("..", fill.lstrip("#").ljust(6, fill[-1])))
+        red, green, blue = (int(digits, 16) for digits in re.findall("..", fill.lstrip("#").ljust(6, fill[-1])))
         assert red <= max(green, blue), "red is for the emergency stop"
     disabled = style[".stop:disabled"]
     assert contrast(colour_of(disabled, "color"), colour_of(disabled, "background")) >= TEXT
 
 
-def test_curves_and_bars_can_be_seen() -> None:
-    script = (PAGE.parent / "page.js").read_text(encoding="utf-8")
-    found = re.search(r"const LINES = \{([^}]*)\}", script)
-    assert found
-    colours = re.findall(r"#\w{6}", found[1])
+def test_curves_and_bars_have_enough_contrast() -> None:
+    script = (STATIC / "page.js").read_text(encoding="utf-8")
+    colours = re.findall(r"#\w{6}", re.search(r"const LINES = \{([^}]*)\}", script)[1])
     assert len(colours) == 4
     style = rules(PAGE)
     bars = [colour_of(style[name], "background") for name in (".track div", ".warn .track div", ".bad .track div")]
     assert min(contrast(colour, "#fff") for colour in (*colours, *bars)) >= LARGE
 
 
-MEASURED = """
+WEAK_TEXTS = """
 (() => {
   const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -128,57 +130,44 @@ MEASURED = """
   return weak;
 })()
 """
-LOADED = 'typeof columns !== "undefined" && columns.length > 10'
-LED = 'token = "a token"; me = "Ada"; show()'
 
 
-def look(watched: MadeUp, answer: Any, *asked: str) -> list[Any]:
-    """Values of expressions in the page, after it has loaded."""
+def look(source: SyntheticSource, answer: Any, *expressions: str) -> list[Any]:
+    """Return the values of expressions in the page, after it has loaded."""
 
     async def evaluate(address: str, folder: Path) -> list[Any]:
         async with Browser(address, folder) as browser:
-            await browser.until(LOADED)
+            await browser.until('typeof columns !== "undefined" && columns.length > 10')
             await browser.until("Boolean(told.acts)")
-            return [await browser.value(each) for each in asked]
+            return [await browser.value(expression) for expression in expressions]
 
-    with served(watched, answer) as address, tempfile.TemporaryDirectory() as folder:
+    with served(source, answer) as address, tempfile.TemporaryDirectory() as folder:
         return asyncio.run(evaluate(address, Path(folder)))
 
 
-browser_only = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-
-
-def words(name: str) -> str:
+def text_of(name: str) -> str:
     return f"document.getElementById('{name}').textContent"
 
 
-SHOWN = "['stop', 'trip'].every((name) => document.getElementById(name).checkVisibility())"
-BUTTONS = "[...document.querySelectorAll('#acts button')].map((each) => [each.id, each.disabled, each.className])"
-REASONS = (
-    "[...document.querySelectorAll('#reasons tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
-)
-
-
-@browser_only
-def test_the_page_leads_to_the_next_act_with_its_reason_and_shows_the_ladder() -> None:
+@needs_chromium
+def test_page_proposes_next_act_with_reasons_and_ladder() -> None:
     motions = tuple("north by 1 mm" if act == "check" else "" for act in ACTS)
     answer = procedure_in(State.REFERENCED, "check", motions=motions)
-    onlooker, ladder, led, following, because, buttons, reasons, weak = look(
-        MadeUp(State.REFERENCED),
+    onlooker, ladder, _, proposal, because, buttons, reasons, weak = look(
+        SyntheticSource(State.REFERENCED),
         answer,
-        words("acts"),
+        text_of("acts"),
         "[...document.querySelectorAll('#ladder li')].map((each) => each.textContent)",
-        LED,
-        words("next"),
-        words("because_next"),
-        BUTTONS,
-        REASONS,
-        MEASURED,
+        'token = "a token"; me = "Ada"; show()',
+        text_of("next"),
+        text_of("because_next"),
+        "[...document.querySelectorAll('#acts button')].map((each) => [each.id, each.disabled, each.className])",
+        "[...document.querySelectorAll('#reasons tr')].map((tr) => [...tr.cells].map((cell) => cell.textContent))",
+        WEAK_TEXTS,
     )
-    del led
     assert "check" in onlooker
-    assert [each[:3] for each in ladder] == ["✓ a", "✓ b", "▲ c", "▶ d", "○ g"]
-    assert following == "Next: check"
+    assert [rung[:3] for rung in ladder] == ["✓ a", "✓ b", "▲ c", "▶ d", "○ g"]
+    assert proposal == "Next: check"
     assert mentions(because, "offsets", "positioned")
     impossible = {act for act, why in zip(answer.acts, answer.why_not, strict=True) if why}
     assert {name for name, _, _ in buttons} == {f"act_{act}" for act in ACTS if act not in impossible} - {
@@ -187,53 +176,48 @@ def test_the_page_leads_to_the_next_act_with_its_reason_and_shows_the_ladder() -
     assert not any(disabled for _, disabled, _ in buttons)
     assert [name for name, _, kind in buttons if kind == "first"] == ["act_check"]
     assert {row[0].replace(" ", "_") for row in reasons} == impossible
-    assert all(row[1] for row in reasons), "each has its reason"
+    assert all(row[1] for row in reasons)
     assert weak == []
 
 
-@browser_only
+@needs_chromium
 @pytest.mark.parametrize(
     ("state", "reason", "shown"),
     [(State.FINISHED, "held: rung a", "ENDED"), (State.FINISHED, "", "FINISHED")],
 )
-def test_only_a_test_that_finished_is_shown_in_green(state: State, reason: str, shown: str) -> None:
-    watched = MadeUp(state)
-    ended = watched.situation()["procedure"]
-    assert isinstance(ended, dict)
-    told = {"run": None, "procedure": ended | {"reason": reason}}
+def test_only_finished_tests_are_green(state: State, reason: str, shown: str) -> None:
+    procedure = SyntheticSource(state).situation()["procedure"]
     name, kind, why = look(
-        MadeUp(state, **told),
+        SyntheticSource(state, run=None, procedure=procedure | {"reason": reason}),
         procedure_in(state, "", next_rung=""),
-        words("state"),
+        text_of("state"),
         "document.getElementById('state').className",
-        words("reason"),
+        text_of("reason"),
     )
     assert (name, "good" in kind, why) == (shown, shown == "FINISHED", reason)
 
 
-@browser_only
-def test_the_wall_view_has_large_digits_and_shows_thresholds_by_colour_and_shape() -> None:
-    heights = (
-        "[...document.querySelectorAll('.digits')].map((each) => parseFloat(getComputedStyle(each).fontSize))"
-    )
-    readings = "[...document.querySelectorAll('.reading')].map((each) => [each.className, each.textContent])"
-    borders = "[...document.querySelectorAll('.reading')].map((each) => getComputedStyle(each).borderStyle)"
-    *_, large, state, shown, styles, main, weak, stops = look(
-        MadeUp(State.RUNNING, shares=(1.02, 0.85)),
+@needs_chromium
+def test_wall_view_has_large_digits_and_marks_thresholds() -> None:
+    shown = "['stop', 'trip'].every((name) => document.getElementById(name).checkVisibility())"
+    both = f"new Promise((done) => {{ const look = () => {shown} ? done(true) : setTimeout(look, 20); look(); }})"
+    readings = "[...document.querySelectorAll('.reading')].map((each) =>"
+    *_, digits, state, shown, styles, main, weak, stops = look(
+        SyntheticSource(State.RUNNING, shares=(1.02, 0.85)),
         procedure_in(State.RUNNING, ""),
         "location.hash = '#wall'",
-        f"new Promise((done) => {{ const look = () => {SHOWN} ? done() : setTimeout(look, 20); look(); }})",
-        heights,
+        both,
+        "[...document.querySelectorAll('.digits')].map((each) => parseFloat(getComputedStyle(each).fontSize))",
         "parseFloat(getComputedStyle(document.getElementById('state')).fontSize)",
-        readings,
-        borders,
+        f"{readings} [each.className, each.textContent])",
+        f"{readings} getComputedStyle(each).borderStyle)",
         "getComputedStyle(document.querySelector('main')).display",
-        MEASURED,
-        f"new Promise((done) => {{ const look = () => {SHOWN} ? done(true) : setTimeout(look, 20); look(); }})",
+        WEAK_TEXTS,
+        both,
     )
-    assert min(*large, state) >= 48.0, "of a window of 800 x 600; 50 px of a usual screen are 13 mm"
+    assert min(*digits, state) >= 48.0, "in a window of 800 x 600 px; 50 px are 13 mm on an ordinary screen"
     assert [kind for kind, _ in shown] == ["reading bad", "reading bad", "reading warn", "reading warn"]
-    assert [re.search("[●▲■]", text)[0] for _, text in shown] == ["■", "■", "▲", "▲"]  # type: ignore[index]
+    assert [re.search("[●▲■]", text)[0] for _, text in shown] == ["■", "■", "▲", "▲"]
     assert "beyond 250 mm" in shown[0][1]
     assert "37.5 mm left of 250 mm" in shown[2][1]
     assert len(set(styles)) == 2
@@ -241,16 +225,34 @@ def test_the_wall_view_has_large_digits_and_shows_thresholds_by_colour_and_shape
     assert weak == []
 
 
-@browser_only
-def test_who_may_not_stop_can_read_why() -> None:
-    watched = MadeUp(State.HELD)
-    disabled, why, weak = look(
-        watched,
+@needs_chromium
+def test_reason_for_missing_stop_permission_is_shown() -> None:
+    disabled, reason, weak = look(
+        SyntheticSource(State.HELD),
         procedure_in(State.HELD, ""),
         "told = {...told, may_stop: false}; socket.onmessage = null; show(); $('stop').disabled",
-        words("answer"),
-        MEASURED,
+        text_of("answer"),
+        WEAK_TEXTS,
     )
     assert disabled
-    assert "watch" in why
+    assert "watch" in reason
     assert weak == []
+
+
+def test_card_lists_every_state_and_act() -> None:
+    card = (STATIC / "card.html").read_text(encoding="utf-8")
+    states, acts = (
+        ["".join(cell.itertext()) for cell in ElementTree.fromstring(table).iter("th")]
+        for name in ("states", "acts")
+        for table in re.findall(rf'<table id="{name}">.*?</table>', card, re.S)
+    )
+    assert sorted(states) == sorted(state.name for state in State)
+    assert [act for cell in acts for act in cell.split(", ")] == [act.replace("_", " ") for act in ACTS]
+
+
+@needs_chromium
+def test_card_is_one_printed_page(tmp_path: Path) -> None:
+    card, printed = (STATIC / "card.html").as_uri(), tmp_path / "card.pdf"
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}")
+    subprocess.run([CHROMIUM, *options, f"--print-to-pdf={printed}", card], check=True, timeout=60.0)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) == 1

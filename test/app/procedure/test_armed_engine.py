@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine is named in scenario or rig file, never chosen behind a port, and part of what is armed."""
+"""Tests of the engine in scenario and rig file: refused at a real rig, and part of the armed program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from messages import mentions
-from rig_runner import referenced
+from rig_runner import arm, referenced
 from rig_walk import RIG
 
 from rths_nodes.app import hosts
@@ -30,8 +30,12 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.transport.greeting import Credentials
 
 NAME, SHORT = "chen_ricles_2010", ["duration=0.5"]
-NATIVE = "engine=executive"
+EXECUTIVE = "engine=executive"
 REAL = RIG.replace("{type: simulator, transport_samples: 1, hydraulics: high, interlock: closed}", "{type: udp}")
+
+
+def with_engine(rig: str) -> str:
+    return rig.replace("port:", "engine: executive\nport:")
 
 
 def rig_file(folder: Path, text: str = RIG) -> str:
@@ -39,117 +43,111 @@ def rig_file(folder: Path, text: str = RIG) -> str:
     return str(folder / "bench.yaml")
 
 
-def runner(folder: Path, rungs: str) -> ProcedureRunner:
-    scenario = files.load(NAME, [*SHORT, NATIVE], rig=rig_file(folder))
+def runner_of(folder: Path, rungs: str) -> ProcedureRunner:
+    scenario = files.load(NAME, [*SHORT, EXECUTIVE], rig=rig_file(folder))
     record = ProcedureRecord("test", scenario.name, hash_of(scenario), operator="A. Tester")
     ladder = Ladder(scenario, tuple(rungs), 0.3, 2, realtime=False)
     ladder.check()
     return ProcedureRunner(ladder, record, folder / "test")
 
 
-def arm(test: ProcedureRunner) -> str:
-    referenced(test, 0.05)
+def arm_rung_c(runner: ProcedureRunner) -> str:
+    referenced(runner, 0.05)
     for act in ("check", "position"):
-        test.do(act, clear="CLEAR")
-    assert test.session.offsets is not None
-    step = test.ladder.step("c")
-    return test.do("arm", rung="c", scenario_hash=step.hash, offsets_hash=test.session.offsets.hash)
+        runner.do(act, clear="CLEAR")
+    return arm(runner, "c")
 
 
 @pytest.mark.parametrize(
     ("overrides", "options", "engine"),
     [
-        ([NATIVE], {}, "executive"),
-        ([NATIVE], {"engine": "python"}, "python"),
+        ([EXECUTIVE], {}, "executive"),
+        ([EXECUTIVE], {"engine": "python"}, "python"),
         ([], {"engine": "executive"}, "executive"),
     ],
 )
-def test_the_option_goes_before_the_scenario(overrides: list[str], options: dict[str, Any], engine: str) -> None:
+def test_option_has_priority_over_the_scenario(overrides: list[str], options: dict[str, Any], engine: str) -> None:
     result = hosts.run(NAME, [*SHORT, *overrides], **options)
     assert result.engine == engine
     assert result.scenario.engine == ("executive" if engine == "executive" else "auto")
 
 
-def test_the_command_prints_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", NAME, "--set", SHORT[0], "--set", NATIVE]) == 0
+def test_command_prints_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", NAME, "--set", SHORT[0], "--set", EXECUTIVE]) == 0
     assert mentions(capsys.readouterr().out, "embedded, executive")
 
 
-def test_a_study_prefers_its_own_engine() -> None:
-    assert hosts.run(NAME, [*SHORT, NATIVE], preferred="kernels").engine == "kernels"
+def test_study_prefers_its_own_engine() -> None:
+    assert hosts.run(NAME, [*SHORT, EXECUTIVE], preferred="kernels").engine == "kernels"
 
 
-def test_a_rig_file_names_the_engine(tmp_path: Path) -> None:
-    rig = rig_file(tmp_path, RIG.replace("port:", "engine: executive\nport:"))
-    scenario, before = files.load(NAME, SHORT, rig=rig), files.load(NAME, SHORT, rig=rig_file(tmp_path))
-    assert (scenario.engine, before.engine) == ("executive", "auto")
-    assert rig_hash(scenario) != rig_hash(before)
-    assert scenario.shared_hash() != before.shared_hash()
+def test_engine_of_a_rig_file_changes_its_hashes(tmp_path: Path) -> None:
+    scenario = files.load(NAME, SHORT, rig=rig_file(tmp_path, with_engine(RIG)))
+    without = files.load(NAME, SHORT, rig=rig_file(tmp_path))
+    assert (scenario.engine, without.engine) == ("executive", "auto")
+    assert rig_hash(scenario) != rig_hash(without)
+    assert scenario.shared_hash() != without.shared_hash()
 
 
 @pytest.mark.parametrize("command", ["check", "run", "test"])
 @pytest.mark.parametrize("key", ["rig file", "override"])
-def test_a_real_rig_is_refused(command: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = REAL.replace("port:", "engine: executive\nport:") if key == "rig file" else REAL
-    arguments = [
-        command,
-        NAME,
-        "--rig",
-        rig_file(tmp_path, text),
-        *(["--set", NATIVE] if key == "override" else []),
-    ]
-    assert main(arguments) == 2
+def test_executive_is_refused_for_a_real_rig(
+    command: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = rig_file(tmp_path, with_engine(REAL) if key == "rig file" else REAL)
+    overrides = ["--set", EXECUTIVE] if key == "override" else []
+    assert main([command, NAME, "--rig", rig, *overrides]) == 2
     assert mentions(capsys.readouterr().err, "engine", "executive", "udp", "doc/real_time.md")
 
 
-def test_the_option_is_refused_for_a_real_rig(tmp_path: Path) -> None:
+def test_option_executive_is_refused_if_unsupported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         hosts.run(NAME, SHORT, rig=rig_file(tmp_path, REAL), engine="executive")
     assert mentions(str(refused.value), "engine", "executive", "udp", "doc/real_time.md")
+    with pytest.raises(ConfigError) as refused:
+        hosts.run(NAME, [*SHORT, EXECUTIVE], host="processes")
+    assert mentions(str(refused.value), "engine", "executive", "processes")
 
 
 @pytest.mark.parametrize("rung", ["d", "e", "f", "g"])
-def test_a_rung_that_drives_the_rig_is_refused_before_it_is_connected(rung: str, tmp_path: Path) -> None:
+def test_executive_is_refused_for_rungs_that_drive_the_rig(rung: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        runner(tmp_path, f"c{rung}")
+        runner_of(tmp_path, f"c{rung}")
     assert mentions(str(refused.value), "engine", f"rung {rung}")
 
 
-def test_a_rung_that_sends_nothing_runs_by_the_armed_program(tmp_path: Path) -> None:
-    test = runner(tmp_path, "ac")
-    test.do("rehearse", rung="a")
-    told, step = arm(test), test.ladder.step("c")
+def test_rung_without_commands_runs_the_armed_program(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path, "ac")
+    runner.do("rehearse", rung="a")
+    armed, step = arm_rung_c(runner), runner.ladder.step("c")
     assert step.hash != hash_of(step.scenario)
-    assert mentions(told, step.hash, f"executive, program {step.program}")
-    assert step.program in "".join(screens.armed(step, test.ladder, "").columns[1]._cells)  # type: ignore[arg-type]
-    assert Served(test, print).situation().engine == step.engine
-    test.do("run", clear="CLEAR")
-    done = test.record.rungs[-1]
-    assert (done.outcome, done.scenario_hash, done.samples) == (
-        "finished",
-        step.hash,
-        test.ladder.scenario.samples,
-    )
-    assert mentions(done.remarks[0], step.program)
-    run = read_run(test.folder / done.recording)
+    assert mentions(armed, step.hash, f"executive, program {step.program}")
+    assert step.program in "".join(screens.armed(step, runner.ladder, "").columns[1]._cells)
+    assert Served(runner, print).situation().engine == step.engine
+    runner.do("run", clear="CLEAR")
+    rung = runner.record.rungs[-1]
+    samples = runner.ladder.scenario.samples
+    assert (rung.outcome, rung.scenario_hash, rung.samples) == ("finished", step.hash, samples)
+    assert mentions(rung.remarks[0], step.program)
+    run = read_run(runner.folder / rung.recording)
     assert run.information["engine"] == "executive"
     assert run.information["library"].startswith(step.program.partition("-")[2])
 
 
 @pytest.mark.nodes
-def test_rung_b_rehearses_the_program_behind_nodes(tmp_path: Path) -> None:
-    test = runner(tmp_path, "ab")
-    for rung in "ab":
-        test.do("rehearse", rung=rung)
-    last = test.record.rungs[-1]
-    assert (last.name, last.host, last.outcome) == ("b", "composed", "finished")
-    assert read_run(test.folder / last.recording).information["engine"] == "executive"
-    assert last.differences["displacement of story_1"] == 0.0
+def test_rung_b_rehearses_the_program_with_nodes(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path, "ab")
+    for name in "ab":
+        runner.do("rehearse", rung=name)
+    rung = runner.record.rungs[-1]
+    assert (rung.name, rung.host, rung.outcome) == ("b", "composed", "finished")
+    assert read_run(runner.folder / rung.recording).information["engine"] == "executive"
+    assert rung.differences["displacement of story_1"] == 0.0
 
 
-def test_a_failed_arm_renews_its_hash(tmp_path: Path) -> None:
-    test = runner(tmp_path, "ac")
-    step, served = test.ladder.step("a"), Served(test, print)
+def test_failed_arm_renews_the_hash(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path, "ac")
+    step, served = runner.ladder.step("a"), Served(runner, print)
     served._armed["a", 0.3, 2] = "stale", ""
     assert served.situation().scenario_hash == "stale"
     answer = served.answer(Request("arm"), Credentials(os.getpid(), os.getuid()))
@@ -158,17 +156,11 @@ def test_a_failed_arm_renews_its_hash(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="no second compiler here")
-def test_another_program_than_the_armed_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    test = runner(tmp_path, "c")
-    arm(test)
+def test_program_that_was_not_armed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = runner_of(tmp_path, "c")
+    arm_rung_c(runner)
     monkeypatch.setenv("CC", "clang")
     with pytest.raises(ActRefused) as refused:
-        test.do("run", clear="CLEAR")
+        runner.do("run", clear="CLEAR")
     assert mentions(str(refused.value), "program", "rung c")
-    assert test.record.rungs == []
-
-
-def test_nodes_of_their_own_refuse_the_executive() -> None:
-    with pytest.raises(ConfigError) as refused:
-        hosts.run(NAME, [*SHORT, NATIVE], host="processes")
-    assert mentions(str(refused.value), "engine", "executive", "processes")
+    assert runner.record.rungs == []

@@ -1,39 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No motion without the word CLEAR, and none behind a real port without a person."""
+"""Tests of the clearance of motions: by the word CLEAR, by a person at a real rig, and by a checklist."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import sys
-import threading
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulated_bench import EmulatedBench
-from messages import naming
-from rig_runner import conducted, positioned, referenced
+import yaml
+from emulated_bench import EmulatedBench, needs_compiler
+from messages import mentions, naming
+from programs import RTHS
+from rig_runner import NAMED, arm, conducted, positioned, referenced, rig_file
 from terminal import Terminal
 
+from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.procedure_record import ANSWERS, PAGE, TERMINAL, ProcedureRecord
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
 from rths_nodes.recording import procedure
 
+NAME = "chen_ricles_2010"
 ENTERS = 50
 """Presses of Enter at each prompt."""
 REST = 1e-6
-"""Largest distance of a piston that does not move, m."""
+"""Largest displacement of a piston at rest, m."""
+ITEMS = ["The area around the rig is clear", "The hardware stop was tried today"]
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
-    """A test whose offsets are confirmed."""
+    """Test with confirmed offsets."""
     runner = conducted(tmp_path / "test")
     runner.do("rehearse")
     referenced(runner)
@@ -41,13 +45,13 @@ def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
     runner.session.close()
 
 
-def test_each_act_that_moves_has_the_argument_clear() -> None:
+def test_every_motion_needs_clear() -> None:
     assert set(MOTIONS) == {"check", "position", "run", "resume", "unload"}
     assert {name for name, act in ACTS.items() if act.moves and act.lasting} <= set(MOTIONS)
 
 
 @pytest.mark.parametrize("clear", ["", "y", "clear", " CLEAR", "CLEAR ", "yes", "all"])
-def test_another_word_than_clear_moves_nothing(runner: ProcedureRunner, clear: str) -> None:
+def test_any_other_word_than_clear_is_refused(runner: ProcedureRunner, clear: str) -> None:
     command, state = runner.session.drive.command.copy(), runner.state
     with pytest.raises(ActRefused) as refused:
         runner.do("check", "Ada", TERMINAL, clear=clear)
@@ -58,17 +62,17 @@ def test_another_word_than_clear_moves_nothing(runner: ProcedureRunner, clear: s
     assert runner.record.acts[-1].refused
 
 
-def test_the_motion_that_was_cleared_is_in_the_record(runner: ProcedureRunner) -> None:
-    stated = runner.clearing.motion("check")
+def test_cleared_motion_is_recorded(runner: ProcedureRunner) -> None:
+    motion = runner.clearing.motion("check")
     runner.do("check", "Ada", TERMINAL, clear=CLEAR)
     act = runner.record.acts[-1]
-    assert (act.act, act.motion, act.arguments) == ("check", stated, {"clear": CLEAR})
+    assert (act.act, act.motion, act.arguments) == ("check", motion, {"clear": CLEAR})
     for part in ("story_1", "1 mm", "2 mm/s", "30 kN"):
-        assert part in stated
+        assert part in motion
 
 
 @pytest.mark.parametrize("way", [ANSWERS, "socket", ""])
-def test_a_program_moves_and_arms_nothing_behind_a_real_port(runner: ProcedureRunner, way: str) -> None:
+def test_programs_cannot_move_a_real_rig(runner: ProcedureRunner, way: str) -> None:
     runner.session.drive.port.simulated = False
     command = runner.session.drive.command.copy()
     with pytest.raises(ActRefused) as refused:
@@ -80,23 +84,20 @@ def test_a_program_moves_and_arms_nothing_behind_a_real_port(runner: ProcedureRu
 
 
 @pytest.mark.parametrize("way", [TERMINAL, PAGE])
-def test_a_person_moves_a_real_rig(runner: ProcedureRunner, way: str) -> None:
+def test_persons_can_move_a_real_rig(runner: ProcedureRunner, way: str) -> None:
     runner.session.drive.port.simulated = False
     runner.do("check", "Ada", way, clear=CLEAR)
     assert runner.record.checks
 
 
-def test_each_later_act_is_refused_to_a_program_behind_a_real_port(tmp_path: Path) -> None:
+def test_programs_cannot_arm_or_run_a_real_rig(tmp_path: Path) -> None:
     runner = conducted(tmp_path / "test")
     positioned(runner)
-    offsets, step = runner.session.offsets, runner.ladder.step("d")
-    assert offsets is not None
-    hashes = {"scenario_hash": step.hash, "offsets_hash": offsets.hash}
     runner.session.drive.port.simulated = False
     with pytest.raises(ActRefused, match="arm: refused, because the source of the request is socket"):
-        runner.do("arm", "a script", "socket", rung="d", **hashes)
+        arm(runner, "d", "a script", "socket")
     runner.session.drive.port.simulated = True
-    runner.do("arm", rung="d", **hashes)
+    arm(runner, "d")
     for part in ("rung d", "expected up to", "mm/s", "trips at"):
         assert part in runner.clearing.motion("run")
     runner.session.drive.port.simulated = False
@@ -107,10 +108,10 @@ def test_each_later_act_is_refused_to_a_program_behind_a_real_port(tmp_path: Pat
 
 
 class Piston:
-    """Largest distance of the emulated piston from its first place since :meth:`mark`."""
+    """Largest distance of the emulated piston from its position at :meth:`mark`."""
 
     def __init__(self, bench: EmulatedBench) -> None:
-        self._emulator, self._lock = bench.emulator, threading.Lock()
+        self._emulator = bench.emulator
         self.mark()
         bench.emulator.shown_to = self._look
 
@@ -121,29 +122,20 @@ class Piston:
         self.moved = max(self.moved, abs(float(true.displacement[0]) - self._first))
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[EmulatedBench]:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler here")
-    found = EmulatedBench(tmp_path, mounted=0.5e6)
-    yield found
-    found.close()
-
-
 class Operator:
-    """A person at the terminal of a test on ``bench``, who presses Enter wherever that might move something."""
+    """A person at the terminal who presses Enter wherever that might move something."""
 
     def __init__(self, terminal: Terminal, piston: Piston) -> None:
         self.terminal, self._piston = terminal, piston
         self.moved: dict[str, tuple[float, float]] = {}
         """Largest distance of the piston by act, m: before CLEAR, and after it."""
 
-    def answer(self, asked: str, typed: str) -> None:
-        self.terminal.wait_for(asked + r"[^\n]*: $")
+    def answer(self, question: str, typed: str) -> None:
+        self.terminal.wait_for(question + r"[^\n]*: $")
         self.terminal.type(typed)
 
     def sign(self) -> None:
-        """Sign for all that the check has not verified."""
+        """Sign for all items that the check has not verified."""
         self.answer("Enter: sign_for", "")
         while "sign for this item" in (
             shown := self.terminal.wait_for(r"(sign for this item\?|act \(next)[^\n]*: $")
@@ -153,7 +145,7 @@ class Operator:
         self.terminal.type("")
 
     def move(self, act: str, proposed: str) -> None:
-        """Press Enter at both prompts of an ``act``, type what is not CLEAR, then clear it."""
+        """Press Enter at both prompts of an ``act``, type other words than CLEAR, then clear it."""
         self._piston.mark()
         for _ in range(ENTERS):
             self.answer(rf"act \(next: {proposed}", "")
@@ -172,29 +164,26 @@ class Operator:
         self.answer(f"Enter: arm, for rung {rung}", "")
         for typed in level:
             self.answer("level:", typed)
-            found = re.search(
-                r"scenario\s+│ (\w{6})", self.terminal.wait_for(r"type \w and the first 6 characters[^\n]*: $")
-            )
-            assert found
-            self.terminal.type(rung + found[1])
+            shown = self.terminal.wait_for(r"type \w and the first 6 characters[^\n]*: $")
+            self.terminal.type(rung + re.search(r"scenario\s+│ (\w{6})", shown)[1])
 
 
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
-def test_enter_moves_nothing_at_any_prompt_of_a_test(
-    bench: EmulatedBench, tmp_path: Path, environment: dict[str, str]
-) -> None:
+@needs_compiler
+def test_enter_moves_nothing_at_any_prompt(tmp_path: Path, environment: dict[str, str]) -> None:
     pytest.importorskip("rclpy")
-    words = ["test", "chen_ricles_2010", "--rig", str(bench.file), "--no-report", "--set=duration=0.3"]
-    terminal = Terminal([sys.executable, "-m", "rths_nodes.app.cli", *words], tmp_path, environment)
+    bench = EmulatedBench(tmp_path, mounted=0.5e6)
+    command = [*RTHS, "test", NAME, "--rig", str(bench.file), "--no-report", "--set=duration=0.3"]
+    terminal = Terminal(command, tmp_path, environment)
     operator = Operator(terminal, Piston(bench))
     try:
-        for asked, typed in (
+        for question, typed in (
             *(("operator:", "A. Tester"), ("specimen:", "D-17"), ("for rung a", ""), ("for rung b", "")),
             *(("Enter: connect", ""), ("Enter: take_offsets", ""), ("offsets_seconds", "0.2")),
             *(("Enter: confirm_offsets", ""), ("confirm these offsets", "y"), ("unloaded now", "y")),
         ):
-            operator.answer(asked, typed)
+            operator.answer(question, typed)
         operator.move("check", "check")
         operator.sign()
         operator.move("position", "position, for rung c")
@@ -208,27 +197,116 @@ def test_enter_moves_nothing_at_any_prompt_of_a_test(
         assert terminal.end() in (0, 130), terminal.shown[-3000:]
     finally:
         terminal.close()
+        bench.close()
     assert {act: before for act, (before, _) in operator.moved.items() if before >= REST} == {}
     assert operator.moved["check"][1] > 0.5e-3
     assert operator.moved["run"][1] > 10.0 * REST
-    (place,) = (tmp_path / "runs").iterdir()
-    acts = procedure.read(place).acts
+    (folder,) = (tmp_path / "runs").iterdir()
+    acts = procedure.read(folder).acts
     assert sum(act.refused != "" for act in acts if act.act in operator.moved) == 15
     assert {act.way for act in acts if act.motion} == {TERMINAL}
 
 
-def test_a_rig_file_alone_makes_no_emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rig file says ``emulator: true``, the receiver does not: the port does not open, and nothing moves."""
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler here")
+@needs_compiler
+def test_rig_file_with_emulator_does_not_open_a_real_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rig file has ``emulator: true``, the receiver does not report it."""
     with monkeypatch.context() as real:
         for flag in ("EMULATOR", "LOCKSTEP"):
             real.setattr(f"rths_nodes.laboratory.ports.datagrams.{flag}", 0)
-        far = EmulatedBench(tmp_path)
+        rig = EmulatedBench(tmp_path)
     try:
-        session = RigSession(far.bench.scenario, ProcedureRecord("test", "bench", ""), realtime=True)
+        session = RigSession(rig.bench.scenario, ProcedureRecord("test", "bench", ""), realtime=True)
         with pytest.raises(ConfigError, match=naming("port.emulator", "true", "a rig")):
             session.connect()
         assert session.state is State.IDLE
     finally:
-        far.close()
+        rig.close()
+
+
+@pytest.fixture
+def checklist(tmp_path: Path) -> Iterator[ProcedureRunner]:
+    """Test with confirmed offsets on a rig with a checklist."""
+    scenario = files.load(NAME, ["duration=0.1"], rig=rig_file(tmp_path, checklist=ITEMS))
+    record = ProcedureRecord("test", NAME, "", operator="A. Tester")
+    runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
+    referenced(runner)
+    yield runner
+    runner.session.close()
+
+
+@pytest.mark.parametrize("answers", [[], ["y"], ["y", "n"], ["n", "y"]])
+def test_unconfirmed_checklist_bars_motion(checklist: ProcedureRunner, answers: list[str]) -> None:
+    command = checklist.session.drive.command.copy()
+    for item, answer in zip(ITEMS, answers, strict=False):
+        checklist.do("checklist", "Ada", TERMINAL, item=item, answer=answer)
+    unconfirmed = [item for item, answer in zip(ITEMS, [*answers, "", ""], strict=False) if answer != "y"]
+    assert checklist.clearing.unconfirmed == unconfirmed
+    with pytest.raises(ActRefused, match=naming("check", "checklist", *unconfirmed)):
+        checklist.do("check", "Ada", TERMINAL, clear=CLEAR)
+    assert (checklist.session.drive.command == command).all()
+
+
+def test_confirmed_checklist_is_recorded_with_name_and_time(checklist: ProcedureRunner, tmp_path: Path) -> None:
+    for answer in ("n", "y"):
+        checklist.do("checklist", "Ada", TERMINAL, item=ITEMS[0], answer=answer)
+    checklist.do("checklist", "Ben", TERMINAL, item=ITEMS[1], answer="y")
+    checklist.do("check", "Ada", TERMINAL, clear=CLEAR)
+    rows = procedure.read(tmp_path / "test").checklist
+    assert [(row.item, row.answer, row.by) for row in rows] == [
+        *((ITEMS[0], "n", "Ada"), (ITEMS[0], "y", "Ada"), (ITEMS[1], "y", "Ben")),
+    ]
+    assert all(row.time for row in rows)
+
+
+def test_confirmation_can_be_withdrawn_before_motion(checklist: ProcedureRunner) -> None:
+    for item in ITEMS:
+        checklist.do("checklist", "Ada", TERMINAL, item=item, answer="y")
+    assert checklist.session.possible()["checklist"] == ""
+    checklist.do("checklist", "Ben", TERMINAL, item=ITEMS[0], answer="n")
+    assert checklist.clearing.unconfirmed == ITEMS[:1]
+    with pytest.raises(ActRefused, match=naming("check", "checklist", ITEMS[0])):
+        checklist.do("check", "Ada", TERMINAL, clear=CLEAR)
+
+
+@pytest.mark.parametrize("arguments", [{"item": "anything", "answer": "y"}, {"item": ITEMS[0], "answer": "all"}])
+def test_unknown_item_or_answer_is_refused(checklist: ProcedureRunner, arguments: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="checklist"):
+        checklist.do("checklist", "Ada", TERMINAL, **arguments)
+    assert checklist.clearing.unconfirmed == ITEMS
+
+
+def test_programs_cannot_confirm_on_a_real_rig(checklist: ProcedureRunner) -> None:
+    checklist.session.drive.port.simulated = False
+    with pytest.raises(ActRefused, match=naming("checklist", ANSWERS)):
+        checklist.do("checklist", "a script", ANSWERS, item=ITEMS[0], answer="y")
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_file_of_answers_confirms_on_a_simulated_rig(
+    tmp_path: Path, environment: dict[str, str], answer: str
+) -> None:
+    pytest.importorskip("rclpy")
+    answers = {
+        **{"test_id": "first", "operator": "A. Tester", "specimen": "D-17", "rungs": ["g"], "arm": ["g"]},
+        **{"offsets_seconds": 0.1, "confirm_offsets": True, "unloaded": True, "sign_for": ["story_1"]},
+        **NAMED,
+        "checklist": {ITEMS[0]: "y", ITEMS[1]: answer},
+    }
+    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(answers))
+    rig = rig_file(tmp_path, checklist=ITEMS)
+    process = subprocess.run(
+        [*RTHS, "test", NAME, f"--rig={rig}", "--set=duration=0.1", "--answers=answers.yaml"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    folder = tmp_path / "runs" / "first"
+    record = procedure.read(folder)
+    assert (process.returncode == 0) is (answer == "y"), process.stdout + process.stderr
+    assert bool(record.checks) is (answer == "y")
+    assert mentions(record.reason, "checklist", ITEMS[1]) is (answer == "n")
+    assert mentions((folder / "report.html").read_text(), ITEMS[1])

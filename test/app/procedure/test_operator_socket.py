@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator socket: the kernel reports the process that asks, and no other user is answered."""
+"""Tests of the operator socket, which answers processes of the same user, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -27,34 +27,49 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport.greeting import Credentials, address
 
 NOBODY = 65534
-AS_NOBODY = """
-import json, os, pwd
+RUN = """
+import json, os
 from dataclasses import asdict
 from rths_nodes.app.procedure.operator_socket import SocketOperator
 os.setgid({user}); os.setuid({user})
 print(json.dumps(asdict(SocketOperator("{namespace}", user={owner}, domain={domain}).ask("run"))))
 """
+"""Program of another user."""
 
 
-class Desk:
-    """Keeps who has asked for what; ``act`` waits for ``gate``."""
+class Procedure:
+    """Stores requests; the act ``run`` waits for ``gate``."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Request, int]] = []
+        self.requests: list[tuple[Request, int]] = []
         self.left: list[int] = []
-        self.gate, self.begun = threading.Event(), threading.Event()
+        self.gate, self.started = threading.Event(), threading.Event()
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        self.asked.append((request, peer.user))
+        self.requests.append((request, peer.user))
         if request.act == "run":
-            self.begun.set()
+            self.started.set()
             self.gate.wait(30.0)
         return Answer(done=True, result=request.act, state=3, stops=2, to_sign=("a", "b"))
 
     def leave(self, peer: Credentials) -> None:
-        """What is under way is over, as a stop would do."""
+        """End the current act, as a stop would do."""
         self.left.append(peer.process)
         self.gate.set()
+
+
+class Asking(threading.Thread):
+    """Thread of an operator whose act ``run`` has started."""
+
+    def __init__(self, procedure: Procedure, namespace: str) -> None:
+        super().__init__()
+        self.answers: list[Answer] = []
+        self.operator = SocketOperator(namespace)
+        self.start()
+        assert procedure.started.wait(30.0)
+
+    def run(self) -> None:
+        self.answers.append(self.operator.ask("run"))
 
 
 def domain() -> int:
@@ -72,105 +87,96 @@ def name(namespace: str) -> bytes:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def procedure() -> Procedure:
+    return Procedure()
 
 
 @pytest.fixture
-def served(desk: Desk, name: bytes) -> Iterator[OperatorSocket]:
-    served = OperatorSocket(desk.answer, desk.leave, name)
+def served(procedure: Procedure, name: bytes) -> Iterator[OperatorSocket]:
+    served = OperatorSocket(procedure.answer, procedure.leave, name)
     served.start()
     yield served
-    desk.gate.set()
+    procedure.gate.set()
     served.close()
 
 
-def test_a_process_of_the_same_user_is_answered(served: OperatorSocket, desk: Desk, namespace: str) -> None:
-    desk.gate.set()
+@pytest.fixture
+def connection(served: OperatorSocket, name: bytes) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(name)
+        yield connection
+
+
+def test_process_of_the_same_user_is_answered(
+    served: OperatorSocket, procedure: Procedure, namespace: str
+) -> None:
+    procedure.gate.set()
     operator = SocketOperator(f"/{namespace}/")
-    told = Answer(done=True, result="arm", state=3, stops=2, to_sign=("a", "b"))
-    assert operator.ask("arm", by="Ada", rung="d") == operator.seen == told
+    answer = Answer(done=True, result="arm", state=3, stops=2, to_sign=("a", "b"))
+    assert operator.ask("arm", by="Ada", rung="d") == operator.seen == answer
     operator.ask("run")
-    assert desk.asked == [
+    assert procedure.requests == [
         (Request("arm", ("rung",), ("d",), "Ada"), os.getuid()),
         (Request("run", (), (), "", stops=2, state=3), os.getuid()),
-    ], "an act is for what the last answer has shown"
+    ], "an act has the stops and the state of the last answer"
+    served.close()
+    assert procedure.left == []
 
 
-def test_a_stop_does_not_wait_for_what_is_under_way(served: OperatorSocket, desk: Desk, namespace: str) -> None:
-    running = SocketOperator(namespace)
-    told: list[Answer] = []
-    thread = threading.Thread(target=lambda: told.append(running.ask("run")))
-    thread.start()
-    assert desk.begun.wait(30.0)
-    assert running.ask("stop").result == "stop"
-    assert told == []
-    desk.gate.set()
-    thread.join()
-    assert told[0].result == "run"
-
-
-def test_what_is_under_way_is_answered_before_the_socket_closes(
-    served: OperatorSocket, desk: Desk, namespace: str
+def test_stop_does_not_wait_for_a_running_act(
+    served: OperatorSocket, procedure: Procedure, namespace: str
 ) -> None:
-    operator = SocketOperator(namespace)
-    told: list[Answer] = []
-    asking = threading.Thread(target=lambda: told.append(operator.ask("run")))
-    asking.start()
-    assert desk.begun.wait(30.0)
+    asking = Asking(procedure, namespace)
+    assert asking.operator.ask("stop").result == "stop"
+    assert asking.answers == []
+    procedure.gate.set()
+    asking.join()
+    assert asking.answers[0].result == "run"
+
+
+def test_running_act_is_answered_before_the_socket_closes(
+    served: OperatorSocket, procedure: Procedure, namespace: str
+) -> None:
+    asking = Asking(procedure, namespace)
     closing = threading.Thread(target=served.close)
     closing.start()
-    desk.gate.set()
+    procedure.gate.set()
     closing.join(30.0)
     asking.join(30.0)
-    assert told[0].result == "run"
+    assert asking.answers[0].result == "run"
     with pytest.raises(ConfigError, match=naming("Start", "--socket")):
-        operator.ask()
+        asking.operator.ask()
 
 
-def test_a_program_that_ends_while_its_act_is_under_way_is_told_of(
-    served: OperatorSocket, desk: Desk, namespace: str, environment: dict[str, str]
+def test_end_of_a_program_during_its_act_is_reported(
+    served: OperatorSocket, procedure: Procedure, namespace: str, environment: dict[str, str]
 ) -> None:
     program = "from rths_nodes.app.procedure.operator_socket import SocketOperator\n"
     program += f"SocketOperator({namespace!r}, domain={domain()}).ask('run')"
     running = subprocess.Popen([sys.executable, "-c", program], env=environment)
-    assert desk.begun.wait(30.0)
+    assert procedure.started.wait(30.0)
     running.kill()
     running.wait(timeout=30.0)
-    assert desk.gate.wait(30.0)
-    assert desk.left == [running.pid]
-
-
-def test_a_program_that_leaves_once_it_is_answered_stops_nothing(
-    served: OperatorSocket, desk: Desk, namespace: str
-) -> None:
-    desk.gate.set()
-    SocketOperator(namespace).ask("run")
-    served.close()
-    assert desk.left == []
-
-
-def as_another(namespace: str, environment: dict[str, str]) -> Answer:
-    """What a process of another user is told."""
-    program = AS_NOBODY.format(user=NOBODY, owner=os.getuid(), namespace=namespace, domain=domain())
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert not done.stderr
-    return Answer(**json.loads(done.stdout))
+    assert procedure.gate.wait(30.0)
+    assert procedure.left == [running.pid]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
-def test_another_user_of_the_machine_is_refused(
-    served: OperatorSocket, desk: Desk, namespace: str, environment: dict[str, str]
+def test_other_users_are_refused(
+    served: OperatorSocket, procedure: Procedure, namespace: str, environment: dict[str, str]
 ) -> None:
-    assert mentions(as_another(namespace, environment).reason, f"user {NOBODY}", "operator")
-    assert desk.asked == []
+    program = RUN.format(user=NOBODY, owner=os.getuid(), namespace=namespace, domain=domain())
+    process = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert not process.stderr
+    assert mentions(json.loads(process.stdout)["reason"], f"user {NOBODY}", "operator")
+    assert procedure.requests == []
     assert SocketOperator(namespace).ask("arm").done
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
-def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, namespace: str) -> None:
+def test_socket_owned_by_another_user_is_refused(name: bytes, procedure: Procedure, namespace: str) -> None:
     program = (
         f"import os, socket\nos.setuid({NOBODY})\n"
         "listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
@@ -179,12 +185,11 @@ def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, names
     squatter = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert squatter.stdout is not None
     assert squatter.stdout.readline() == "here\n"
     with pytest.raises(ConfigError, match=naming(f"user {NOBODY}", "name")):
         SocketOperator(namespace).ask("arm")
     with pytest.raises(ConfigError, match=naming("cannot be opened")):
-        OperatorSocket(Desk().answer, Desk().leave, name)
+        OperatorSocket(procedure.answer, procedure.leave, name)
     squatter.communicate("\n", timeout=60)
 
 
@@ -203,70 +208,64 @@ def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, names
     ],
     ids=["no JSON", "no text", "a list", "a number", "a text", "numbers", "a typo", "too long", "too deep"],
 )
-def test_what_is_no_request_is_told_so(served: OperatorSocket, desk: Desk, name: bytes, packet: bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as call:
-        call.connect(name)
-        call.send(packet)
-        assert mentions(json.loads(call.recv(65536))["reason"], "request")
-        call.send(b'{"act": "arm"}')
-        assert json.loads(call.recv(65536))["done"]
-    assert [request.act for request, _ in desk.asked] == ["arm"]
-
-
-def test_connections_that_send_nothing_keep_no_stop_out(
-    served: OperatorSocket, desk: Desk, name: bytes, namespace: str
+def test_invalid_request_is_answered_with_the_reason(
+    connection: socket.socket, procedure: Procedure, packet: bytes
 ) -> None:
-    """The oldest one is closed for the next; an act under way keeps its connection."""
-    running: list[Answer] = []
-    thread = threading.Thread(target=lambda: running.append(SocketOperator(namespace).ask("run")))
-    thread.start()
-    assert desk.begun.wait(30.0)
+    connection.send(packet)
+    assert mentions(json.loads(connection.recv(65536))["reason"], "request")
+    connection.send(b'{"act": "arm"}')
+    assert json.loads(connection.recv(65536))["done"]
+    assert [request.act for request, _ in procedure.requests] == ["arm"]
+
+
+def test_idle_connections_do_not_block_a_stop(
+    served: OperatorSocket, procedure: Procedure, name: bytes, namespace: str
+) -> None:
+    """The oldest one is closed for the next; an act keeps its connection."""
+    asking = Asking(procedure, namespace)
     with ExitStack() as stack:
         for _ in range(3 * CONNECTIONS):
-            call = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-            call.connect(name)
+            idle = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            idle.connect(name)
         assert SocketOperator(namespace).ask("stop").done
         assert len(served._calls) <= CONNECTIONS
-        desk.gate.set()
-        thread.join(30.0)
-    assert running[0].result == "run"
-    assert desk.left == []
+        procedure.gate.set()
+        asking.join(30.0)
+    assert asking.answers[0].result == "run"
+    assert procedure.left == []
 
 
 FLOOD = """
 import socket, sys
-kept = []
+connections = []
 for _ in range(int(sys.argv[2])):
-    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-    kept[-1].connect(bytes.fromhex(sys.argv[1]))
+    connections.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    connections[-1].connect(bytes.fromhex(sys.argv[1]))
 print("open", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_flood_of_connections_closes_none_of_another_process(served: OperatorSocket, name: bytes) -> None:
-    """A stop that has connected is accepted, whatever its process is delayed by before it sends."""
-    words = [sys.executable, "-c", FLOOD, name.hex(), str(3 * CONNECTIONS)]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stopping:
-        stopping.connect(name)
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flooding:
-            assert flooding.stdout is not None
-            assert flooding.stdout.readline() == "open\n"
-            stopping.send(b'{"act": "stop"}')
-            assert json.loads(stopping.recv(65536))["done"]
-            flooding.communicate("")
+def test_flood_of_connections_closes_none_of_other_processes(
+    served: OperatorSocket, connection: socket.socket, name: bytes
+) -> None:
+    """A stop whose process has connected is accepted, even if it is sent late."""
+    command = [sys.executable, "-c", FLOOD, name.hex(), str(3 * CONNECTIONS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flooding:
+        assert flooding.stdout.readline() == "open\n"
+        connection.send(b'{"act": "stop"}')
+        assert json.loads(connection.recv(65536))["done"]
+        flooding.communicate("")
     assert len(served._calls) <= CONNECTIONS
 
 
-def test_a_process_that_reads_no_answer_is_disconnected(
-    served: OperatorSocket, desk: Desk, name: bytes, namespace: str
+def test_process_that_reads_no_answer_is_disconnected(
+    served: OperatorSocket, connection: socket.socket, namespace: str
 ) -> None:
-    """It would keep its thread, and the end of the test, waiting for ever."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as call:
-        call.connect(name)
-        with suppress(OSError):  # a broken pipe, or a connection that was reset
-            for _ in range(100_000):
-                call.send(b"{}")
-            pytest.fail("it is still connected")
-        assert SocketOperator(namespace).ask("stop").done
+    """Otherwise its thread, and the end of the test, would wait forever."""
+    with suppress(OSError):  # a broken pipe, or a connection that was reset
+        for _ in range(100_000):
+            connection.send(b"{}")
+        pytest.fail("it is still connected")
+    assert SocketOperator(namespace).ask("stop").done
     served.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acts over the operator socket, for the stops and the state that their sender saw; over ROS stop and hold."""
+"""Tests of acts over the operator socket, of stops over ROS, and of the curves of motions on their topics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from messages import mentions, naming
 from page_of_test import procedure_beside
-from rig_runner import conducted
+from rig_runner import Bar, conducted
 from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
 
 from rths_nodes.app.procedure import served
@@ -28,6 +29,7 @@ from rths_nodes.app.procedure.console import Console, typed
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.indices.live_columns import LAST, OF_AXIS, PER_CURVE
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import UNCONDITIONAL, ActRefused
@@ -44,8 +46,8 @@ def session(tmp_path: Path) -> Iterator[Session]:
         yield session
 
 
-def climbed(session: Session, last: str) -> Operator:
-    """An operator who has done the acts up to the ``last``."""
+def after(session: Session, last: str) -> Operator:
+    """Return an operator who has done the acts up to the ``last``."""
     operator = Operator(session)
     operator.climb(last)
     return operator
@@ -61,14 +63,12 @@ AFTER = (
     ("run", "position", "HELD"),
     ("run", "unload", "HELD"),
 )
-"""The last act that was done, the act that is prepared then, and the state."""
+"""The last act, the act that is prepared after it, and the state."""
 
 
 @pytest.mark.parametrize(("last", "act", "state"), AFTER, ids=lambda value: str(value))
-def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
-    session: Session, last: str, act: str, state: str
-) -> None:
-    operator = climbed(session, last) if last in MOVES else Operator(session)
+def test_act_prepared_before_a_stop_is_refused(session: Session, last: str, act: str, state: str) -> None:
+    operator = after(session, last) if last in MOVES else Operator(session)
     prepared = operator.request(act)
     assert session.runner.state.name == state
     assert session.send(Request("stop")).done
@@ -86,10 +86,10 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
     assert session.runner.session.history == moved
     assert session.runner.record.acts[-1].refused == answer.reason
     if state != "ARMED":
-        assert operator.act(act).done, "once its sender has looked again"
+        assert operator.act(act).done, "for the current situation"
 
 
-def test_the_proposed_act_is_possible_and_the_ladder_has_its_verdicts(session: Session) -> None:
+def test_proposed_acts_are_possible_and_verdicts_are_shown(session: Session) -> None:
     operator, proposed, verdicts = Operator(session), [], []
     for act in (*MOVES[:-1], "unload", MOVES[-1]):
         seen = session.send(Request())
@@ -103,11 +103,11 @@ def test_the_proposed_act_is_possible_and_the_ladder_has_its_verdicts(session: S
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["first arming", "armed by the page before"])
-def test_what_a_program_arms_is_not_disarmed_for_a_silent_page(
+def test_rung_armed_by_a_program_ignores_a_silent_page(
     session: Session, monkeypatch: pytest.MonkeyPatch, earlier: bool
 ) -> None:
-    """The test looks for a silent page after the rig is armed, and before the act is in the record."""
-    operator = climbed(session, "position")
+    """The test checks the page after the rig is armed, and before the act is recorded."""
+    operator = after(session, "position")
     if earlier:
         monkeypatch.setattr(session.served, "_page", PEER.process)
         assert operator.act("arm").done
@@ -128,8 +128,8 @@ def test_what_a_program_arms_is_not_disarmed_for_a_silent_page(
     assert session.runner.state is State.ARMED
 
 
-def test_an_act_for_another_state_is_refused(session: Session) -> None:
-    operator = climbed(session, "connect")
+def test_act_for_another_state_is_refused(session: Session) -> None:
+    operator = after(session, "connect")
     prepared = operator.request("take_offsets")
     operator.act("take_offsets")
     operator.act("confirm_offsets")
@@ -137,14 +137,14 @@ def test_an_act_for_another_state_is_refused(session: Session) -> None:
     assert mentions(answer.reason, "CONNECTED", "0", "REFERENCED")
 
 
-def test_an_act_for_another_test_is_refused(session: Session) -> None:
-    """Its sender has seen an earlier test in the same namespace."""
+def test_act_for_an_earlier_test_is_refused(session: Session) -> None:
+    """The sender has seen an earlier test in the same namespace."""
     prepared = replace(Operator(session).request("connect"), test_id="yesterday")
     assert mentions(session.send(prepared).reason, "yesterday", "test 0")
     assert session.runner.state is State.IDLE
 
 
-def test_an_act_of_a_sender_who_has_not_looked_is_refused(session: Session) -> None:
+def test_act_without_stops_and_state_is_refused(session: Session) -> None:
     for name in ACTS.keys() - set(UNCONDITIONAL):
         assert mentions(session.send(Request(name)).reason, name, "stops", "state", "missing")
     assert "unknown act 'fly'" in session.send(Request("fly")).reason
@@ -152,9 +152,9 @@ def test_an_act_of_a_sender_who_has_not_looked_is_refused(session: Session) -> N
     assert UNCONDITIONAL == ("stop", "hold", "note")
 
 
-@pytest.mark.parametrize("last", [*MOVES], ids=str)
-def test_a_stop_is_never_refused(session: Session, last: str) -> None:
-    climbed(session, last)
+@pytest.mark.parametrize("last", MOVES, ids=str)
+def test_stop_is_never_refused(session: Session, last: str) -> None:
+    after(session, last)
     before = session.runner.session.seen.stops
     requests = (
         Request("stop"),
@@ -167,15 +167,15 @@ def test_a_stop_is_never_refused(session: Session, last: str) -> None:
     assert session.runner.session.seen.stops == before + 4
 
 
-def test_a_program_that_is_gone_leaves_nothing_armed(session: Session) -> None:
-    climbed(session, "arm")
+def test_end_of_a_program_disarms(session: Session) -> None:
+    after(session, "arm")
     session.served.stop_for(PEER)
     assert session.runner.state is State.HELD
     assert mentions(session.runner.session.reason, "during", "act")
 
 
-def test_the_page_that_the_test_has_started_has_a_way_of_its_own(session: Session) -> None:
-    """By its process, or that of its parent: a page has a process in front, and one behind it."""
+def test_acts_of_the_started_page_are_recorded_as_such(session: Session) -> None:
+    """A page has two processes: it is identified by its process or the parent."""
     session.send(Request("note", ("text",), ("by a program",)))
     for page in (os.getpid(), os.getppid()):
         served = Served(session.runner, print, page)
@@ -187,19 +187,19 @@ def test_the_page_that_the_test_has_started_has_a_way_of_its_own(session: Sessio
     ]
 
 
-def test_text_from_the_socket_can_be_written_into_a_report(session: Session) -> None:
-    """JSON has texts that UTF-8 cannot encode: the report failed after a whole test."""
+def test_text_that_utf8_cannot_encode_is_escaped(session: Session) -> None:
+    """JSON has such texts: the report failed after a complete test."""
     assert session.send(Request("note", ("text",), ("a crack \ud800",), "Ada\udfff")).done
     note = session.runner.record.notes[-1]
     assert (note.text, note.by) == (r"a crack \ud800", r"Ada\udfff")
 
 
 @pytest.mark.parametrize("last", ["connect", "arm"])
-def test_stops_of_a_stranger_that_end_nothing_do_not_fill_the_record(session: Session, last: str) -> None:
-    """The record is written with every act in it, also while the rig moves."""
-    climbed(session, last)
+def test_stops_without_effect_are_not_recorded(session: Session, last: str) -> None:
+    """Every act rewrites the record, also while the rig moves."""
+    after(session, last)
     acts = session.runner.record.acts
-    session.served.stop("over ROS")  # it ends what is armed
+    session.served.stop("over ROS")  # disarms
     before = len(acts)
     for _ in range(100):
         session.served.stop("over ROS")
@@ -209,10 +209,8 @@ def test_stops_of_a_stranger_that_end_nothing_do_not_fill_the_record(session: Se
     assert session.runner.session.seen.stops >= 100
 
 
-def test_what_is_said_is_recorded_with_its_author(session: Session) -> None:
-    """Signatures and notes are those of their sender, not of the operator who has started the test."""
-    runner = session.runner
-    operator = climbed(session, "check")
+def test_signatures_and_notes_are_recorded_with_their_author(session: Session) -> None:
+    runner, operator = session.runner, after(session, "check")
     with pytest.raises(ConfigError):
         runner.do("sign_for", "Ada", SOCKET, what="nothing")
     assert runner.record.acts[-1].by == "Ada"
@@ -221,8 +219,7 @@ def test_what_is_said_is_recorded_with_its_author(session: Session) -> None:
     assert operator.act("position").done
 
 
-def look(operator: SocketOperator, testing: subprocess.Popen[str]) -> None:
-    """Wait until the test answers."""
+def wait_for_answer(operator: SocketOperator, testing: subprocess.Popen[str]) -> None:
     while operator.seen.stops == UNSEEN:
         try:
             operator.ask()
@@ -233,39 +230,37 @@ def look(operator: SocketOperator, testing: subprocess.Popen[str]) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.timeout(120)
-def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothing(tmp_path: Path) -> None:
-    """Two programs at the socket of ``rths test``: the second one stops after the first one has looked."""
+def test_act_prepared_before_a_stop_of_another_program_is_refused(tmp_path: Path) -> None:
+    """Two programs at the socket of ``rths test``, in each state."""
     stale, refused = SocketOperator(), []
     with procedure_beside(tmp_path, "g", "--set=duration=0.2", "--no-report") as testing:
-        look(stale, testing)
+        wait_for_answer(stale, testing)
         for act in ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "unload"):
             state = stale.seen.state
             seen = SocketOperator().ask("stop", "Bob")
             answer = stale.ask(act, "Ada", **arguments_of(act, seen))
             assert not answer.done
-            assert answer.state == seen.state, "nothing has happened"
-            refused.append(
-                (act, State(state).name, f"the procedure now has state {State(seen.state).name}" in answer.reason)
-            )
-            again = ("position", "arm", "run") if act == "run" else (act,)  # the stop took back what was armed
-            for name in again:
+            assert answer.state == seen.state
+            reported = f"the procedure now has state {State(seen.state).name}" in answer.reason
+            refused.append((act, State(state).name, reported))
+            for name in ("position", "arm", "run") if act == "run" else (act,):  # the stop has disarmed
                 answer = stale.ask(name, "Ada", **arguments_of(name, answer))
                 assert answer.done, answer.reason
         assert stale.ask("finish", "Ada").done
         testing.communicate(timeout=60.0)
     states = ("IDLE", *["CONNECTED"] * 2, *["REFERENCED"] * 2, "POSITIONED", "ARMED", "HELD")
-    assert [(state, told) for _, state, told in refused] == [(state, True) for state in states]
+    assert [(state, reported) for _, state, reported in refused] == [(state, True) for state in states]
     record = procedure.read(tmp_path / "runs" / "first")
     assert [act.act for act in record.acts if act.refused] == [act for act, _, _ in refused]
 
 
 @pytest.mark.nodes
 @pytest.mark.timeout(120)
-def test_ctrl_c_at_the_terminal_finishes_the_test_of_an_open_port(tmp_path: Path) -> None:
-    """The node was closed before, and the last state was published all the same: a traceback, exit code 1."""
+def test_ctrl_c_finishes_a_connected_test(tmp_path: Path) -> None:
+    """The last state was published after the node was closed: a traceback, exit code 1."""
     operator = SocketOperator()
     with procedure_beside(tmp_path, "g", "--no-report") as testing:
-        look(operator, testing)
+        wait_for_answer(operator, testing)
         assert operator.ask("connect", "Ada").done
         testing.send_signal(signal.SIGINT)
         printed, _ = testing.communicate(timeout=60.0)
@@ -275,19 +270,9 @@ def test_ctrl_c_at_the_terminal_finishes_the_test_of_an_open_port(tmp_path: Path
     assert record.outcome == "held"
 
 
-class Bar:
-    """Progress that nobody looks at."""
-
-    def __call__(self, done: int, of: int) -> None: ...
-
-    def starting(self, words: str) -> None: ...
-
-
-def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The question was asked before the stop; the operator answers after it, and is asked again."""
-    runner, said = conducted(tmp_path / "test"), list[str]()
+def test_answer_to_a_prompt_before_a_stop_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator answers after the stop, and is asked again."""
+    runner, output = conducted(tmp_path / "test"), list[str]()
 
     def ask(question: str) -> str:
         if CLEAR in question:
@@ -303,21 +288,20 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
     reading, writing = os.pipe()
     with open(reading, encoding="utf-8") as keys, open(writing, "w", encoding="utf-8"):
         monkeypatch.setattr("sys.stdin", keys)
-        console = Console(Answers(), ask, lambda words: said.append(str(words)))
+        console = Console(Answers(), ask, lambda line: output.append(str(line)))
         console.attach(runner, lambda name: nullcontext(Bar()), leads=True)
         console.run()
-    refusal = next(words for words in said if words.startswith("refused: check"))
+    refusal = next(line for line in output if line.startswith("refused: check"))
     assert mentions(refusal, "state", "REFERENCED", "0", "1")
     acts = [act.act for act in runner.record.acts if not act.refused]
-    assert acts[-2:] == ["check", "finish"], "once the operator has seen it"
+    assert acts[-2:] == ["check", "finish"], "after the operator has seen the stop"
     assert len(runner.session.history) == len(set(runner.session.history)) + 1, "one motion"
 
 
 @pytest.mark.parametrize("trips", [False, True], ids=["stop", "trip"])
-def test_a_question_for_clear_ends_with_the_act(
+def test_prompt_for_clear_ends_with_the_act(
     trips: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is typed at the terminal."""
     runner = conducted(tmp_path / "test")
     runner.do("connect")
     terminal, keys = os.openpty()
@@ -327,11 +311,11 @@ def test_a_question_for_clear_ends_with_the_act(
         console.attach(runner, lambda name: nullcontext(Bar()), leads=True)
         session = runner.session
         trip, stop = partial(session.to, State.TRIPPED, "smoke"), partial(session.stop, "smoke")
-        other = threading.Timer(0.3, trip if trips else stop)
-        other.start()
+        timer = threading.Timer(0.3, trip if trips else stop)
+        timer.start()
         with pytest.raises(ActRefused, match=naming("check", "smoke")):
             console.clear("check", "by 1 mm", console.ended)
-        other.join()
+        timer.join()
     os.close(terminal)
     assert "CLEAR" in capfd.readouterr().err
     runner.session.close()
@@ -339,8 +323,8 @@ def test_a_question_for_clear_ends_with_the_act(
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("way", ["trip", "latched trip", "emergency_stop", "service", "page"])
-def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> None:
-    """No node of the run receives it, for there is none; before, where nothing moves, it leaves no trace."""
+def test_run_in_lockstep_is_stopped_over_ros(tmp_path: Path, way: str) -> None:
+    """The run has no node that receives the stop; an earlier stop without motion is not recorded."""
     from rclpy.node import Node
     from rclpy.qos import DurabilityPolicy, QoSProfile
     from std_msgs.msg import Empty
@@ -390,3 +374,56 @@ def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> N
         finally:
             anybody.destroy_node()
             stopper.close()
+
+
+BIT, MOVE = 1e-5, 0.9e-3
+"""Resolution of the sensor, and nearly the small move of the check, m."""
+
+
+def displacements(live: list[Any], curves: list[Any]) -> tuple[np.ndarray, float]:
+    """Return the last measured displacements of the last motion, by axis, and the largest of all, m."""
+    if not curves or not live:
+        return np.full(1, np.nan), 0.0
+    names = curves[-1].names
+    measured = [number for number, name in enumerate(names) if name.endswith("/measured")]
+    values = [np.array(message.values).reshape(-1, len(names), PER_CURVE)[:, measured] for message in live]
+    last = [rows for rows, message in zip(values, live, strict=True) if message.run == curves[-1].run]
+    largest = max(float(np.nanmax(np.abs(rows))) for rows in values)
+    return (last[-1][-1, :, LAST] if last else np.full(len(measured), np.nan)), largest
+
+
+@pytest.mark.nodes
+def test_curves_of_motions_are_published(tmp_path: Path) -> None:
+    """The check moves the rig a little and back; positioning ends at its present position."""
+    from ear import Ear
+    from rclpy.node import Node
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+    from rths_nodes.msg import Live, LiveCurves
+    from rths_nodes.ros.hosting import composed
+    from rths_nodes.ros.names import MOTION
+
+    lossy = QoSProfile(depth=5000, reliability=ReliabilityPolicy.BEST_EFFORT)
+    latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    with composed.ros_context() as context, with_node(tmp_path) as session:
+        node = Node("page", context=context, start_parameter_services=False)
+        live = Ear(node, Live, "/rths_0/live", lossy)
+        curves = Ear(node, LiveCurves, "/rths_0/live_curves", latched)
+        Operator(session).climb("position")
+        position = session.runner.session.measured.displacement
+        end, shown, largest = time.monotonic() + 20.0, np.full(1, np.nan), 0.0
+        # the last columns are published after the end of a motion has been detected
+        while time.monotonic() < end and not (largest > MOVE and np.allclose(shown, position, rtol=0.0, atol=BIT)):
+            time.sleep(0.05)
+            live.listen()
+            curves.listen()
+            shown, largest = displacements(live.heard, curves.heard)
+        node.destroy_node()
+    axes = session.runner.session.scenario.axes
+    assert curves.heard[-1].names == [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
+    runs = [message.run for message in curves.heard]
+    assert all(run.startswith(MOTION) for run in runs)
+    assert len({run.rpartition(" ")[0] for run in runs}) == 1, "of one procedure"
+    assert sorted(set(runs)) == sorted(runs)
+    assert largest > MOVE
+    np.testing.assert_allclose(shown, position, atol=BIT)

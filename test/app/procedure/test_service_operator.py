@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/service_operator: a program that leads a person over the operator socket."""
+"""Tests of examples/service_operator, a program that guides a person over the operator socket."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from programs import RTHS
 from terminal import Terminal
 
 from rths_nodes.loop.procedure_record import SOCKET, ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import procedure
 
-pytestmark = [pytest.mark.nodes]
+pytestmark = pytest.mark.nodes
 pytest.importorskip("rclpy")
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "service_operator" / "whole_test.py"
@@ -24,47 +25,39 @@ HEAD = 6
 TO_SIGN = ("scale of displacement of story_1", "scale of force of story_1")
 
 
-class Served:
-    """``rths test --socket`` on a bench whose stiffness is unknown, and the program at a terminal."""
+class GuidedTest:
+    """``rths test --socket`` on a bench of unknown stiffness, and the program at a terminal."""
 
     def __init__(self, folder: Path, environment: dict[str, str], rungs: str) -> None:
         lines = files.locate("bench_simulated", files.RIG).read_text().splitlines(keepends=True)
         (folder / "bench.yaml").write_text("".join(line for line in lines if "stiffness" not in line))
-        answers = {
-            "operator": "A. Tester",
-            "specimen": "D-17",
-            "test_id": "first",
-            "rungs": list(rungs),
-            "level": 0.2,
-        }
-        (folder / "answers.yaml").write_text(yaml.safe_dump(answers))
-        program = [sys.executable, "-m", "rths_nodes.app.cli", "test", "chen_ricles_2010", "--rig", "bench.yaml"]
-        program += ["--set=duration=0.2", "--no-report", "--answers", "answers.yaml"]
+        answers = {"operator": "A. Tester", "specimen": "D-17", "test_id": "first", "level": 0.2}
+        (folder / "answers.yaml").write_text(yaml.safe_dump(answers | {"rungs": list(rungs)}))
+        options = ("--rig=bench.yaml", "--set=duration=0.2", "--no-report", "--answers=answers.yaml", "--socket")
         self.folder = folder
         self.test = subprocess.Popen(
-            [*program, "--socket"],
+            [*RTHS, "test", "chen_ricles_2010", *options],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.test.stdout is not None
-        self.said = self.test.stdout.readline()
+        self.first_line = self.test.stdout.readline()
         self.terminal = Terminal([sys.executable, str(PROGRAM)], folder, environment)
 
-    def answers(self, question: str, answer: str) -> str:
-        """Wait for the ``question`` and type the ``answer``; what was shown before it."""
+    def answer(self, question: str, answer: str) -> str:
+        """Wait for the ``question`` and type the ``answer``; return the text before it."""
         shown = self.terminal.wait_for(question)
         self.terminal.type(answer)
         return shown
 
-    def arms(self, rung: str) -> None:
+    def arm(self, rung: str) -> None:
         shown = self.terminal.wait_for(rf"to arm rung {rung} \(\w+\), type {rung} and the first {HEAD} char\w+: ")
         self.terminal.type(rung + shown.rpartition("(")[2][:HEAD])
 
     def end(self) -> tuple[int, int]:
-        """The exit codes of the program and of the test."""
+        """Return the exit codes of the program and of the test."""
         return self.terminal.end(), self.test.wait(timeout=60)
 
     @property
@@ -77,75 +70,74 @@ class Served:
         self.test.communicate()
 
 
-Serve = Callable[..., Served]
+Serve = Callable[[str], GuidedTest]
 
 
 @pytest.fixture
 def serve(tmp_path: Path, environment: dict[str, str]) -> Iterator[Serve]:
-    made: list[Served] = []
+    """Starts a test of these rungs."""
+    tests: list[GuidedTest] = []
 
-    def serve(rungs: str) -> Served:
-        made.append(Served(tmp_path, environment, rungs))
-        return made[-1]
+    def serve(rungs: str) -> GuidedTest:
+        tests.append(GuidedTest(tmp_path, environment, rungs))
+        return tests[-1]
 
     yield serve
-    for each in made:
-        each.close()
+    for test in tests:
+        test.close()
 
 
-def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve) -> None:
-    served = serve("acdg")
-    assert "operator/stop" in served.said
-    served.answers("your name: ", "Ada")
-    shown = served.answers(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
+def test_person_confirms_signs_and_arms(serve: Serve) -> None:
+    test = serve("acdg")
+    assert "operator/stop" in test.first_line
+    test.answer("your name: ", "Ada")
+    shown = test.answer(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
     assert "bench (story_1): displacement" in shown
-    served.answers(r"is the specimen unloaded now, .*\? \[y/N\] ", "y")
-    for what in TO_SIGN:
-        served.answers(rf"{what}; do you sign for it\? \[y/N\] ", "y")
-        assert f"{what} not verified: verify this item, or sign for it ({what})\r\n" in served.terminal.shown
+    test.answer(r"is the specimen unloaded now, .*\? \[y/N\] ", "y")
+    for item in TO_SIGN:
+        test.answer(rf"{item}; do you sign for it\? \[y/N\] ", "y")
+        assert f"{item} not verified: verify this item, or sign for it ({item})\r\n" in test.terminal.shown
     for rung in "dg":
-        served.arms(rung)
-    assert served.end() == (0, 0), served.terminal.shown
-    acts = served.record.acts
+        test.arm(rung)
+    assert test.end() == (0, 0), test.terminal.shown
+    acts = test.record.acts
     assert {act.by for act in acts} == {"Ada"}
     assert {act.way for act in acts} == {SOCKET}
     assert [act.arguments["what"] for act in acts if act.act == "sign_for"] == list(TO_SIGN)
     assert [act.arguments["rung"] for act in acts if act.act == "arm"] == ["c", "d", "g"]
-    assert [words for words in served.record.deviations if "signed for by Ada" in words]
+    assert [deviation for deviation in test.record.deviations if "signed for by Ada" in deviation]
 
 
 @pytest.mark.parametrize("wrong", ["nothing is signed", "another hash"])
-def test_what_a_person_does_not_want_is_not_done(serve: Serve, wrong: str) -> None:
-    served = serve("g")
-    served.answers("your name: ", "Ada")
-    served.answers(r"confirm these offsets", "y")
-    served.answers(r"is the specimen unloaded now", "n")
-    served.answers(rf"{TO_SIGN[0]}; do you sign for it\? ", "y")
-    served.answers(rf"{TO_SIGN[1]}; do you sign for it\? ", "n" if wrong == "nothing is signed" else "y")
+def test_missing_signature_or_hash_ends_the_test(serve: Serve, wrong: str) -> None:
+    test = serve("g")
+    test.answer("your name: ", "Ada")
+    test.answer(r"confirm these offsets", "y")
+    test.answer(r"is the specimen unloaded now", "n")
+    test.answer(rf"{TO_SIGN[0]}; do you sign for it\? ", "y")
+    test.answer(rf"{TO_SIGN[1]}; do you sign for it\? ", "n" if wrong == "nothing is signed" else "y")
     if wrong == "another hash":
-        served.answers(r"to arm rung g \(\w+\), type", "123456")
-    assert served.end() == (1, 130)
-    acts = [act.act for act in served.record.acts]
+        test.answer(r"to arm rung g \(\w+\), type", "123456")
+    assert test.end() == (1, 130)
+    acts = [act.act for act in test.record.acts]
     assert "arm" not in acts
     assert acts[-1] == "finish"
     assert ("position" in acts) == (wrong == "another hash")
 
 
 def test_ctrl_c_stops_the_rig(serve: Serve) -> None:
-    served = serve("g")
-    served.answers("your name: ", "Ada")
-    served.terminal.wait_for(r"confirm these offsets")
-    served.terminal.interrupt()
-    assert served.end() == (130, 130)
-    assert [act.act for act in served.record.acts][-2:] == ["stop", "finish"]
+    test = serve("g")
+    test.answer("your name: ", "Ada")
+    test.terminal.wait_for(r"confirm these offsets")
+    test.terminal.interrupt()
+    assert test.end() == (130, 130)
+    assert [act.act for act in test.record.acts][-2:] == ["stop", "finish"]
 
 
-def test_level_and_time_ratio_are_asked_for_before_programs_act(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_level_and_ratio_are_asked_before_programs_act(tmp_path: Path, environment: dict[str, str]) -> None:
     """Neither the page nor a program can answer these questions."""
-    command = [sys.executable, "-m", "rths_nodes.app.cli", "test", "chen_ricles_2010", "--socket"]
-    terminal = Terminal([*command, "--rig=bench_simulated", "--set=duration=0.2"], tmp_path, environment)
+    command = [*RTHS, "test", "chen_ricles_2010", "--socket", "--rig=bench_simulated", "--set=duration=0.2"]
+    terminal = Terminal(command, tmp_path, environment)
     try:
         for question, answer in (("operator", "Ada"), ("specimen", "D-17"), ("level", "0.3"), ("time_ratio", "4")):
             terminal.wait_for(rf"{question}: [^\n]*: $")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two clients of one test, in any order, while files and code change: one act at a time, and what is armed runs.
+"""Property tests of two clients of one test, while files and code change: one act at a time, as armed.
 
-The second client acts in a thread of his own at a tick that is drawn, and has his answer before the rig goes on.
+The second client acts in its own thread, at a drawn tick, and is answered before the rig continues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS
 
 CLEARED = {"clear": CLEAR}
-GIVEN: dict[str, dict[str, Any]] = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(MOTIONS, CLEARED),
     "take_offsets": {"seconds": 0.05},
     "confirm_offsets": {"hash": "another", "unloaded": True},
@@ -39,7 +39,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "arm": {"rung": "g", "scenario_hash": "another", "offsets_hash": "another"},
     "note": {"text": "coffee"},
 }
-"""What another client says with an act."""
+"""Arguments of the acts of the second client."""
 steps = st.lists(
     st.tuples(
         st.lists(
@@ -55,7 +55,7 @@ steps = st.lists(
     min_size=8,
     max_size=14,
 )
-"""What the other one does within each act of the first, at which tick; and what is changed before it."""
+"""Acts of the second client during each act of the first, with tick and phase; and the change before it."""
 
 
 class Clients:
@@ -88,42 +88,42 @@ class Clients:
             self.watch.stopped(reason)
 
     def _tick(self) -> None:
-        """Nobody leaves a rung that is held."""
+        """Resume a held rung."""
         if self.busy and self.test.can_resume and self.test.session.possible()["resume"] == "":
             assert elsewhere(lambda: self.test.do("resume", clear="CLEAR")) is None
 
     def next(self) -> tuple[str, dict[str, Any]]:
-        """The act that leads on, and what the first client says with it."""
-        test, state = self.test, self.test.state
-        offsets = test.session.offsets
+        """Return the next act of the first client and its arguments."""
+        test, state, offsets = self.test, self.test.state, self.test.session.offsets
         if state is State.IDLE:
             return "connect", {}
         if state in (State.CONNECTED, State.REFERENCED) and offsets is None:
-            taken = test.session.taken
-            return ("take_offsets", {"seconds": 0.05}) if taken is None else ("confirm_offsets", _of(taken.hash))
+            if (taken := test.session.taken) is None:
+                return "take_offsets", {"seconds": 0.05}
+            return "confirm_offsets", {"hash": taken.hash, "unloaded": True}
         if state is State.REFERENCED:
             return ("check" if test.session.clearance.barred() else "position"), CLEARED
         if state is State.POSITIONED:
-            assert offsets is not None
             rung = test.next_rung or "g"
             hashes = {"scenario_hash": test.ladder.step(rung).hash, "offsets_hash": offsets.hash}
             return "arm", {"rung": rung} | hashes
-        over = bool(test.session.clearance.barred())  # its check was stopped: from HELD there is no other one
-        leads = {State.ARMED: "run", State.TRIPPED: "acknowledge"} | ({} if over else {State.HELD: "position"})
-        act = leads.get(state, "note")
+        acts = {State.ARMED: "run", State.TRIPPED: "acknowledge"}
+        if not test.session.clearance.barred():  # after a stopped check there is no other one in HELD
+            acts[State.HELD] = "position"
+        act = acts.get(state, "note")
         return act, {"text": "over"} if act == "note" else CLEARED if act in MOTIONS else {}
 
-    def continues(self, others: list[tuple[int, str, str]]) -> None:
-        """The first client does what leads on, and the other one acts meanwhile."""
-        act, given = self.next()
+    def advance(self, interruptions: list[tuple[int, str, str]]) -> None:
+        """Do the next act of the first client, interrupted by acts of the second."""
+        act, arguments = self.next()
         state = self.test.state
         self.watch.begin(act)
         self.watch.reach = farthest(benches.ONE, 1) if act == "run" else None
-        for later, phase, other in others:
-            self.port.after(later, phase, lambda other=other: self._other(other))
+        for ticks, phase, other in interruptions:
+            self.port.after(ticks, phase, lambda other=other: self._interrupt(other))
         self.busy, self.stopped = True, False
         try:
-            self.test.do(act, **given)
+            self.test.do(act, **arguments)
             done = True
         except ConfigError:
             done = False
@@ -139,8 +139,8 @@ class Clients:
             self.test.session.drive.tick()
         assert not self.port.violations + self.watch.violations
 
-    def _other(self, act: str) -> None:
-        raised = elsewhere(lambda: self.test.do(act, by="B. Nother", **GIVEN.get(act, {})))
+    def _interrupt(self, act: str) -> None:
+        raised = elsewhere(lambda: self.test.do(act, by="B. Nother", **ARGUMENTS.get(act, {})))
         if not ACTS[act].at_once:
             assert mentions(str(raised), "act", "under way"), (act, raised)
         if act == "stop":
@@ -150,17 +150,13 @@ class Clients:
         if act == "hold" and raised is None and not self.test.can_resume:
             self.stopped = True
 
-    def change(self, what: str) -> None:
-        """Somebody edits a file."""
-        if what == "restored":
+    def change(self, name: str) -> None:
+        """Change or restore a file."""
+        if name == "restored":
             benches.restored()
-        elif what:
-            benches.CHANGES[what]()
+        elif name:
+            benches.CHANGES[name]()
         self.edited = benches.LAW.read_text() != benches.SOURCE
-
-
-def _of(hash: str) -> dict[str, Any]:
-    return {"hash": hash, "unloaded": True}
 
 
 @pytest.fixture(autouse=True)
@@ -172,27 +168,18 @@ def _plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     remove()
 
 
-def _many(examples: int) -> None:
+@pytest.mark.parametrize("examples", [3, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+def test_two_clients_and_changes_between_acts(examples: int) -> None:
     @settings(max_examples=examples, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(steps)
     def sequence(steps: list[tuple[list[tuple[int, str, str]], str]]) -> None:
         benches.restored()
         with tempfile.TemporaryDirectory() as folder:
             clients = Clients(Path(folder, "test"))
-            for others, what in steps:
-                clients.change(what)
-                clients.continues(others)
+            for interruptions, change in steps:
+                clients.change(change)
+                clients.advance(interruptions)
             clients.watch.begin("close")
             clients.test.session.close()
 
     sequence()
-
-
-def test_two_clients_and_changes_between_any_two_acts() -> None:
-    _many(3)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_two_clients_in_many_sequences() -> None:
-    _many(120)

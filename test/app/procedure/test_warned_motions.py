@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The warning output of a rig behind the port ``udp``, and stops of every way while it is on."""
+"""Tests of the warning output of a rig before each motion, and of stops while it is on."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from emulated_bench import EmulatedBench
+from emulated_bench import EmulatedBench, needs_compiler
 from messages import naming
-from rig_runner import referenced
+from programs import RTHS
+from rig_runner import referenced, rig_file
 from terminal import Terminal
 
 from rths_nodes.app.page.operator import Operating
@@ -36,11 +34,11 @@ from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.session import CLEAR, RigSession
 
 REST = 1e-6
-"""Largest distance of a piston that does not move, m."""
+"""Largest displacement of a piston at rest, m."""
 
 
 class Horn:
-    """Horn of an emulated bench: samples at which it was switched, places of the piston while it was on."""
+    """Horn of an emulated bench."""
 
     def __init__(self, bench: EmulatedBench) -> None:
         self.emulator = bench.emulator
@@ -48,6 +46,7 @@ class Horn:
         self.times: list[int] = []
         """Samples at which it was switched, on and off in turn."""
         self.places: list[float] = []
+        """Displacements of the piston while it was on, m."""
         self.emulator.warned = self._switched
         self.emulator.shown_to = self._look
 
@@ -60,62 +59,62 @@ class Horn:
             self.places.append(float(true.displacement[0]))
 
 
-def _bench(folder: Path, seconds: float) -> EmulatedBench:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler here")
+def bench_with_horn(folder: Path, seconds: float) -> EmulatedBench:
     return EmulatedBench(folder, mounted=0.5e6, further=f"warning: {{output: horn, seconds: {seconds}}}\n")
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[EmulatedBench]:
-    found = _bench(tmp_path, 3.0)
-    yield found
-    found.close()
+    bench = bench_with_horn(tmp_path, 3.0)
+    yield bench
+    bench.close()
 
 
-def _session(bench: EmulatedBench) -> RigSession:
+@pytest.fixture
+def session(bench: EmulatedBench) -> Iterator[RigSession]:
     scenario = bench.bench.scenario
-    return RigSession(scenario, ProcedureRecord("test", scenario.name, hash_of(scenario)), realtime=False)
+    session = RigSession(scenario, ProcedureRecord("test", scenario.name, hash_of(scenario)), realtime=False)
+    yield session
+    session.close()
 
 
-def test_the_far_side_sounds_the_horn_before_the_motion(bench: EmulatedBench) -> None:
-    horn, session = Horn(bench), _session(bench)
-    try:
-        session.connect()
-        session.confirm_offsets(session.take_offsets(0.1).hash, unloaded=True)
-        assert horn.times == []
-        session.check()
-    finally:
-        session.close()
+@needs_compiler
+def test_horn_sounds_before_a_motion(bench: EmulatedBench, session: RigSession) -> None:
+    horn = Horn(bench)
+    session.connect()
+    session.confirm_offsets(session.take_offsets(0.1).hash, unloaded=True)
+    assert horn.times == []
+    session.check()
+    session.close()
     (on, off), dt = horn.times, session.scenario.dt
     assert (off - on) * dt >= 3.0
     before = horn.places[: round(3.0 / dt)]
     assert max(before) - min(before) < REST
 
 
-def test_a_receiver_without_an_output_is_refused(bench: EmulatedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a receiver of version 0.9.0, which answers without the flag."""
+@needs_compiler
+def test_receiver_without_warning_output_is_refused(bench: EmulatedBench, session: RigSession) -> None:
+    """A receiver of version 0.9.0 answers without the flag."""
     bench.emulator._flags &= ~datagrams.WARNING
     bench.emulator._begin()
-    session = _session(bench)
     with pytest.raises(ConfigError, match=naming("warning.output", "horn", "udp", "127.0.0.1")):
         session.connect()
     assert session.state is State.IDLE
-    session.close()
 
 
-def test_a_stop_of_the_receiver_switches_the_horn_off(bench: EmulatedBench) -> None:
-    horn, session = Horn(bench), _session(bench)
+@needs_compiler
+def test_stop_of_the_receiver_switches_the_horn_off(bench: EmulatedBench, session: RigSession) -> None:
+    horn = Horn(bench)
     session.connect()
     session.confirm_offsets(session.take_offsets(0.1).hash, unloaded=True)
     tick = session.drive.tick
 
-    def opened() -> None:
+    def open_interlock() -> None:
         tick()
         if horn.on and len(horn.places) == 500:
             bench.emulator.switches.turn("interlock open")
 
-    session.drive.tick = opened  # type: ignore[method-assign]
+    session.drive.tick = open_interlock
     with pytest.raises(ActRefused, match="interlock"):
         session.check()
     session.close()
@@ -123,8 +122,8 @@ def test_a_stop_of_the_receiver_switches_the_horn_off(bench: EmulatedBench) -> N
     assert max(horn.places) - min(horn.places) < REST
 
 
-def test_commission_sounds_the_horn_before_each_motion(bench: EmulatedBench, tmp_path: Path) -> None:
-    bench.close()
+@needs_compiler
+def test_horn_sounds_before_motions_of_commissioning(tmp_path: Path) -> None:
     free = EmulatedBench(tmp_path, further="warning: {output: horn}\n")
     horn = Horn(free)
     try:
@@ -138,38 +137,36 @@ def test_commission_sounds_the_horn_before_each_motion(bench: EmulatedBench, tmp
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
-    """A test on a simulated rig with a horn, whose offsets are confirmed."""
-    rig = yaml.safe_load(files.locate("bench_simulated", files.RIG).read_text())
-    file = tmp_path / "bench.yaml"
-    file.write_text(yaml.safe_dump(rig | {"warning": {"output": "horn"}}))
-    scenario = files.load("chen_ricles_2010", ["duration=0.1"], rig=file)
+    """Test with confirmed offsets on a simulated rig with a horn."""
+    rig = rig_file(tmp_path, warning={"output": "horn"})
+    scenario = files.load("chen_ricles_2010", ["duration=0.1"], rig=rig)
     record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
-    made = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
-    referenced(made)
-    yield made
-    made.session.close()
+    runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
+    referenced(runner)
+    yield runner
+    runner.session.close()
 
 
 @pytest.mark.parametrize("way", [TERMINAL, PAGE, SOCKET, ""])
-def test_a_stop_of_each_way_cancels(runner: ProcedureRunner, way: str) -> None:
+def test_stop_during_the_warning_cancels_the_motion(runner: ProcedureRunner, way: str) -> None:
     session = runner.session
     command, tick = session.drive.command.copy(), session.drive.tick
-    ticks: list[bool] = []
+    warned: list[bool] = []
     port: Any = session.drive.port
 
-    def stopped() -> None:
+    def stop() -> None:
         tick()
-        ticks.append(bool(session.warning.text))
+        warned.append(bool(session.warning.text))
         assert (session.drive.command == command).all()
-        if sum(ticks) == 700:
-            asking = threading.Thread(target=lambda: runner.do("stop", "Ada", way, reason="somebody is there"))
-            asking.start()
-            asking.join()
+        if sum(warned) == 700:
+            thread = threading.Thread(target=lambda: runner.do("stop", "Ada", way, reason="somebody is there"))
+            thread.start()
+            thread.join()
 
-    session.drive.tick = stopped  # type: ignore[method-assign]
+    session.drive.tick = stop
     with pytest.raises(ActRefused, match=naming("check", "somebody is there")):
         runner.do("check", "Ada", TERMINAL, clear=CLEAR)
-    assert sum(ticks) in (700, 701)
+    assert sum(warned) in (700, 701)
     assert (session.drive.command == command).all()
     assert runner.state is State.REFERENCED
     assert not session.warning.text
@@ -178,43 +175,41 @@ def test_a_stop_of_each_way_cancels(runner: ProcedureRunner, way: str) -> None:
     assert not port.warning
 
 
-def test_another_client_sees_the_seconds_left(runner: ProcedureRunner) -> None:
-    """The answer of the operator socket, from which the page shows them."""
+def test_socket_and_page_show_the_remaining_seconds(runner: ProcedureRunner) -> None:
     served, tick = Served(runner, print), runner.session.drive.tick
     shown: list[str] = []
 
-    def looked() -> None:
+    def look() -> None:
         tick()
         if len(shown) < 100:
             shown.append(served.situation().warning)
 
-    runner.session.drive.tick = looked  # type: ignore[method-assign]
+    runner.session.drive.tick = look
     runner.do("check", "Ada", TERMINAL, clear=CLEAR)
     page = Operating(lambda request: Answer(done=True, state=int(State.REFERENCED), warning=shown[9]), print, True)
-    situation = page.situation()
-    assert situation is not None
-    assert re.match(r"horn .* 3 s$", str(situation["warning"]))
+    assert re.match(r"horn .* 3 s$", str(page.situation()["warning"]))
 
 
 @pytest.mark.timeout(300)
+@needs_compiler
 @pytest.mark.parametrize("stop", ["s", "signal", "ctrl-c"])
-def test_a_key_or_a_signal_at_the_terminal_cancels(tmp_path: Path, environment: dict[str, str], stop: str) -> None:
-    bench = _bench(tmp_path, 30.0)  # in lockstep; long enough for a loaded computer
+def test_stop_at_the_terminal_cancels_the_motion(tmp_path: Path, environment: dict[str, str], stop: str) -> None:
+    bench = bench_with_horn(tmp_path, 30.0)  # in lockstep; long enough for a loaded computer
     horn = Horn(bench)
-    words = ["test", "chen_ricles_2010", "--rig", str(bench.file), "--no-report", "--set=duration=0.3"]
-    terminal = Terminal([sys.executable, "-m", "rths_nodes.app.cli", *words], tmp_path, environment)
+    command = [*RTHS, "test", "chen_ricles_2010", "--rig", str(bench.file), "--no-report", "--set=duration=0.3"]
+    terminal = Terminal(command, tmp_path, environment)
     presses: dict[str, Callable[[], object]] = {
         "s": lambda: terminal.type("s"),
         "signal": lambda: terminal.program.send_signal(signal.SIGINT),
         "ctrl-c": terminal.interrupt,
     }
     try:
-        for asked, typed in (
+        for question, typed in (
             *(("operator:", "A. Tester"), ("specimen:", "D-17"), ("act ", "connect"), ("act ", "take_offsets")),
             *(("offsets_seconds", "0.2"), ("act ", "confirm_offsets"), ("confirm these offsets", "y")),
             *(("unloaded now", "y"), ("act ", "check"), (f"type {CLEAR}", CLEAR)),
         ):
-            terminal.wait_for(asked + r"[^\n]*: $")
+            terminal.wait_for(question + r"[^\n]*: $")
             terminal.type(typed)
         terminal.wait_for(r"horn is on: motion in \d+ s")
         presses[stop]()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is armed is what runs, whatever becomes of the files and the code that a test names in the meantime."""
+"""Tests of armed files and code: a rung runs them unchanged, or is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from messages import mentions, naming
-from rig_runner import referenced
+from rig_runner import arm, referenced
 from rig_walk import RIG
 
 from rths_nodes.app.procedure.ladder import Ladder
@@ -21,12 +21,14 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.loop import provenance
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import Corridor
 from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.numerical.ground_motions import record as published
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
@@ -36,25 +38,24 @@ TIMES = np.arange(0.0, 2.0, 0.01)
 
 
 def motion(file: Path, scale: float) -> None:
-    """A ground motion of 1.2 Hz, scale times 0.35 m/s^2."""
+    """Write a ground motion of 1.2 Hz and ``scale`` times 0.35 m/s^2."""
     values = scale * 0.35 * np.sin(2.0 * np.pi * 1.2 * TIMES)
     file.write_text("\n".join(f"{time:.2f} {value:.6f}" for time, value in zip(TIMES, values, strict=True)))
 
 
 def matrix(file: Path, scale: float) -> None:
-    """The mass of the structure as a Matrix Market file."""
-    head = "%%MatrixMarket matrix coordinate real symmetric\n1 1 1\n"
-    file.write_text(f"{head}1 1 {scale * 503.4e3}\n")
+    """Write the mass of the structure as a Matrix Market file."""
+    file.write_text(f"%%MatrixMarket matrix coordinate real symmetric\n1 1 1\n1 1 {scale * 503.4e3}\n")
 
 
 def model(file: Path, scale: float) -> None:
-    """An identified rig that is late by 15 ms times scale."""
+    """Write an identified rig with a delay of ``scale`` times 15 ms."""
     rows = np.array([1.0, 0.015 * scale, 0.0, 0.0]).reshape(4, 1, 1)
     save(LoadingModel(("story_1",), rows, None, 1024.0, lead=-1.0 / 1024.0), file)
 
 
 def corridor(file: Path, scale: float) -> None:
-    """Bands that a test does not leave; a hundredth of them it does."""
+    """Write bands that a test does not leave, or narrow ones that it leaves."""
     upper = np.full((3, 2000, 1), 1e9 if scale == 1.0 else 1e-9)
     Corridor(("story_1",), 1024.0, "by hand", -upper, upper, np.zeros_like(upper)).save(file)
 
@@ -71,12 +72,9 @@ KINDS: dict[str, tuple[str, Callable[[Path, float], None], list[str]]] = {
 }
 
 
-def runner(folder: Path, sets: list[str], rungs: str = "g") -> ProcedureRunner:
-    """A test on the bench; its folder is test."""
-    rig = folder / "bench.yaml"
-    rig.write_text(RIG)
-    scenario = files.load(NAME, [f"duration={SECONDS}", *sets], rig=str(rig))
-    return conducted(folder, scenario, Ladder(scenario, tuple(rungs), 0.3, 2, realtime=False))
+def scenario_of(folder: Path, overrides: list[str]) -> Scenario:
+    (folder / "bench.yaml").write_text(RIG)
+    return files.load(NAME, [f"duration={SECONDS}", *overrides], rig=str(folder / "bench.yaml"))
 
 
 def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> ProcedureRunner:
@@ -84,180 +82,178 @@ def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> ProcedureRunn
     return ProcedureRunner(ladder, record, folder / "test")
 
 
-def to_start(test: ProcedureRunner) -> None:
-    """Everything before the rung is armed."""
-    referenced(test, 0.05)
-    test.do("check", clear="CLEAR")
-    test.do("position", clear="CLEAR")
+def runner_of(folder: Path, overrides: list[str], rungs: str = "g") -> ProcedureRunner:
+    """Return a test on the bench; its folder is test."""
+    scenario = scenario_of(folder, overrides)
+    return conducted(folder, scenario, Ladder(scenario, tuple(rungs), 0.3, 2, realtime=False))
 
 
-def arm(test: ProcedureRunner, rung: str = "g") -> None:
-    assert test.session.offsets is not None
-    test.do("arm", rung=rung, scenario_hash=test.ladder.step(rung).hash, offsets_hash=test.session.offsets.hash)
+def to_start(runner: ProcedureRunner) -> None:
+    """Do the acts before arming."""
+    referenced(runner, 0.05)
+    runner.do("check", clear="CLEAR")
+    runner.do("position", clear="CLEAR")
 
 
-def armed(folder: Path, sets: list[str]) -> ProcedureRunner:
-    test = runner(folder, sets)
-    to_start(test)
-    arm(test)
-    return test
+def armed(folder: Path, overrides: list[str]) -> ProcedureRunner:
+    runner = runner_of(folder, overrides)
+    to_start(runner)
+    arm(runner, "g")
+    return runner
 
 
-def result(test: ProcedureRunner) -> tuple[RungRecord, Run]:
-    rung = test.record.rungs[-1]
-    return rung, read_run(test.folder / rung.recording)
+def result(runner: ProcedureRunner) -> tuple[RungRecord, Run]:
+    rung = runner.record.rungs[-1]
+    return rung, read_run(runner.folder / rung.recording)
 
 
-def given(kind: str, folder: Path) -> tuple[Path, Callable[[Path, float], None], list[str]]:
-    name, put, sets = KINDS[kind]
-    put(folder / name, 1.0)
-    return folder / name, put, [words.format(file=folder / name) for words in sets]
+def write_input(kind: str, folder: Path) -> tuple[Path, Callable[[Path, float], None], list[str]]:
+    """Write the file of a kind; return it, the function that writes it, and the overrides that name it."""
+    name, write, overrides = KINDS[kind]
+    write(folder / name, 1.0)
+    return folder / name, write, [override.format(file=folder / name) for override in overrides]
 
 
 @pytest.mark.parametrize("when", ["armed", "positioned", "before"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_is_replaced_changes_nothing_of_what_runs(
-    kind: str, when: str, tmp_path: Path, left: Callable[[str], Run]
+def test_replaced_file_does_not_change_the_run(
+    kind: str, when: str, tmp_path: Path, unchanged: Callable[[str], Run]
 ) -> None:
-    """Rungs, bit for bit; a file of three times the values was 40.5 mm in place of 16.4."""
+    """Equal bit for bit; a file of three times the values gave 40.5 mm instead of 16.4."""
     replaced = run_with(kind, tmp_path, when)
-    assert np.array_equal(left(kind).displacement, replaced.displacement)
+    assert np.array_equal(unchanged(kind).displacement, replaced.displacement)
 
 
 def run_with(kind: str, folder: Path, when: str) -> Run:
-    """Rung g, with a file that is replaced at the moment ``when``."""
-    file, put, sets = given(kind, folder)
-    test = runner(folder, sets)
-    runs = "armed", lambda test: test.do("run", clear="CLEAR")
-    for moment, act in (("before", to_start), ("positioned", arm), runs):
+    """Run rung g; its file is replaced at the moment ``when``."""
+    file, write, overrides = write_input(kind, folder)
+    runner = runner_of(folder, overrides)
+    for moment, act in (
+        ("before", to_start),
+        ("positioned", lambda runner: arm(runner, "g")),
+        ("armed", lambda runner: runner.do("run", clear="CLEAR")),
+    ):
         if moment == when:
-            put(file, 3.0)
-        act(test)
-    rung, run = result(test)
+            write(file, 3.0)
+        act(runner)
+    rung, run = result(runner)
     assert rung.outcome == "finished", rung.reason
     assert len(rung.inputs) == 1
     return run
 
 
 @pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """The same with a file that stays what it is."""
-    return cache(lambda kind: run_with(kind, tmp_path_factory.mktemp("left"), "never"))
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """Run with a file that is not replaced."""
+    return cache(lambda kind: run_with(kind, tmp_path_factory.mktemp("unchanged"), "never"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_test_needs_nothing_but_its_folder(kind: str, tmp_path: Path) -> None:
-    """Its recordings name the copies, which are there wherever the folder was moved to."""
-    file, _, sets = given(kind, tmp_path)
-    test = armed(tmp_path, sets)
+def test_folder_of_a_test_is_self_contained(kind: str, tmp_path: Path) -> None:
+    """Its recordings name the copies, also after the folder has been moved."""
+    file, _, overrides = write_input(kind, tmp_path)
+    runner = armed(tmp_path, overrides)
     file.unlink()
-    test.do("run", clear="CLEAR")
-    rung, run = result(test)
+    runner.do("run", clear="CLEAR")
+    rung, run = result(runner)
     assert run.outcome == rung.outcome == "finished"
-    (known,) = rung.inputs.values()
-    (copy,) = (test.folder / "inputs" / known).iterdir()
+    (digest,) = rung.inputs.values()
+    (copy,) = (runner.folder / "inputs" / digest).iterdir()
     assert copy.name == file.name
     moved = tmp_path / "archive"
-    test.folder.rename(moved)
-    again = read_run(moved / rung.recording)
-    assert str(moved / "inputs" / known / file.name) in str(again.scenario.data())
-    assert hash_of(again.scenario) == rung.scenario_hash
+    runner.folder.rename(moved)
+    run = read_run(moved / rung.recording)
+    assert str(moved / "inputs" / digest / file.name) in str(run.scenario.data())
+    assert hash_of(run.scenario) == rung.scenario_hash
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_that_is_changed_is_refused(kind: str, tmp_path: Path) -> None:
-    _, put, sets = given(kind, tmp_path)
-    test = armed(tmp_path, sets)
-    (copy,) = (test.folder / "inputs").glob("*/*")
+def test_changed_copy_is_refused(kind: str, tmp_path: Path) -> None:
+    _, write, overrides = write_input(kind, tmp_path)
+    runner = armed(tmp_path, overrides)
+    (copy,) = (runner.folder / "inputs").glob("*/*")
     copy.chmod(0o644)
-    put(copy, 3.0)
-    before = test.state
+    write(copy, 3.0)
+    state = runner.state
     with pytest.raises(ConfigError, match=naming("run", "changed", "since", "armed")):
-        test.do("run", clear="CLEAR")
-    assert test.state is before
-    put(copy, 1.0)
-    test.do("run", clear="CLEAR")
-    assert test.record.rungs[-1].outcome == "finished"
+        runner.do("run", clear="CLEAR")
+    assert runner.state is state
+    write(copy, 1.0)
+    runner.do("run", clear="CLEAR")
+    assert runner.record.rungs[-1].outcome == "finished"
 
 
-def test_a_copy_that_is_changed_cannot_be_armed(tmp_path: Path) -> None:
-    _, put, sets = given("ground motion", tmp_path)
-    test = runner(tmp_path, sets)
-    to_start(test)
-    (copy,) = (test.folder / "inputs").glob("*/*")
+def test_changed_copy_cannot_be_armed(tmp_path: Path) -> None:
+    _, write, overrides = write_input("ground motion", tmp_path)
+    runner = runner_of(tmp_path, overrides)
+    to_start(runner)
+    (copy,) = (runner.folder / "inputs").glob("*/*")
     copy.chmod(0o644)
-    put(copy, 3.0)
+    write(copy, 3.0)
     with pytest.raises(ConfigError, match=naming("ground_motion.file", "tested")):
-        arm(test)
+        arm(runner, "g")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_is_replaced_before_the_test_begins_is_refused(kind: str, tmp_path: Path) -> None:
-    """The operator has seen what the first one gives."""
-    file, put, sets = given(kind, tmp_path)
-    rig = tmp_path / "bench.yaml"
-    rig.write_text(RIG)
-    scenario = files.load(NAME, [f"duration={SECONDS}", *sets], rig=str(rig))
+def test_file_replaced_before_the_test_is_refused(kind: str, tmp_path: Path) -> None:
+    """The operator has seen the predictions with the first one."""
+    file, write, overrides = write_input(kind, tmp_path)
+    scenario = scenario_of(tmp_path, overrides)
     ladder = Ladder(scenario, ("g",), None, None, realtime=False)
-    put(file, 3.0)
+    write(file, 3.0)
     with pytest.raises(ConfigError, match=naming("file", "changed", "read")):
         conducted(tmp_path, scenario, ladder)
 
 
-@pytest.mark.parametrize("words", ["motion.txt", "~/motion.txt", "./motion.txt"])
-def test_a_path_of_set_counts_by_what_it_contains(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("path", ["motion.txt", "~/motion.txt", "./motion.txt"])
+def test_hash_covers_content_of_a_file_in_set(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = []
+    hashes = set()
     for scale in (1.0, 3.0):
         motion(tmp_path / "motion.txt", scale)
-        found.append(hash_of(files.load(NAME, [f"ground_motion.file={words}", "ground_motion.unit=m/s^2"])))
-    assert found[0] != found[1]
+        hashes.add(hash_of(files.load(NAME, [f"ground_motion.file={path}", "ground_motion.unit=m/s^2"])))
+    assert len(hashes) == 2
 
 
-def test_a_model_of_set_counts_by_what_it_contains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_covers_content_of_a_model_in_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = []
+    hashes = set()
     for scale in (1.0, 2.0):
         model(tmp_path / "model.yaml", scale)
-        loaded = files.load(NAME, ["compensator={type: identified_inverse, model: model.yaml}"])
-        assert loaded.compensator.model == str(tmp_path / "model.yaml")
-        found.append(hash_of(loaded))
-    assert found[0] != found[1]
+        scenario = files.load(NAME, ["compensator={type: identified_inverse, model: model.yaml}"])
+        assert scenario.compensator.model == str(tmp_path / "model.yaml")
+        hashes.add(hash_of(scenario))
+    assert len(hashes) == 2
 
 
-def test_a_case_has_its_files_beside_the_scenario(tmp_path: Path) -> None:
-    source = files.locate(NAME).read_text()
-    more = "cases:\n  other:\n    set: {ground_motion.file: m.txt, ground_motion.unit: m/s^2}\n"
-    (tmp_path / "mine.yaml").write_text(source.replace("cases:\n", more))
+def test_files_of_a_case_are_next_to_the_scenario(tmp_path: Path) -> None:
+    case = "cases:\n  other:\n    set: {ground_motion.file: m.txt, ground_motion.unit: m/s^2}\n"
+    (tmp_path / "mine.yaml").write_text(files.locate(NAME).read_text().replace("cases:\n", case))
     motion(tmp_path / "m.txt", 1.0)
     assert files.load(tmp_path / "mine.yaml", case="other").ground_motion.file == str(tmp_path / "m.txt")
 
 
-def test_the_rehearsal_reads_the_copies(tmp_path: Path) -> None:
-    file, _, sets = given("ground motion", tmp_path)
-    test = runner(tmp_path, sets, "fg")
+def test_rehearsal_reads_the_copies(tmp_path: Path) -> None:
+    file, _, overrides = write_input("ground motion", tmp_path)
+    runner = runner_of(tmp_path, overrides, "fg")
     file.unlink()
-    assert test.ladder.expected("g")["story_1"]["displacement"] > 0.0
-    to_start(test)
-    arm(test, "f")
-    test.do("run", clear="CLEAR")
-    assert mentions(str(test.record.acts[-1].result), "from its rehearsal")
+    assert runner.ladder.expected("g")["story_1"]["displacement"] > 0.0
+    to_start(runner)
+    arm(runner, "f")
+    runner.do("run", clear="CLEAR")
+    assert mentions(str(runner.record.acts[-1].result), "from its rehearsal")
 
 
-def test_what_was_armed_stands_in_the_record(tmp_path: Path) -> None:
-    _, _, sets = given("ground motion", tmp_path)
-    test = armed(tmp_path, sets)
-    test.do("run", clear="CLEAR")
-    read = procedure.read(test.folder)
-    assert list(read.rungs[-1].inputs) == ["ground_motion.file"]
-    assert read.rungs[-1].code == test.session.code.hash
-    assert {"rths_nodes", "rths_nodes, files"} <= read.code.keys()
+def test_armed_inputs_and_code_are_recorded(tmp_path: Path) -> None:
+    _, _, overrides = write_input("ground motion", tmp_path)
+    runner = armed(tmp_path, overrides)
+    runner.do("run", clear="CLEAR")
+    record = procedure.read(runner.folder)
+    assert list(record.rungs[-1].inputs) == ["ground_motion.file"]
+    assert record.rungs[-1].code == runner.session.code.hash
+    assert {"rths_nodes", "rths_nodes, files"} <= record.code.keys()
 
-
-# -- code --------------------------------------------------------------------------------------------------------
 
 PLUGIN = '''
 """A compensator of another package."""
@@ -267,13 +263,13 @@ from their_laws import helper
 
 
 class Mine(Inverse):
-    """As the inverse."""
+    """Equals the inverse."""
 '''
 
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a package with a compensator, as it would be installed."""
+    """Folder of an installed package with a compensator."""
     package = tmp_path / "their_laws"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -285,56 +281,51 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
     registry._table.cache_clear()
     registry._load.cache_clear()
-    type_name = registry.load("compensator", "inverse").Params
+    inverse = registry.load("compensator", "inverse").Params
     yield package
     monkeypatch.undo()
     for name in [name for name in sys.modules if name.partition(".")[0] == "their_laws"]:
         del sys.modules[name]
     registry._table.cache_clear()
     registry._load.cache_clear()
-    type_name.type_name = "inverse"
+    inverse.type_name = "inverse"
 
 
 @pytest.mark.parametrize("file", ["law.py", "helper.py"])
-def test_a_plug_in_that_is_edited_is_refused_by_name(file: str, plugin: Path, tmp_path: Path) -> None:
-    test = armed(tmp_path, ["compensator={type: mine, alpha: 20}"])
-    assert "their_laws.law" in test.record.code
+def test_edited_plug_in_is_refused_by_name(file: str, plugin: Path, tmp_path: Path) -> None:
+    runner = armed(tmp_path, ["compensator={type: mine, alpha: 20}"])
+    assert "their_laws.law" in runner.record.code
     edited = plugin / file
-    before = edited.read_text()
-    edited.write_text(before + "\n# edited\n")
+    edited.write_text(edited.read_text() + "\n# edited\n")
     with pytest.raises(ConfigError, match=naming("run", edited)):
-        test.do("run", clear="CLEAR")
-    test.do("stop")
-    test.do("position", clear="CLEAR")
+        runner.do("run", clear="CLEAR")
+    runner.do("stop")
+    runner.do("position", clear="CLEAR")
     with pytest.raises(ConfigError, match=naming("test", edited, "began")):
-        arm(test)
+        arm(runner, "g")
 
 
-def test_an_edited_file_of_the_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rths_nodes.loop import provenance
-
-    own = tmp_path / "part.py"
-    own.write_text("a = 1\n")
-    monkeypatch.setattr(provenance, "package_files", lambda: [own])
-    test = armed(tmp_path, [])
-    own.write_text("a = 2\n")
-    with pytest.raises(ConfigError, match=naming(own, "armed")):
-        test.do("run", clear="CLEAR")
+def test_edited_file_of_the_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "part.py"
+    file.write_text("a = 1\n")
+    monkeypatch.setattr(provenance, "package_files", lambda: [file])
+    runner = armed(tmp_path, [])
+    file.write_text("a = 2\n")
+    with pytest.raises(ConfigError, match=naming(file, "armed")):
+        runner.do("run", clear="CLEAR")
 
 
-def test_a_receiver_of_another_build_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_of_another_build_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Simulator, "build", "first")
-    test = armed(tmp_path, [])
-    assert test.record.code["receiver"] == "first"
+    runner = armed(tmp_path, [])
+    assert runner.record.code["receiver"] == "first"
     monkeypatch.setattr(Simulator, "build", "second")
     with pytest.raises(ConfigError, match=naming("receiver", "reports")):
-        test.do("run", clear="CLEAR")
+        runner.do("run", clear="CLEAR")
     monkeypatch.setattr(Simulator, "build", "first")
-    test.do("run", clear="CLEAR")
-    assert test.record.rungs[-1].outcome == "finished"
+    runner.do("run", clear="CLEAR")
+    assert runner.record.rungs[-1].outcome == "finished"
 
-
-# -- OpenSees ----------------------------------------------------------------------------------------------------
 
 MODEL = """
 from pathlib import Path
@@ -361,59 +352,54 @@ def model(rig):
 
 @pytest.fixture
 def opensees(tmp_path: Path) -> list[str]:
-    """A scenario whose model has a module and a file of its own."""
+    """Overrides for a model that imports a module and reads a file."""
     try:
         import openseespy.opensees  # noqa: F401
     except (ImportError, RuntimeError) as error:
-        pytest.skip(f"openseespy is not to be had here ({error})")
+        pytest.skip(f"openseespy is not installed here ({error})")
     (tmp_path / "parts").mkdir()
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "parts" / "springs.py").write_text("STIFFNESS = 2.0e7\n")
     (tmp_path / "factor.txt").write_text("1.0")
     model = f"{{type: opensees, model: {tmp_path / 'model.py'}, files: [factor.txt], interface: [[1, 1]]"
-    return [
-        f"integrator={model}, experimental_stiffness: [[7.6e6]]}}",
-        "structure=null",
-        "ground_motion={type: none}",
-    ]
+    integrator = f"integrator={model}, experimental_stiffness: [[7.6e6]]}}"
+    return [integrator, "structure=null", "ground_motion={type: none}"]
 
 
 @pytest.mark.parametrize(
     ("file", "text"), [("parts/springs.py", "STIFFNESS = 6.0e6\n"), ("factor.txt", "3.0"), ("model.py", "")]
 )
-def test_a_module_or_file_of_a_model_that_is_replaced_changes_nothing(
+def test_replaced_file_of_opensees_model_changes_nothing(
     file: str, text: str, opensees: list[str], tmp_path: Path
 ) -> None:
     first = hash_of(files.load(NAME, opensees))
-    test = armed(tmp_path, opensees)
+    runner = armed(tmp_path, opensees)
     (tmp_path / file).write_text(text)
-    test.do("run", clear="CLEAR")
-    rung, run = result(test)
+    runner.do("run", clear="CLEAR")
+    rung, run = result(runner)
     assert rung.outcome == "finished", rung.reason
     assert np.abs(run.displacement).max() > 1e-5
     assert hash_of(files.load(NAME, opensees)) != first
 
 
-def test_a_published_record_that_is_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is installed beside the package, and no parameter names its path."""
-    from rths_nodes.numerical.ground_motions import record
-
+def test_edited_published_record_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is installed with the package, and no parameter has its path."""
     file = tmp_path / "published.txt"
     motion(file, 1.0)
-    monkeypatch.setattr(record, "_shipped", lambda name, source: file)
-    test = armed(tmp_path, ["ground_motion={type: record, record: elcentro_1940_ns, unit: m/s^2}"])
+    monkeypatch.setattr(published, "_shipped", lambda name, source: file)
+    runner = armed(tmp_path, ["ground_motion={type: record, record: elcentro_1940_ns, unit: m/s^2}"])
     motion(file, 3.0)
     with pytest.raises(ConfigError, match=naming("test", file, "rung")):
-        test.do("run", clear="CLEAR")
+        runner.do("run", clear="CLEAR")
 
 
 @pytest.mark.nodes
 def test_nodes_read_the_copies(tmp_path: Path) -> None:
     pytest.importorskip("rclpy")
-    file, _, sets = given("ground motion", tmp_path)
-    test = runner(tmp_path, sets, "b")
+    file, _, overrides = write_input("ground motion", tmp_path)
+    runner = runner_of(tmp_path, overrides, "b")
     motion(file, 3.0)
-    test.do("rehearse", rung="b")
-    rung, run = result(test)
+    runner.do("rehearse", rung="b")
+    rung, run = result(runner)
     assert (rung.outcome, rung.host) == ("finished", "composed")
-    assert np.array_equal(run.displacement, test.ladder.rehearsed("g").displacement)
+    assert np.array_equal(run.displacement, runner.ladder.rehearsed("g").displacement)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of studies share: work that other processes can import, and a cluster of dask."""
+"""Fixtures for tests of studies: tasks that other processes can import, and a Dask cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-WORK = '''
+TASKS = '''
 import os
 import resource
 import time
@@ -21,7 +21,7 @@ kept = []
 
 
 def square(number, tell):
-    """The square, later for smaller numbers, so that they become ready in another order."""
+    """Square; smaller numbers take longer, so that the order of the results differs."""
     tell(0.5)
     time.sleep(0.02 * (5 - number) if number < 5 else 0.0)
     return number * number
@@ -37,29 +37,29 @@ def faults_of_arrays(number, tell):
 
 
 def dying(number, tell):
-    """The square, but number 3 ends its process."""
+    """Square; number 3 ends its process."""
     if number == 3:
         os._exit(7)
     return number * number
 
 
-def dying_once(number, place, tell):
-    """The square; the first that comes to number 3 ends its process, and only the first."""
-    if number == 3 and not (seen := Path(place) / "seen").exists():
+def dying_once(number, folder, tell):
+    """Square; number 3 ends its process the first time."""
+    if number == 3 and not (seen := Path(folder) / "seen").exists():
         seen.touch()
         os._exit(7)
     return number * number
 
 
 def growing(number, tell):
-    """Keeps 160 MB for each piece, as what is compiled is kept."""
+    """Square; each call keeps 160 MB, like compiled code."""
     kept.append(b"x" * 160_000_000)
     time.sleep(1.1)
     return number * number
 
 
 def failing(number, tell):
-    """Number 3 raises."""
+    """Square; number 3 raises."""
     if number == 3:
         raise ValueError("three")
     return number * number
@@ -67,20 +67,20 @@ def failing(number, tell):
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
-    """Functions of a module that every process finds; in one place, so that processes serve several tests."""
-    folder = tmp_path_factory.mktemp("work")
-    (folder / "pieces_of_work.py").write_text(WORK)
+def task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Return a task by name. All tests of a module import it from one folder, so that processes are reused."""
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "tasks_of_test.py").write_text(TASKS)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         importlib.invalidate_caches()
-        module = importlib.import_module("pieces_of_work")
+        module = importlib.import_module("tasks_of_test")
         yield lambda name: getattr(module, name)
 
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A cluster of two workers with one thread each, which find what this process finds."""
+    """Local cluster of two workers with one thread each."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as started:
         yield started

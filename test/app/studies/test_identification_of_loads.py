@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification of the axes beside those that are controlled by force, which keep their loads meanwhile."""
+"""Tests of identification while force-controlled axes keep their loads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 import rths_nodes
 from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, driven, loaded_at
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import characterise
+from rths_nodes.app.commands import characterise, terminal
 from rths_nodes.app.studies import identification
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -34,13 +32,8 @@ def column() -> Scenario:
     return files.load(NAME, BRIEF)
 
 
-@contextmanager
-def silently(name: str) -> Iterator[object]:
-    yield lambda done, of: None
-
-
-def test_the_axis_that_drifts_is_driven_behind_its_load() -> None:
-    """Held for 0.1 s, a rise of 1 s, which the force rate could stretch by 0.28 s, and 1 s of rest."""
+def test_drift_axis_is_driven_after_load_is_applied() -> None:
+    """Hold of 0.1 s, rise of 1 s, 0.28 s in reserve for the force rate, rest of 1 s."""
     scenario = column()
     begin = loaded_at(scenario)
     assert begin == pytest.approx(0.1 + 1.0 + LOAD / (0.9 * 2e6) + 1.0, abs=1.0 / 1024.0)
@@ -51,41 +44,41 @@ def test_the_axis_that_drifts_is_driven_behind_its_load() -> None:
     assert test.duration == begin + 3.0
     assert test.force_axes == ("load",)
     assert test.axes["load"].load is not None
-    assert test.axes["load"].load.held_from is None, "the load stays on"
+    assert test.axes["load"].load.held_from is None, "the load must stay on"
 
 
-def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_path: Path) -> None:
-    """The response is that of the second-order actuator, whose specimen it does not feel; the load stays."""
+def test_drift_axis_is_identified_under_its_load(tmp_path: Path) -> None:
+    """The second-order actuator determines the response; the specimen has no effect on it."""
     scenario = column()
     noise = from_data(Noise, {"duration": 5.0, "upper_frequency": 20.0})
-    experiments = identification.run(scenario, noise, str(tmp_path), silently)  # type: ignore[arg-type]
+    experiments = identification.run(scenario, noise, str(tmp_path), terminal.progress)
     identified, model = identification.fit(
         scenario, experiments, (0.5, 15.0), None, np.array([[2]]), identification.DECLARED, "here"
     )
     assert model.axes == ("drift",)
     frequency, response = identified.measured.frequency, identified.measured.response[:, 0, 0]
-    again = identification.read([str(tmp_path / "drift")], scenario)
-    np.testing.assert_array_equal(again[0].command, experiments[0].command)
+    (stored,) = identification.read([str(tmp_path / "drift")], scenario)
+    np.testing.assert_array_equal(stored.command, experiments[0].command)
     delay = identified.delay - np.angle(response) / (2.0 * math.pi * frequency)
     inside = (frequency > 2.0) & (frequency < 8.0)
     ratio = frequency / 15.571359045
-    of_actuator = np.arctan2(2.0 * 0.6415455449 * ratio, 1.0 - ratio**2) / (2.0 * math.pi * frequency)
-    assert delay[inside].mean() == pytest.approx(of_actuator[inside].mean(), abs=0.1e-3)
+    expected = np.arctan2(2.0 * 0.6415455449 * ratio, 1.0 - ratio**2) / (2.0 * math.pi * frequency)
+    assert delay[inside].mean() == pytest.approx(expected[inside].mean(), abs=0.1e-3)
     run = rths_nodes.read(tmp_path / "drift")
     assert run.loads is not None
-    moves = run.time > loaded_at(scenario)
-    np.testing.assert_allclose(run.loads.true_force[moves, 0], LOAD, rtol=5e-3)
+    loaded = run.time > loaded_at(scenario)
+    np.testing.assert_allclose(run.loads.true_force[loaded, 0], LOAD, rtol=5e-3)
 
 
-def test_a_column_is_characterised_under_its_load() -> None:
-    """Its load cell shows k - P / h - P / L."""
+def test_column_is_characterised_under_its_load() -> None:
+    """The load cell measures k - P / h - P / L."""
     scenario, cycles = column(), from_data(Cycles, {"amplitude": 5e-3, "frequency": 2.0, "cycles": 2})
     run = hosts.run(cycled(scenario, 0, cycles)).read()
-    found = characterise._evaluated(run, "drift", cycles)
-    assert found.effective_stiffness == pytest.approx(1e6 - LOAD / 3.0 - LOAD / 2.0, rel=2e-3)
-    assert found.damping == pytest.approx(10e3, rel=0.02)
+    result = characterise._evaluated(run, "drift", cycles)
+    assert result.effective_stiffness == pytest.approx(1e6 - LOAD / 3.0 - LOAD / 2.0, rel=2e-3)
+    assert result.damping == pytest.approx(10e3, rel=0.02)
 
 
-def test_an_axis_that_is_controlled_by_force_is_not_driven() -> None:
+def test_force_controlled_axis_is_not_driven() -> None:
     with pytest.raises((ConfigError, ValueError)):
         characterise.plan(column(), ["load"], [from_data(Cycles, {"amplitude": 1e-3, "frequency": 1.0})])

@@ -1,116 +1,126 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths iterate`` on simulated rigs: it converges, ends by its rule, and refuses what it cannot do."""
+"""Tests of ``rths iterate``, of ``--next``, which continues a series of runs, and of history files."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
+from rig_runner import positioned
 from written_history import history_of, written_history
 
 import rths_nodes
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import Settings
+from rths_nodes.analysis.iteration.corrections import Peaks, Settings, above_first, beyond_elastic
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands.iterate import Iteration, iterate
+from rths_nodes.app.commands import iterate
+from rths_nodes.app.commands.test import _history
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.history import History, load
+from rths_nodes.recording import procedure
+from rths_nodes.recording.reading import read_run
 
 NAME = "sdof_by_iteration"
 LATE = "compensator.type=none"
 SHORT = ("duration=8", LATE)
+SINE = {"type": "sine", "amplitude": 0.001, "frequency": 1.0}
+PRESCRIBED = {"integrator": {"type": "prescribed", "displacement": SINE}}
+PRESCRIBED |= {"structure": None, "ground_motion": {"type": "none"}}
+"""Sections of a scenario with a prescribed motion."""
 
 
-PRESCRIBED = {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.001, "frequency": 1.0}}
-
-
-def iterated(mode: str, folder: Path, *overrides: str, record: bool = False, **settings: Any) -> Iteration:
+def iterated(mode: str, folder: Path, *overrides: str, record: bool = False, **settings: Any) -> iterate.Iteration:
     rule = Rule(settings.pop("runs", 5), settings.pop("tolerance", 0.5))
     scenario = files.load(NAME, [*SHORT, *overrides])
-    return iterate(scenario, Settings(mode, rule, **settings), folder, record)
+    return iterate.iterate(scenario, Settings(mode, rule, **settings), folder, record)
 
 
-def test_the_loop_in_real_time_is_not_stable_and_from_run_to_run_it_agrees(tmp_path: Path) -> None:
-    """Within 1 % of the oscillator in one piece, which the scenario states 15 % too stiff."""
+def test_iteration_converges_where_real_time_loop_trips(tmp_path: Path) -> None:
+    """The result is within 1 % of the exact response, with a stated stiffness that is 15 % too high."""
     assert rths_nodes.run(NAME, [LATE]).outcome == "tripped"
-    found = iterated(HISTORY, tmp_path)
-    assert found.verdict == "converged"
-    assert found.exit_code == 0
-    assert len(found.rows) <= 3
-    assert found.rows[0].true > 30.0
-    assert found.rows[-1].true < 1.0
+    result = iterated(HISTORY, tmp_path)
+    assert result.verdict == "converged"
+    assert result.exit_code == 0
+    assert len(result.rows) <= 3
+    assert result.rows[0].true > 30.0
+    assert result.rows[-1].true < 1.0
 
 
 @pytest.mark.parametrize("delay", [0, 60])
-def test_a_delay_falls_out(delay: int, tmp_path: Path) -> None:
-    found = iterated(HISTORY, tmp_path, f"port.transport_samples={delay}")
-    assert found.verdict == "converged"
-    assert len(found.rows) <= 3
-    assert found.rows[-1].true < 1.0
-    assert found.inverse is not None
-    assert found.inverse.late[0] == pytest.approx(0.0284 + delay / 1024.0, abs=2e-3)
+def test_iteration_is_independent_of_delay(delay: int, tmp_path: Path) -> None:
+    result = iterated(HISTORY, tmp_path, f"port.transport_samples={delay}")
+    assert result.verdict == "converged"
+    assert len(result.rows) <= 3
+    assert result.rows[-1].true < 1.0
+    assert result.inverse is not None
+    assert result.inverse.late[0] == pytest.approx(0.0284 + delay / 1024.0, abs=2e-3)
 
 
-def test_tracking_ends_at_the_noise_of_the_sensor(tmp_path: Path) -> None:
-    found = iterated(TRACKING, tmp_path, tolerance=0.01)
-    assert found.verdict == "converged"
-    assert found.rows[-1].missed == pytest.approx(1e-5, rel=0.1)
+def test_tracking_converges_to_sensor_noise(tmp_path: Path) -> None:
+    result = iterated(TRACKING, tmp_path, tolerance=0.01)
+    assert result.verdict == "converged"
+    assert result.rows[-1].missed == pytest.approx(1e-5, rel=0.1)
 
 
-def test_prescribed_displacements_are_tracked(tmp_path: Path) -> None:
+def test_tracking_reduces_error_of_prescribed_motion(tmp_path: Path) -> None:
     scenario = files.load("predefined_sine", ["duration=6", "compensator={type: none}"])
-    found = iterate(scenario, Settings(TRACKING), tmp_path, False)
-    assert found.rows[-1].error < 0.1 * found.rows[0].error
+    result = iterate.iterate(scenario, Settings(TRACKING), tmp_path, False)
+    assert result.rows[-1].error < 0.1 * result.rows[0].error
 
 
-def test_a_specimen_that_softens_ends_it_before_run_3(tmp_path: Path) -> None:
-    changes = {2: ["axes.story.specimen.stiffness=61e3"]}
-    found = iterated(HISTORY, tmp_path, changes=changes)
-    assert (found.verdict, len(found.rows)) == ("softened", 2)
-    assert mentions(found.reason, "axes.story", "force", "9.11 % smaller", "run 1")
-    assert "must be <= 5 %" in found.reason
-    assert found.exit_code == 3
+def test_softening_specimen_ends_iteration(tmp_path: Path) -> None:
+    result = iterated(HISTORY, tmp_path, changes={2: ["axes.story.specimen.stiffness=61e3"]})
+    assert (result.verdict, len(result.rows)) == ("softened", 2)
+    assert mentions(result.reason, "axes.story", "force", "9.11 % smaller", "run 1")
+    assert "must be <= 5 %" in result.reason
+    assert result.exit_code == 3
 
 
-def test_what_plain_iteration_cannot_it_says(tmp_path: Path) -> None:
-    found = iterated(HISTORY, tmp_path, relaxation="constant")
-    assert found.verdict == "diverged"
-    assert found.exit_code == 3
+def test_constant_relaxation_diverges(tmp_path: Path) -> None:
+    result = iterated(HISTORY, tmp_path, relaxation="constant")
+    assert result.verdict == "diverged"
+    assert result.exit_code == 3
 
 
-def test_a_run_beyond_the_first_is_held_before_it_begins(tmp_path: Path) -> None:
-    found = iterated(HISTORY, tmp_path, within=1.01)
-    assert (found.verdict, len(found.rows), found.exit_code) == ("held", 1, 130)
-    assert mentions(found.reason, "axes.story", "run 2", "0.0208725 m", "1.08")
-    assert "must be <= 1.01 times, i.e. 0.019447 m" in found.reason
+def test_run_larger_than_first_is_held(tmp_path: Path) -> None:
+    result = iterated(HISTORY, tmp_path, within=1.01)
+    assert (result.verdict, len(result.rows), result.exit_code) == ("held", 1, 130)
+    assert mentions(result.reason, "axes.story", "run 2", "0.0208725 m", "1.08")
+    assert "must be <= 1.01 times, i.e. 0.019447 m" in result.reason
     assert not (tmp_path / "history_2.npz").exists()
     assert iterated(HISTORY, tmp_path, within=1.3).verdict == "converged"
 
 
-def test_a_run_that_trips_ends_it_with_its_own_code(tmp_path: Path) -> None:
-    found = iterated(HISTORY, tmp_path, "axes.story.limits.force=900")
-    assert (found.verdict, found.exit_code) == ("ended", 3)
-    assert found.reason.startswith("run 1 tripped: sample")
+def test_tripped_run_ends_iteration(tmp_path: Path) -> None:
+    result = iterated(HISTORY, tmp_path, "axes.story.limits.force=900")
+    assert (result.verdict, result.exit_code) == ("ended", 3)
+    assert result.reason.startswith("run 1 tripped: sample")
 
 
-def test_a_history_runs_again_to_the_same_bits(tmp_path: Path) -> None:
-    """What was sent stands in one file, and a recording is all that it takes to send it again."""
-    found = iterated(HISTORY, tmp_path, record=True)
-    last = rths_nodes.read(tmp_path / f"run_{len(found.rows)}")
+def test_recording_of_history_runs_again_to_the_bit(tmp_path: Path) -> None:
+    result = iterated(HISTORY, tmp_path, record=True)
+    last = rths_nodes.read(tmp_path / f"run_{len(result.rows)}")
     again = rths_nodes.run(last.scenario)
     np.testing.assert_array_equal(again.displacement, last.displacement)
-    sent = load(str(tmp_path / f"history_{len(found.rows)}.npz"))
+    sent = load(str(tmp_path / f"history_{len(result.rows)}.npz"))
     np.testing.assert_array_equal(again.command[1:], sent.command[1:])
     np.testing.assert_array_equal(again.target[1:], sent.target[1:, 0])
 
 
 @pytest.mark.parametrize(
-    ("name", "overrides", "mode", "words"),
+    ("name", "overrides", "mode", "parts"),
     [
         (NAME, ["time_ratio=10"], HISTORY, ("time_ratio", "10", "1")),
         ("predefined_sine", [], HISTORY, ("structure", "missing")),
@@ -119,23 +129,22 @@ def test_a_history_runs_again_to_the_same_bits(tmp_path: Path) -> None:
         ("yielding_five_story", [], HISTORY, ("linear",)),
     ],
 )
-def test_what_cannot_be_iterated_is_refused(
-    name: str, overrides: list[str], mode: str, words: tuple[str, ...], tmp_path: Path
+def test_unsupported_scenarios_are_refused(
+    name: str, overrides: list[str], mode: str, parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
-        iterate(files.load(name, overrides), Settings(mode), tmp_path)
+    with pytest.raises(ConfigError, match=naming(*parts)):
+        iterate.iterate(files.load(name, overrides), Settings(mode), tmp_path)
 
 
-def test_a_real_rig_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each run on a real rig is armed by an operator."""
-    command = ["iterate", "chen_ricles_2010", "--rig", "bench_udp", "--record", str(tmp_path / "runs")]
-    assert main(command) == 2
-    assert mentions(capsys.readouterr().err, "port.type", "simulated rig", "rths iterate --next")
+def test_real_rig_is_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
+    """An operator arms each run on a real rig."""
+    error = refusal("iterate", "chen_ricles_2010", "--rig", "bench_udp", "--record", str(tmp_path / "runs"))
+    assert mentions(error, "port.type", "simulated rig", "rths iterate --next")
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "parts"),
     [
         ({"mode": "both"}, ("unknown", "mode", "both")),
         ({"mode": HISTORY, "relaxation": "none"}, ("unknown", "relaxation", "none")),
@@ -144,96 +153,281 @@ def test_a_real_rig_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ({"mode": HISTORY, "within": 0.9}, ("--within", "0.9", ">= 1")),
     ],
 )
-def test_settings_out_of_bounds_are_refused(settings: dict[str, Any], words: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
+def test_invalid_settings_are_refused(settings: dict[str, Any], parts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
         Settings(**settings)
 
 
-def test_the_command_writes_table_result_figure_and_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_command_writes_results_figure_and_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Callable[..., str]
 ) -> None:
-    folder, figure, page = tmp_path / "runs", tmp_path / "found.svg", tmp_path / "last.html"
-    command = ["iterate", NAME, "--set", SHORT[0], "--set", LATE, "--record", str(folder)]
-    assert main([*command, "--figure", str(figure), "--report", str(page)]) == 0
-    told = capsys.readouterr()
-    assert "converged: the error" in told.out
-    assert "run 1: error" in told.err
+    folder, figure, page = tmp_path / "runs", tmp_path / "figure.svg", tmp_path / "last.html"
+    command = ["iterate", NAME, "--set", SHORT[0], "--set", LATE]
+    record = ["--record", str(folder)]
+    assert main([*command, *record, "--figure", str(figure), "--report", str(page)]) == 0
+    out, err = capsys.readouterr()
+    assert "converged: the error" in out
+    assert "run 1: error" in err
     assert mentions(figure.read_text(), "Remaining fraction", "error")
     assert page.read_text().startswith("<!DOCTYPE html>")
     data = json.loads((folder / "iteration.json").read_text())
     assert data["verdict"] == "converged"
     assert [row["number"] for row in data["rows"]] == list(range(1, len(data["rows"]) + 1))
     assert {path.name for path in folder.iterdir()} >= {"history_1.npz", "run_1", "run_2"}
-    assert main(command) == 2
-    assert mentions(capsys.readouterr().err, "exists", "new folder")
-    assert main([*command[:-2], "--no-record", "--json", "--change", "2:axes.story.specimen.stiffness=6e4"]) == 3
+    assert mentions(refusal(*command, *record), "exists", "new folder")
+    assert main([*command, "--no-record", "--json", "--change", "2:axes.story.specimen.stiffness=6e4"]) == 3
     data = json.loads(capsys.readouterr().out)
     assert (data["verdict"], len(data["rows"])) == ("softened", 2)
-    assert main([*command[:-2], "--no-record", "--change", "axes.story.specimen.stiffness=6e4"]) == 2
-    assert mentions(capsys.readouterr().err, "RUN", "section.key")
+    error = refusal(*command, "--no-record", "--change", "axes.story.specimen.stiffness=6e4")
+    assert mentions(error, "RUN", "section.key")
 
 
-# The file of a history
+# Series of runs with ``--next``
+
+BRIEF = ["--set", "duration=6", "--set", "servo_rate=256"]
+WORSE = ["--set", "compensator.delay=0.022"]
+RIG = re.sub(
+    r"port: .*",
+    "port: {type: simulator, transport_samples: 1}",
+    files.locate("bench_small_udp", files.RIG).read_text(),
+).replace("servo_rate: 1024.0\n", "")
 
 
-def test_a_history_comes_back_to_the_bit(tmp_path: Path) -> None:
-    written = history_of(2, 0.01)
-    written.save(tmp_path / "a.npz")
-    found = load(str(tmp_path / "a.npz"))
-    assert (found.axes, found.servo_rate, found.source) == (written.axes, written.servo_rate, written.source)
-    np.testing.assert_array_equal(found.target, written.target)
-    np.testing.assert_array_equal(found.command, written.command)
+def write_next(
+    folder: Path, mode: str = HISTORY, tolerance: float = 0.5, relaxation: str = "model"
+) -> iterate.NextRun:
+    return iterate.write(iterate.find(folder), Settings(mode, Rule(5, tolerance), relaxation))
 
 
-def test_files_that_are_no_history_are_refused(tmp_path: Path) -> None:
-    good = history_of(2, 0.01)
-    (tmp_path / "words.npz").write_text("words")
-    History(good.axes, 100.0, "", good.target[:, :, :1], good.command).save(tmp_path / "narrow.npz")
-    History(good.axes, 100.0, "", np.nan * good.target, good.command).save(tmp_path / "nan.npz")
-    for name, words in (
-        ("none", "cannot be read"),
-        ("words", "must be a history"),
-        ("narrow", "size"),
-        ("nan", "finite"),
-    ):
-        with pytest.raises(ConfigError, match=words):
+def iterate_series(folder: Path, *options: str) -> None:
+    main(["iterate", NAME, *BRIEF, *options, "--record", str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("mode", "relaxation"), [(TRACKING, "model"), (HISTORY, "model"), (HISTORY, "quasi_newton")]
+)
+def test_next_gives_same_histories_as_iterate(tmp_path: Path, mode: str, relaxation: str) -> None:
+    """After run 1 of ``rths iterate``, ``--next`` and ``rths run`` give the same bits for each further run."""
+    reference, series = tmp_path / "reference", tmp_path / "series"
+    options = ["--mode", mode, "--relaxation", relaxation, "--runs", "3", "--tolerance", "1e-6"]
+    iterate_series(reference, *WORSE, *options)
+    numbers = [number for number in (2, 3) if (reference / f"history_{number}.npz").is_file()]
+    assert numbers, "nothing was corrected"
+    series.mkdir()
+    for name in ("scenario.yaml", "history_1.npz"):
+        shutil.copy(reference / name, series)
+    shutil.copytree(reference / "run_1", series / "run_1")
+    for number in numbers:
+        assert write_next(series, mode, 1e-6, relaxation=relaxation).number == number
+        result, expected = (load(str(folder / f"history_{number}.npz")) for folder in (series, reference))
+        np.testing.assert_array_equal(result.target, expected.target)
+        np.testing.assert_array_equal(result.command, expected.command)
+        rths_nodes.run(str(series / f"run_{number}.yaml"), record=str(series / f"run_{number}"))
+        runs = [read_run(folder / f"run_{number}") for folder in (series, reference)]
+        np.testing.assert_array_equal(runs[0].displacement, runs[1].displacement)
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Callable[..., Path]:
+    """Run a series of tests on a simulated rig, whose rung g is run 1, and return its folder."""
+    (tmp_path / "rig.yaml").write_text(RIG)
+
+    def run_test(name: str, folder: Path, *overrides: str) -> Path:
+        scenario = files.load(name, overrides, rig=str(tmp_path / "rig.yaml"))
+        record = ProcedureRecord("test", NAME, "", operator="A. Tester", planned=["a", "g"])
+        runner = ProcedureRunner(Ladder(scenario, ("a", "g"), None, None, False), record, folder)
+        positioned(runner)
+        offsets = runner.session.offsets
+        assert offsets is not None
+        step = runner.ladder.step("g")
+        runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
+        runner.do("run", clear="CLEAR")
+        runner.do("finish")
+        return folder
+
+    def make(*overrides: str, runs: int = 1, later: tuple[str, ...] = (), mode: str = HISTORY) -> Path:
+        folder = run_test(NAME, tmp_path / "series", "duration=6", "servo_rate=256", *overrides)
+        for number in range(2, runs + 1):
+            write_next(folder, mode)
+            run_test(str(folder / f"run_{number}.yaml"), folder / f"run_{number}", *later)
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("mode", [HISTORY, TRACKING])
+def test_series_of_tests_on_rig_converges(
+    series: Callable[..., Path], capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    folder = series("compensator.delay=0.022", runs=2, mode=mode)
+    result = write_next(folder, mode)
+    assert result.rehearsal is None
+    assert result.rows[0].error > 4.0
+    assert result.rows[1].error < 0.5
+    assert result.rows[1].answer["story"] == pytest.approx(1.0, abs=1e-3)
+    assert not (folder / "history_3.npz").exists()
+    assert main(["iterate", "--next", str(folder), "--mode", mode]) == 0
+    assert mentions(capsys.readouterr().out, "series has converged", "the error")
+
+
+def test_next_history_stores_hashes_of_parents(
+    series: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = series("compensator.delay=0.022")
+    assert main(["iterate", "--next", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert mentions(text, folder / "run_2.yaml", "--rig", "RIG", "--record", folder / "run_2")
+    assert "axes.story: expected command" in text
+    (recording,) = (folder / "rung_g").glob("*.mcap")
+    digest = hashlib.sha256(recording.read_bytes()).hexdigest()
+    assert load(str(folder / "history_2.npz")).parents == {f"rung_g/{recording.name}": digest}
+
+
+def test_changed_parent_is_refused(series: Callable[..., Path]) -> None:
+    folder = series("compensator.delay=0.022", runs=2)
+    (recording,) = (folder / "rung_g").glob("*.mcap")
+    last = load(str(folder / "history_2.npz"))
+    parents = {f"rung_g/{recording.name}": "0" * 64}
+    changed = History(last.axes, last.servo_rate, last.source, last.target, last.command, parents)
+    changed.save(folder / "history_2.npz")
+    with pytest.raises(ConfigError, match=naming(recording.name, "history_2.npz")) as excinfo:
+        write_next(folder)
+    assert "0" * 64 in str(excinfo.value)
+
+
+def test_run_of_another_history_is_refused(series: Callable[..., Path]) -> None:
+    """Another mode gives another history; a run must have played its own history."""
+    folder = series("compensator.delay=0.022", runs=2)
+    with pytest.raises(ConfigError, match=naming("history_2.npz", "differs")):
+        write_next(folder, TRACKING)
+    shutil.rmtree(folder / "run_2")
+    shutil.copytree(folder / "rung_g", folder / "run_2")
+    with pytest.raises(ConfigError, match=naming("run_2", "history_2.npz")):
+        write_next(folder)
+
+
+def test_missing_run_is_refused(series: Callable[..., Path]) -> None:
+    folder = series("compensator.delay=0.022")
+    (folder / "run_3").mkdir()
+    with pytest.raises(ConfigError, match="run_2: missing"):
+        write_next(folder)
+
+
+def test_peak_above_run_1_is_refused(series: Callable[..., Path]) -> None:
+    """A compensator of 40 ms for 28 ms dissipates energy: run 1 is too small, run 2 needs 1.2 times its peak."""
+    folder = series("compensator.delay=0.04")
+    with pytest.raises(ConfigError, match=naming("axes.story", "run 2")) as excinfo:
+        write_next(folder)
+    assert "must be <= 1.1 times" in str(excinfo.value)
+    assert not list(folder.glob("history_*"))
+
+
+def test_loss_of_force_is_refused(tmp_path: Path, series: Callable[..., Path]) -> None:
+    """The specimen is 9 % softer in run 2."""
+    (tmp_path / "rig.yaml").write_text(RIG.replace("stiffness_known_to: 0.03", "stiffness_known_to: 0.3"))
+    folder = series("compensator.delay=0.022", runs=2, later=("axes.story.specimen.stiffness=61e3",))
+    with pytest.raises(ConfigError, match=r"run_2.*axes\.story: .* 9.11 % smaller") as excinfo:
+        write_next(folder)
+    assert "must be <= 5 %" in str(excinfo.value)
+    assert not (folder / "history_3.npz").exists()
+
+
+@pytest.mark.parametrize("limit", ["0.009", "missing"])
+def test_history_beyond_elastic_limit_is_refused(tmp_path: Path, series: Callable[..., Path], limit: str) -> None:
+    line = "" if limit == "missing" else f"    elastic_limit: {limit}\n"
+    (tmp_path / "rig.yaml").write_text(re.sub(r"    elastic_limit:.*\n", line, RIG))
+    folder = series("compensator.delay=0.022")
+    with pytest.raises(ConfigError, match=r"axes\.story: .*elastic_limit") as excinfo:
+        write_next(folder)
+    assert ("must be < elastic_limit = 9 mm" in str(excinfo.value)) == bool(line)
+
+
+def test_unfinished_run_is_refused(tmp_path: Path) -> None:
+    iterate_series(tmp_path / "series", "--set", "axes.story.limits.force=900")
+    with pytest.raises(ConfigError, match=naming("run_1", "finished", "valid", "tripped")):
+        write_next(tmp_path / "series")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--next", "nowhere"], ("--next", "nowhere")),
+        ([NAME, "--next", "nowhere"], ("--scenario", "--next")),
+        ([], ("SCENARIO", "missing")),
+    ],
+)
+def test_invalid_arguments_are_refused(
+    arguments: list[str], parts: tuple[str, ...], refusal: Callable[..., str]
+) -> None:
+    assert mentions(refusal("iterate", *arguments), *parts)
+
+
+def test_specimen_history_contains_runs_of_series(tmp_path: Path) -> None:
+    for name in ("other", "series", "series/run_2"):
+        row = {"date": name, "test": name, "rung": "g"}
+        record = ProcedureRecord(
+            name, NAME, "", port="udp", specimen=SpecimenRecord("D-17", [row]), outcome="finished"
+        )
+        procedure.write(record, tmp_path / name)
+    for folder in (tmp_path, tmp_path / "series"):
+        assert [row["test"] for row in _history(folder, "D-17")] == ["other", "series", "series/run_2"]
+
+
+def test_bounds_apply_to_each_axis() -> None:
+    first = {"a": Peaks(1.0, 1.0, 1.0, 1.0), "b": Peaks(10.0, 10.0, 10.0, 10.0)}
+    planned = first | {"a": Peaks(1.2, 1.1, 2.0, 1.0)}
+    problems = [text.partition(" m,")[0] for text in above_first(2, planned, first, 1.1)]
+    assert each_mentions(problems, ("axes.a", "run 2", "1.2"))
+    assert beyond_elastic(2, planned, {"a": 2.1, "b": 10.1}) == []
+    assert [text.partition(":")[0] for text in beyond_elastic(2, planned, {"a": 2.0, "b": 10.1})] == ["axes.a"]
+
+
+# History files
+
+
+def test_history_is_stored_to_the_bit(tmp_path: Path) -> None:
+    history = history_of(2, 0.01)
+    history.save(tmp_path / "a.npz")
+    stored = load(str(tmp_path / "a.npz"))
+    assert (stored.axes, stored.servo_rate, stored.source) == (history.axes, history.servo_rate, history.source)
+    np.testing.assert_array_equal(stored.target, history.target)
+    np.testing.assert_array_equal(stored.command, history.command)
+
+
+def test_invalid_history_files_are_refused(tmp_path: Path) -> None:
+    valid = history_of(2, 0.01)
+    (tmp_path / "text.npz").write_text("text")
+    History(valid.axes, 100.0, "", valid.target[:, :, :1], valid.command).save(tmp_path / "narrow.npz")
+    History(valid.axes, 100.0, "", np.nan * valid.target, valid.command).save(tmp_path / "nan.npz")
+    reasons = {"none": "cannot be read", "text": "must be a history", "narrow": "size", "nan": "finite"}
+    for name, reason in reasons.items():
+        with pytest.raises(ConfigError, match=reason):
             load(str(tmp_path / f"{name}.npz"))
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, ("integrator", "targets")),
-        (
-            {"structure": None, "integrator": PRESCRIBED, "soft_start": {"amplitude": 0.001}},
-            ("soft_start", "left"),
-        ),
-    ],
+    ("changes", "parts"),
+    [({}, ("integrator", "targets")), (PRESCRIBED | {"soft_start": {"amplitude": 0.001}}, ("soft_start", "left"))],
 )
-def test_commands_of_a_history_do_not_follow_targets_of_another_time(
-    change: dict[str, Any], words: tuple[str, ...]
-) -> None:
-    data = files.load(NAME).data() | {
-        "compensator": {"type": "predefined", "history": written_history(1, 1.0 / 1024.0)}
-    }
-    if change:
-        data |= change | {"ground_motion": {"type": "none"}}
-    with pytest.raises(ConfigError, match=naming(*words)):
+def test_history_without_its_targets_is_refused(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
+    compensator = {"type": "predefined", "history": written_history(1, 1.0 / 1024.0)}
+    data = files.load(NAME).data() | {"compensator": compensator} | changes
+    with pytest.raises(ConfigError, match=naming(*parts)):
         rths_nodes.run(files.from_data(data, "test"))
 
 
 @pytest.mark.parametrize(
-    ("history", "words"),
+    ("history", "parts"),
     [
         ((2, 1.0 / 1024.0), ("axes", "test")),
         ((1, 1.0 / 512.0), ("512 Hz", "1024 Hz")),
         ((1, 1.0 / 1024.0), ("200", "samples")),
     ],
 )
-def test_a_history_of_another_test_is_refused(history: tuple[int, float], words: tuple[str, ...]) -> None:
+def test_history_of_another_test_is_refused(history: tuple[int, float], parts: tuple[str, ...]) -> None:
     data = files.load(NAME).data()
-    data |= {"structure": None, "axes": {"a": data["axes"]["story"]}, "ground_motion": {"type": "none"}}
+    data |= PRESCRIBED | {"axes": {"a": data["axes"]["story"]}}
     played = {"type": "predefined", "history": written_history(*history)}
-    for wrong in ({"integrator": played}, {"integrator": PRESCRIBED, "compensator": played}):
-        with pytest.raises(ConfigError, match=naming(*words)):
-            rths_nodes.run(files.from_data(data | wrong, "test"))
+    for changes in ({"integrator": played}, {"compensator": played}):
+        with pytest.raises(ConfigError, match=naming(*parts)):
+            rths_nodes.run(files.from_data(data | changes, "test"))

@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scoreboard: every compensator takes part, with settings from one identification; the best stand first."""
+"""Tests of the scoreboard: identified candidates, scores, ranking, tuning, entries of other groups."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
-import sys
-import types
+import shutil
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
+import fmus
 import numpy as np
 import pytest
 from messages import mentions, naming
 
 from rths_nodes.analysis.published_indices import heading
+from rths_nodes.analysis.report.studies import Score
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import is_stable
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
-from rths_nodes.app.studies import candidates, runs, scoreboard
+from rths_nodes.app.studies import candidates, entries, runs, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry
@@ -31,17 +34,17 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.version import __version__
-from rths_nodes.core.yaml_text import parse
+from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
 
 PAPER = "chen_ricles_2010"
 BENCHMARK = "rths_benchmark_2020"
-BRIEF = ["--set", "duration=1", "--set", "servo_rate=512"]
-"""At half of its rate the rig is identified in half of the samples."""
+SCOREBOARD = ["scoreboard", PAPER, "--set", "duration=1", "--set", "servo_rate=512", "--jobs", "1"]
+"""Half of the rate needs half of the samples for the identification."""
 ALPHA = 29.0
-"""Of the actuator of the scenario, in samples: late by 28."""
+"""Constant of the scenario's actuator, samples; its delay is 28 samples."""
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +55,16 @@ def identified(tmp_path_factory: pytest.TempPathFactory) -> candidates.Identifie
 
 
 class Ahead:
-    """Sends the target as it will be: x + delay v."""
+    """Extrapolates the target: x + delay v."""
 
     @params
     class Params:
-        delay: float = number("delay to make up for", "s", at_least=0.0)
+        delay: float = number("delay", "s", at_least=0.0)
 
     state_names = ()
 
-    def __init__(self, given: Any, dt: float, n_axes: int) -> None:
-        self._delay = given.delay
+    def __init__(self, parameters: Any, dt: float, n_axes: int) -> None:
+        self._delay = parameters.delay
 
     def step(self, target: Any, measured: Any) -> Any:
         return target.displacement + self._delay * target.velocity
@@ -74,12 +77,9 @@ class Ahead:
 
 
 @pytest.fixture
-def of_another_package(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A compensator that is found by its entry point."""
-    module = types.ModuleType("some_laboratory_s_law")
-    module.Ahead = Ahead  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    points = EntryPoints([EntryPoint("ahead", f"{module.__name__}:Ahead", "rths_nodes.compensator")])
+def external_compensator(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register a compensator by an entry point, and return its name."""
+    points = EntryPoints([EntryPoint("ahead", f"{__name__}:Ahead", "rths_nodes.compensator")])
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
     registry._table.cache_clear()
     yield "ahead"
@@ -87,135 +87,131 @@ def of_another_package(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def table(**columns: Any) -> StudyTable:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": list("abcdef"),
         "outcome": ["finished"] * 5 + ["tripped"],
         "reason": [""] * 5 + ["limits.force"],
         "law": ["good", "good", "fair", "fair", "bad", "bad"],
         "J2": [1.0, -2.0, 3.0, 1.5, 0.1, 99.0],
     }
-    return StudyTable("board", "", PAPER, given | columns, ("law",), ("J2",))
+    return StudyTable("board", "", PAPER, defaults | columns, ("law",), ("J2",))
 
 
-def test_the_identified_delay_is_that_of_the_actuator(identified: candidates.Identified) -> None:
-    """Of slow motions 28 samples; up to 5 Hz, near the corner of the actuator, a little less."""
+def test_identified_delay_equals_delay_of_actuator(identified: candidates.Identified) -> None:
+    """28 samples for slow motions; slightly less up to 5 Hz, near the corner frequency of the actuator."""
     dt = 1.0 / 1024.0
     assert 0.8 * (ALPHA - 1.0) * dt < identified.delay < (ALPHA - 1.0) * dt
     assert identified.alpha == pytest.approx(1.0 + identified.delay / dt)
 
 
-def test_the_rig_is_driven_with_a_tenth_of_the_expected_motion(identified: candidates.Identified) -> None:
+def test_identification_uses_tenth_of_expected_motion(identified: candidates.Identified) -> None:
     scenario = load(PAPER, ["duration=3"])
-    displacement = whole_response(scenario)[0]
-    assert identified.rms == pytest.approx(0.1 * np.std(displacement), rel=0.02)
+    assert identified.rms == pytest.approx(0.1 * np.std(whole_response(scenario)[0]), rel=0.02)
 
 
-def test_every_registered_law_gets_the_same_identification(identified: candidates.Identified) -> None:
-    found = {
-        law.name: law for law in candidates.chosen(load(PAPER), identified, registry.names("compensator"), {})
-    }
-    assert set(found) == set(registry.names("compensator"))
+def test_all_compensators_get_the_same_identification(identified: candidates.Identified) -> None:
+    names = registry.names("compensator")
+    laws = {law.name: law for law in candidates.chosen(load(PAPER), identified, names, {})}
+    assert set(laws) == set(names)
     for name in ("polynomial", "linear_acceleration", "derivative_feedforward", "adaptive_time_series"):
-        assert found[name].settings["delay"] == identified.delay
-    assert found["adaptive_inverse"].settings["alpha_es"] == found["inverse"].settings["alpha"] == identified.alpha
-    assert found["chain"].settings["second"]["delay"] == identified.delay
-    for law in found.values():
-        assert not mentions(law.reason, "model", "identification")
+        assert laws[name].settings["delay"] == identified.delay
+    assert laws["adaptive_inverse"].settings["alpha_es"] == laws["inverse"].settings["alpha"] == identified.alpha
+    assert laws["chain"].settings["second"]["delay"] == identified.delay
+    assert not any(mentions(law.reason, "model", "identification") for law in laws.values())
 
 
-def test_the_identified_inverse_is_identified_with_all_others(tmp_path: Path) -> None:
-    """On the benchmark, at a fourth of its rate: what ``rths identify`` finds for it at the full one."""
+def test_identified_inverse_is_identified_on_benchmark(tmp_path: Path) -> None:
+    """The coefficients at a fourth of the rate agree with the result of ``rths identify`` at the full rate."""
     scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
     identified = candidates.identify(scenario, tmp_path, terminal.progress)
-    found = {law.name: law for law in candidates.chosen(scenario, identified, registry.names("compensator"), {})}
-    own = [name for name, law in found.items() if law.reason]
-    assert own == ["fmu", "linear", "predefined"], "a law of one's own has to be given"
-    for name, (value, known) in {"displacement": (0.9948, 5e-3), "velocity": (0.02497, 3e-2)}.items():
-        assert found["identified_inverse"].settings["inverse"][name][0][0] == pytest.approx(value, rel=known)
-    assert found["model_based"].settings["model"] == identified.model != identified.whole_model
+    laws = {law.name: law for law in candidates.chosen(scenario, identified, registry.names("compensator"), {})}
+    incomplete = [name for name, law in laws.items() if law.reason]
+    assert incomplete == ["fmu", "linear", "predefined"], "these need settings"
+    inverse = laws["identified_inverse"].settings["inverse"]
+    assert inverse["displacement"][0][0] == pytest.approx(0.9948, rel=5e-3)
+    assert inverse["velocity"][0][0] == pytest.approx(0.02497, rel=3e-2)
+    assert laws["model_based"].settings["model"] == identified.model != identified.whole_model
 
 
-def test_a_law_of_another_package_takes_part(identified: candidates.Identified, of_another_package: str) -> None:
-    assert of_another_package in registry.names("compensator")
-    (law,) = candidates.chosen(load(PAPER), identified, [of_another_package], {})
+def test_external_compensator_is_a_candidate(identified: candidates.Identified, external_compensator: str) -> None:
+    assert external_compensator in registry.names("compensator")
+    (law,) = candidates.chosen(load(PAPER), identified, [external_compensator], {})
     assert law == Candidate("ahead", {"type": "ahead", "delay": identified.delay})
 
 
-def test_given_settings_come_first_and_may_bring_further_rows(identified: candidates.Identified) -> None:
-    given = {
+def test_settings_override_identification_and_add_rows(identified: candidates.Identified) -> None:
+    settings = {
         "inverse": {"alpha": 12.0},
         "mine": {"type": "inverse", "alpha": 31.0},
-        "wrong": {"type": "inverse", "x": 1},
+        "invalid": {"type": "inverse", "x": 1},
     }
-    inverse, mine, wrong = candidates.chosen(load(PAPER), identified, list(given), given)
+    inverse, mine, invalid = candidates.chosen(load(PAPER), identified, list(settings), settings)
     assert (inverse.settings["alpha"], mine.settings["alpha"]) == (12.0, 31.0)
-    assert "unknown key 'x'" in wrong.reason
+    assert "unknown key 'x'" in invalid.reason
 
 
-def test_what_given_settings_leave_out_is_identified(identified: candidates.Identified) -> None:
-    given = {
+def test_missing_settings_are_identified(identified: candidates.Identified) -> None:
+    settings = {
         "adaptive_inverse": {"k_p_per_mm2": 0.1},
         "slow": {"type": "adaptive_time_series", "window": 2.0},
         "mine": {"type": "model_based", "model": "mine.yaml"},
     }
-    adaptive, slow, mine = candidates.chosen(load(PAPER), identified, list(given), given)
+    adaptive, slow, mine = candidates.chosen(load(PAPER), identified, list(settings), settings)
     assert (adaptive.settings["alpha_es"], adaptive.settings["k_p_per_mm2"]) == (identified.alpha, 0.1)
     assert (slow.settings["delay"], slow.settings["window"]) == (identified.delay, 2.0)
-    assert "mine.yaml" in mine.reason  # another rig than the identified one is not mixed with it
+    assert "mine.yaml" in mine.reason  # a model of another rig is not combined with the identification
 
 
-def test_a_given_model_takes_the_place_of_the_scenario_s_own(identified: candidates.Identified) -> None:
+def test_model_in_settings_replaces_inverse_of_scenario(identified: candidates.Identified) -> None:
     inverse = "{displacement: [[1.0]], velocity: [[0.02]], acceleration: [[0.0]], jerk: [[0.0]]}"
-    own = f"compensator={{type: identified_inverse, inverse: {inverse}, memory: 5.0}}"
-    given = {"identified_inverse": {"model": identified.whole_model}}
-    (law,) = candidates.chosen(load(PAPER, [own]), identified, list(given), given)
+    scenario = load(PAPER, [f"compensator={{type: identified_inverse, inverse: {inverse}, memory: 5.0}}"])
+    settings = {"identified_inverse": {"model": identified.whole_model}}
+    (law,) = candidates.chosen(scenario, identified, list(settings), settings)
     assert law.settings["model"] == identified.whole_model
     assert law.settings.get("inverse") is None
     assert law.settings["memory"] == 5.0
 
 
-def test_files_in_settings_stand_beside_them(tmp_path: Path) -> None:
+def test_paths_in_settings_are_relative_to_settings_file(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("model_based: {model: model.yaml}\nmine: {type: inverse, alpha: 31}\n")
-    found = files.load_settings(path)
-    assert found["model_based"] == {"type": "model_based", "model": str(tmp_path / "model.yaml")}
-    assert found["mine"] == {"type": "inverse", "alpha": 31}
+    assert files.load_settings(path) == {
+        "model_based": {"type": "model_based", "model": str(tmp_path / "model.yaml")},
+        "mine": {"type": "inverse", "alpha": 31},
+    }
 
 
 @pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
-def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified: candidates.Identified) -> None:
-    """Each can be built in the scenario after which they are named, and names no file."""
-    given = files.load_settings(name)
-    chosen = candidates.chosen(load(name), identified, list(given), given)
-    assert [(law.name, law.reason) for law in chosen if law.reason] == []
-    assert not [entry for entry in given.values() if candidates.MODELS & entry.keys()]
+def test_shipped_settings_are_valid_without_model_files(name: str, identified: candidates.Identified) -> None:
+    """All compensators can be built without a model file."""
+    settings = files.load_settings(name)
+    laws = candidates.chosen(load(name), identified, list(settings), settings)
+    assert [(law.name, law.reason) for law in laws if law.reason] == []
+    assert not [entry for entry in settings.values() if candidates.MODELS & entry.keys()]
 
 
 @pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
-def test_with_shipped_settings_every_case_is_stable(name: str) -> None:
-    known: dict[str, Impulses] = {}
+def test_shipped_settings_are_stable_in_every_case(name: str) -> None:
+    impulses: dict[str, Impulses] = {}
     for law, settings in files.load_settings(name).items():
         for case in scoreboard.cases(load(name)):
-            assert is_stable(load(name, [f"compensator={json.dumps(settings)}"], case), known), (law, case)
+            assert is_stable(load(name, [f"compensator={json.dumps(settings)}"], case), impulses), (law, case)
 
 
-def test_those_that_finish_stand_before_those_that_do_not() -> None:
-    found = scoreboard.scores(table(), [Candidate("none", {}, "needs more")], "J2")
-    assert [(score.law, score.failures, score.runs) for score in found] == [
-        ("good", 0, 2),
-        ("fair", 0, 2),
-        ("bad", 1, 2),
-        ("none", 0, 0),
-    ]
-    assert (found[0].median["J2"], found[0].high["J2"], found[0].worst["J2"]) == (1.5, 2.0, 2.0)
-    assert (found[2].median["J2"], found[2].high["J2"], found[2].worst["J2"]) == (math.inf, math.inf, math.inf)
-    assert [score.place for score in found] == ["1", "2", "3", ""]
-    assert found[2].what == "tripped: limits.force"
-    assert found[3].what == "needs more"
+def test_unfinished_runs_rank_last() -> None:
+    scores = scoreboard.scores(table(), [Candidate("none", {}, "needs more")], "J2")
+    good, _, bad, none = scores
+    assert [score.law for score in scores] == ["good", "fair", "bad", "none"]
+    assert [(score.failures, score.runs) for score in scores] == [(0, 2), (0, 2), (1, 2), (0, 0)]
+    assert (good.median["J2"], good.high["J2"], good.worst["J2"]) == (1.5, 2.0, 2.0)
+    assert (bad.median["J2"], bad.high["J2"], bad.worst["J2"]) == (math.inf, math.inf, math.inf)
+    assert [score.place for score in scores] == ["1", "2", "3", ""]
+    assert bad.what == "tripped: limits.force"
+    assert none.what == "needs more"
 
 
-def test_what_the_seeds_do_not_tell_apart_shares_a_place() -> None:
-    """High values by seed: 2 to 2.4, 2.3 to 2.5, 2.45 to 2.6 (beyond those of the first), and one that fails."""
+def test_indistinguishable_scores_share_a_place() -> None:
+    """High values by seed: 2 to 2.4, 2.3 to 2.5, 2.45 to 2.6 (above the first range), and a failed run."""
     columns = {
         "name": list("abcdefgh"),
         "outcome": ["finished"] * 7 + ["tripped"],
@@ -224,37 +220,30 @@ def test_what_the_seeds_do_not_tell_apart_shares_a_place() -> None:
         "seed": [1, 2] * 4,
         "J2": [2.0, 2.4, 2.5, 2.3, 2.6, 2.45, 0.1, 0.1],
     }
-    found = scoreboard.scores(table(**columns), [], "J2")
-    assert [(score.law, score.place) for score in found] == [
-        ("one", "1="),
-        ("two", "1="),
-        ("three", "3"),
-        ("bad", "4"),
-    ]
-    apart = scoreboard.scores(table(**columns | {"seed": [1] * 8}), [], "J2")
-    assert [score.place for score in apart] == ["1", "2", "3", "4"]
+    places = {score.law: score.place for score in scoreboard.scores(table(**columns), [], "J2")}
+    assert list(places.items()) == [("one", "1="), ("two", "1="), ("three", "3"), ("bad", "4")]
+    one_seed = scoreboard.scores(table(**columns | {"seed": [1] * 8}), [], "J2")
+    assert [score.place for score in one_seed] == ["1", "2", "3", "4"]
 
 
-def test_the_high_value_is_that_of_a_run_which_19_of_20_do_not_exceed() -> None:
-    values = [float(each) for each in range(1, 101)]
+def test_high_value_is_95th_percentile() -> None:
+    values = list(map(float, range(1, 101)))
     columns = {name: ["x"] * 100 for name in ("name", "reason", "law")} | {"outcome": ["finished"] * 100}
     (score,) = scoreboard.scores(table(**columns, J2=values), [], "J2")
     assert (score.median["J2"], score.high["J2"], score.worst["J2"]) == (50.5, 96.0, 100.0)
 
 
-def test_each_record_is_scored() -> None:
-    law, records = (
-        Candidate("inverse", {"type": "inverse", "alpha": 29.0}),
-        ("elcentro_1940_ns", "benchmark_kobe_1995"),
-    )
-    of = scoreboard.design(load(PAPER, ["duration=2"]), [law], scoreboard.Scored((), 2, 0, 1, ("J2",), records))
-    told = [parse(row.scenario, "scenario") for row in of.rows]
-    assert [(each["ground_motion"]["record"], each["seed"]) for each in told] == [
-        (record, seed) for record in records for seed in (1, 2)
-    ]
+def test_each_record_is_scored_with_each_seed() -> None:
+    law = Candidate("inverse", {"type": "inverse", "alpha": 29.0})
+    records = ("elcentro_1940_ns", "benchmark_kobe_1995")
+    scored = scoreboard.Scored((), 2, 0, 1, ("J2",), records)
+    rows = scoreboard.design(load(PAPER, ["duration=2"]), [law], scored).rows
+    scenarios = [parse(row.scenario, "scenario") for row in rows]
+    runs_of = [(scenario["ground_motion"]["record"], scenario["seed"]) for scenario in scenarios]
+    assert runs_of == list(itertools.product(records, (1, 2)))
 
 
-def test_cases_that_name_a_compensator_are_published_rows_and_no_cases() -> None:
+def test_cases_with_compensator_are_published_rows() -> None:
     cases = {
         "soft": {"set": {"structure.mass": 6e5}},
         "paper": {"set": {"compensator.alpha_es": 29}, "published": {"J2": 1}},
@@ -264,7 +253,7 @@ def test_cases_that_name_a_compensator_are_published_rows_and_no_cases() -> None
     assert [(row.case, row.values) for row in scoreboard.published(scenario)] == [("paper", {"J2": 1})]
 
 
-def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_rows() -> None:
+def test_benchmark_has_its_indices_cases_and_blocks() -> None:
     scenario = load(BENCHMARK)
     assert scoreboard.cases(scenario) == ["case_1", "case_2", "case_3", "case_4"]
     shown = runs.shown_indices(scenario)
@@ -281,7 +270,7 @@ def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_r
     assert (second["force_lead"], second["compensator"]["lead"]) == (sample, 0.0)
 
 
-def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_differs_from_scoring_in_plants_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
     scenario = from_data(Scenario, load(PAPER, ["duration=0.25"]).data() | {"scatter": scatter})
     seen: list[Scenario] = []
@@ -293,85 +282,78 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
 
     monkeypatch.setattr(scoreboard.tuning, "Search", Search)
     law = Candidate("inverse", {"type": "inverse", "alpha": 20.0})
-    chosen, found = scoreboard.tuned(scenario, [law, Candidate("none", {"type": "none"})], "J2", 8, 2, Where())
-    assert chosen[0].settings["alpha"] == found["inverse"].values["compensator.alpha"]
-    assert chosen[1] == Candidate("none", {"type": "none"})
-    trained = {each.axes["story_1"].actuator.alpha for each in seen}
-    assert {each.seed for each in seen} == {scenario.seed + scoreboard.TRAINING}
-    of = scoreboard.design(scenario, chosen, scoreboard.Scored((), 2, 2, 1, ("J2",)))
-    scored = {plant.values["axes.story_1.actuator.alpha"] for plant in of.plants[1:]}
+    none = Candidate("none", {"type": "none"})
+    tuned, results = scoreboard.tuned(scenario, [law, none], "J2", 8, 2, Where())
+    assert tuned[0].settings["alpha"] == results["inverse"].values["compensator.alpha"]
+    assert tuned[1] == none
+    assert {training.seed for training in seen} == {scenario.seed + scoreboard.TRAINING}
+    trained = {training.axes["story_1"].actuator.alpha for training in seen}
+    plan = scoreboard.design(scenario, tuned, scoreboard.Scored((), 2, 2, 1, ("J2",)))
     assert len(trained) == 3
-    assert not trained & scored
-    assert [level.label for level in of.factors["seed"]] == [1, 2]
+    assert not trained & {plant.values["axes.story_1.actuator.alpha"] for plant in plan.plants[1:]}
+    assert [level.label for level in plan.factors["seed"]] == [1, 2]
 
 
-def test_a_training_that_a_parameter_does_not_fit_into_is_refused() -> None:
-    """The window of a second is searched up to three; without a word the law would stay as it was."""
+def test_training_shorter_than_parameter_range_is_refused() -> None:
+    """The window of 1 s is searched up to 3 s; without a refusal it would silently remain untuned."""
     law = Candidate("slow", {"type": "adaptive_time_series", "delay": 0.027})
     with pytest.raises(ConfigError, match=naming("training", "slow", "3 s", "<= duration", "2 s")):
         scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 
 
-def test_the_command_writes_table_scores_settings_and_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["scoreboard", PAPER, *BRIEF, "--laws", "none,inverse,predefined", "--jobs", "1"]
-    command += ["--out", str(tmp_path / "out"), "--noise-seeds", "2", "--response", "response_x"]
-    assert main([*command, "--tune", "8"]) == 0
-    shown = capsys.readouterr().out
-    assert mentions(shown.splitlines()[0], PAPER, "best inverse", "J2", "2 of 3", "4 runs")
-    for words in ("4 runs", "inverse", "stable", "not run: ", "published"):
-        assert words in shown
-    with open(tmp_path / "out" / "scoreboard.csv", newline="") as stream:
+def test_command_writes_tables_settings_and_page(tmp_path: Path, output: Callable[..., str]) -> None:
+    out = tmp_path / "out"
+    command = [*SCOREBOARD, "--laws", "none,inverse,predefined"]
+    command += ["--out", str(out), "--noise-seeds", "2", "--response", "response_x"]
+    summary = output(*command, "--tune", "8")
+    assert mentions(summary.splitlines()[0], PAPER, "best inverse", "J2", "2 of 3", "4 runs")
+    for part in ("4 runs", "inverse", "stable", "not run: ", "published"):
+        assert part in summary
+    with open(out / "scoreboard.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["compensator"] for row in rows] == ["inverse", "none", "predefined"]
     assert float(rows[0]["J2_worst"]) < float(rows[1]["J2_worst"])
-    page = (tmp_path / "out" / "scoreboard.html").read_text()
-    for words in ("Tracking against response", "Published", "worst case in training", "not run"):
-        assert words in page
-    text = (tmp_path / "out" / "scoreboard.md").read_text()
+    page = (out / "scoreboard.html").read_text()
+    for part in ("Tracking against response", "Published", "worst case in training", "not run"):
+        assert part in page
+    text = (out / "scoreboard.md").read_text()
     assert f"rths_nodes {__version__}; " in text
     indices = "J2 (%) | J1 (ms) | J3 (%) | max error (mm) | response x (%)"
     assert f"\n| place | compensator | block | {indices} | outcome |\n" in text
     names = [line.split(" | ")[1] for line in text.splitlines()[4:7]]
     assert names == ["inverse", "none", "predefined"]
-    settings = parse((tmp_path / "out" / "settings.yaml").read_text(), "settings")
-    assert set(settings) == {"none", "inverse"}
-    # with the settings that were written the same scores come out, without any tuning
-    again = [*command[:-4], "--settings", str(tmp_path / "out" / "settings.yaml"), "--noise-seeds", "2", "--json"]
-    assert main([*again, "--response", "response_x"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    assert set(parse((out / "settings.yaml").read_text(), "settings")) == {"none", "inverse"}
+    # the written settings give the same scores without tuning
+    data = json.loads(output(*command, "--settings", str(out / "settings.yaml"), "--json"))
     assert data["scores"][0]["worst"]["J2"] == float(rows[0]["J2_worst"])
 
 
-def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["scoreboard", PAPER, *BRIEF, "--set", "duration=4", "--jobs", "1"]
-    command += ["--set", "axes.story_1.limits.force=1e5"]
+def test_unstable_compensator_is_printed_with_reason(tmp_path: Path, output: Callable[..., str]) -> None:
+    command = [*SCOREBOARD, "--set", "duration=4", "--set", "axes.story_1.limits.force=1e5"]
     command += ["--set", "monitor={}", "--laws", "none", "--out", str(tmp_path)]
-    assert main(command) == 0
-    assert "unstable: 3 of 3 runs, tripped: " in " ".join(capsys.readouterr().out.split())
+    assert "unstable: 3 of 3 runs, tripped: " in " ".join(output(*command).split())
 
 
-def test_plants_are_scored_where_the_scenario_has_scatter(
+def test_plants_are_scored_if_scenario_has_scatter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A hundred unless the user says how many, and none without scatter; each with three seeds."""
-    seen: list[Any] = []
+    """The default is 100 plants, or none without scatter, with three seeds each."""
+    numbers: list[tuple[int, int]] = []
 
-    def scored(scenario: Any, laws: Any, of: Any, *others: Any) -> Any:
-        seen.append(of)
+    def design(scenario: Any, laws: Any, scored: scoreboard.Scored, *arguments: Any) -> None:
+        numbers.append((scored.plants, scored.noise_seeds))
         raise ConfigError("enough")
 
-    monkeypatch.setattr(scoreboard, "design", scored)
+    monkeypatch.setattr(scoreboard, "design", design)
     scatter = ["--set", "scatter={axes.story_1.actuator.alpha: {normal: [29, 3]}}"]
-    command = ["scoreboard", PAPER, *BRIEF, "--laws", "none", "--jobs", "1", "--out", str(tmp_path)]
-    for words in ([], scatter, [*scatter, "--plants", "7"]):
-        assert main([*command, *words]) == 2
-    assert [(each.plants, each.noise_seeds) for each in seen] == [(0, 3), (100, 3), (7, 3)]
+    command = [*SCOREBOARD, "--laws", "none", "--out", str(tmp_path)]
+    for options in ([], scatter, [*scatter, "--plants", "7"]):
+        assert main([*command, *options]) == 2
+    assert numbers == [(0, 3), (100, 3), (7, 3)]
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "parts"),
     [
         (["--laws", "invers"], ("laws", "unknown", "invers", "inverse")),
         (["--noise-seeds", "0"], ("--noise-seeds", "0", ">= 1")),
@@ -383,12 +365,171 @@ def test_plants_are_scored_where_the_scenario_has_scatter(
         (["--laws", "predefined"], ("predefined", "settings")),
     ],
 )
-def test_what_cannot_be_scored_is_refused(
-    words: list[str], message: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_are_refused(
+    options: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
-    laws_of = [] if "--laws" in words else ["--laws", "none"]
-    command = ["scoreboard", PAPER, *BRIEF, "--out", str(tmp_path), "--jobs", "1", *laws_of, *words]
-    assert main(command) == 2
-    assert mentions(capsys.readouterr().err, *message)
-    if "predefined" not in words:  # before the rig was driven, which leaves a model
+    command = [*SCOREBOARD, "--laws", "none", "--out", str(tmp_path)]
+    assert mentions(refusal(*command, *options), *parts)
+    if "predefined" not in options:  # refused after the identification, which writes a model
         assert not any(tmp_path.iterdir())
+
+
+# Entries
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("group")
+    (folder / "settings.yaml").write_text("mine: {type: linear, file: law.yaml}\ninverse: {alpha: 14.0}\n")
+    (folder / "law.yaml").write_text("numerator: [0.027, 1]\ndenominator: [0.004, 1]\n")
+    (folder / "shaking.txt").write_text("".join(f"{0.5 * (-1) ** (n // 9)}\n" for n in range(120)))
+    motion = {"type": "record", "file": str(folder / "shaking.txt"), "step": 0.01, "unit": "m/s^2"}
+    options = ["--set", f"ground_motion={motion}", "--laws", "mine,inverse", "--noise-seeds", "2"]
+    options += ["--settings", str(folder / "settings.yaml"), "--out", str(folder / "out")]
+    assert main([*SCOREBOARD, *options, "--entry", str(folder / "entry.yaml")]) == 0
+    return folder / "entry.yaml"
+
+
+def load_entry(path: Path) -> Any:
+    return parse(path.read_text(), "entry")
+
+
+def write_signed(content: dict[str, Any], path: Path) -> str:
+    """Write an entry with a valid digest, and return its path."""
+    entries.write(content | {"digest": entries.digest(content)}, path)
+    return str(path)
+
+
+def test_entry_is_verified_in_another_folder(
+    entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: Callable[..., str]
+) -> None:
+    """The files of the group are not needed."""
+    moved = tmp_path / "theirs.yaml"
+    moved.write_text(entry.read_text())
+    assert str(entry.parent) not in moved.read_text()
+    monkeypatch.chdir(tmp_path)
+    text = output("scoreboard", "--verify", "theirs.yaml", "--jobs", "1")
+    assert mentions(text, "mine", "stated")
+    assert mentions(text, "inverse", "stated")
+    assert "theirs.yaml: verified" in text
+    assert "code: " not in text
+    assert list(tmp_path.iterdir()) == [moved]
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda content: content["scores"][0]["high"].update({"J2": 0.1}),
+        lambda content: content["laws"]["inverse"].update({"alpha": 15.0}),
+        lambda content: content["scored"].update({"seed": 2}),
+        lambda content: content.update({"made": "2020-01-01 00:00 UTC"}),
+    ],
+)
+def test_altered_entry_is_refused(alter: Any, entry: Path, tmp_path: Path, refusal: Callable[..., str]) -> None:
+    content = load_entry(entry)
+    alter(content)
+    altered = tmp_path / "altered.yaml"
+    entries.write(content, altered)
+    assert mentions(refusal("scoreboard", "--verify", str(altered)), "altered.yaml", "altered")
+
+
+def test_wrong_scores_with_valid_digest_fail_verification(
+    entry: Path, tmp_path: Path, output: Callable[..., str]
+) -> None:
+    content = load_entry(entry)
+    content["laws"]["inverse"]["alpha"] = 15.0
+    content["code"]["files"] = "0123456789abcdef"
+    forged = write_signed(content, tmp_path / "forged.yaml")
+    text = output("scoreboard", "--verify", forged, "--jobs", "1", code=3)
+    assert mentions(text, "mine", "stated")
+    assert mentions(text, "inverse", "median")
+    assert mentions(text, "forged.yaml", "1", "2", "rows")
+    assert "code: files: 0123456789abcdef in the " in text
+
+
+def test_entries_are_merged_into_one_table(
+    entry: Path, tmp_path: Path, output: Callable[..., str], refusal: Callable[..., str]
+) -> None:
+    content = load_entry(entry)
+    content["scores"] = [row for row in content["scores"] if row["law"] == "inverse"]
+    text = output("scoreboard", "--merge", str(entry), write_signed(content, tmp_path / "other.yaml"))
+    rows = [line.split()[:2] for line in text.splitlines() if " A " in line]
+    assert sorted(rows) == [["entry", "inverse"], ["entry", "mine"], ["other", "inverse"]]
+    content["scored"]["seed"] = 7
+    another = write_signed(content, tmp_path / "another.yaml")
+    assert mentions(refusal("scoreboard", "--merge", str(entry), another), "another", "scored")
+
+
+def test_files_without_entry_are_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
+    (tmp_path / "none.yaml").write_text("version: 1\n")
+    for name, reason in (("none.yaml", "is not a scoreboard entry"), ("nowhere.yaml", "cannot be read")):
+        assert reason in refusal("scoreboard", "--verify", str(tmp_path / name))
+
+
+def test_scores_of_failed_runs_are_compared_since_version_2(entry: Path, tmp_path: Path) -> None:
+    """Scores of version 1 omit failed runs; a repetition cannot reproduce them."""
+    values = {"median": {"J2": 2.0}, "high": {"J2": math.inf}, "worst": {"J2": math.inf}}
+    scores = {("mine", "A"): Score("mine", "A", 20, 3, "", **values)}
+    stored = {"law": "mine", "block": "A", "runs": 20, "failures": 3} | values
+    finished = stored | {"high": {"J2": 2.5}, "worst": {"J2": 2.6}}
+    assert entries._verdict(stored, scores, 2).problems == ()
+    assert len(entries._verdict(finished, scores, 2).problems) == 2
+    assert entries._verdict(finished, scores, 1).problems == ()
+    assert len(entries._verdict(finished | {"failures": 0}, scores, 1).problems) == 3
+    write_signed(load_entry(entry) | {"version": 1, "scores": [stored]}, tmp_path / "first.yaml")
+    assert entries.read(tmp_path / "first.yaml")["scores"] == [stored]
+
+
+@pytest.mark.parametrize("name", ["../law.yaml", "/tmp/law.yaml", "..", "a/b"])
+def test_entry_with_path_outside_its_folder_is_refused(
+    name: str, entry: Path, tmp_path: Path, refusal: Callable[..., str]
+) -> None:
+    content = load_entry(entry)
+    content["files"][name] = "numerator: [1]\n"
+    theirs = write_signed(content, tmp_path / "theirs.yaml")
+    assert mentions(refusal("scoreboard", "--verify", theirs, "--jobs", "1"), f"files.{name}", "folder")
+
+
+def test_fmu_entries_are_verified_only_with_option(
+    tmp_path: Path, output: Callable[..., str], refusal: Callable[..., str]
+) -> None:
+    """An entry contains the FMU of each group. They are programs and run only with ``--run-programs``."""
+    fmus.skip_without_fmi()
+    build, law = fmus.example(), fmus.EXAMPLE / "controller.c"
+    for group in ("group_a", "group_b"):
+        (tmp_path / group).mkdir()
+        build.build(law, build.OTHERS["controller"], tmp_path / group / "law.fmu")
+    names = {name: name for name in ("target", "velocity", "measured", "command")}
+    law_settings = {"type": "fmu", "axes": {"story_1": names}}
+    rows = {
+        group: law_settings | {"file": f"{group}/law.fmu", "parameters": {"delay": delay}}
+        for group, delay in (("group_a", 0.02), ("group_b", 0.03))
+    }
+    (tmp_path / "settings.yaml").write_text(dump(rows))
+    options = ["--laws", "group_a,group_b", "--settings", str(tmp_path / "settings.yaml"), "--noise-seeds", "1"]
+    path = tmp_path / "entry.yaml"
+    output(*SCOREBOARD, *options, "--out", str(tmp_path / "out"), "--entry", str(path))
+    assert {row["law"] for row in load_entry(path)["scores"]} == {"group_a", "group_b"}
+    shutil.rmtree(tmp_path / "group_a")
+    verify = ["scoreboard", "--verify", str(path), "--jobs", "1"]
+    error = refusal(*verify)
+    assert "group_a.file = group_a_law.fmu; group_b.file = group_b_law.fmu" in error
+    assert "--run-programs" in error
+    assert mentions(output(*verify, "--run-programs"), "group_a", "stated")
+
+
+def test_entry_stores_package_of_compensator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rths_nodes_of_a_lab.py").write_text(
+        "from rths_nodes.control.compensators.none import NoCompensation as Mine\n"
+        "class Law(Mine):\n    class Params(Mine.Params):\n        pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points = EntryPoints([EntryPoint("law", "rths_nodes_of_a_lab:Law", "rths_nodes.compensator")])
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    registry._table.cache_clear()
+    try:
+        scenario, scored = load("chen_ricles_2010"), scoreboard.Scored((), 1, 0, 1, ("J2",))
+        entry = entries.begun(scenario, scored, [Candidate("law", {"type": "law"})], tmp_path)
+    finally:
+        registry._table.cache_clear()
+    assert entry["code"].keys() >= {"rths_nodes", "files", "python", "numpy", "scipy", "rths_nodes_of_a_lab"}
