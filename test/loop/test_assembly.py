@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The assembly: every component once, second ones that share no memory, names of all that is handed on."""
+"""Tests of the assembly: components are built once, twins share no state, signals have names."""
 
 from __future__ import annotations
 
@@ -25,62 +25,57 @@ from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
 
 Built = Counter[str]
 Declared = Callable[[Scenario], Built]
-DAMPED = "phillips_spencer_2012"
-"""A scenario with a coupled rig, a damper and its controller."""
+DAMPED = "phillips_spencer_2012"  # coupled rig with a damper and its controller
 
 
-def often(built: Built, declared: Built) -> Built:
-    """How often each declared component was built; others are parts of one, which it makes itself."""
-    return Counter({name: built[name] for name in declared})
+def check_counts(built: Built, declared: Built, scenario: Scenario) -> None:
+    """Each declared component is built once, but the setup twice, because two stages call it.
 
-
-def once(declared: Built, loaded: Scenario | None = None) -> Built:
-    """Return each declared component once, but twice the setup, which two stages call.
-
-    Of a ``loaded`` scenario the monitor builds the specimens of axes, whose stiffness it needs, and the check of
-    limits builds a prescribed displacement.
+    The monitor also builds the specimens of axes for their stiffness, and the check of limits builds a prescribed
+    displacement.
     """
-    parts = walk_declared(loaded.axes) if loaded is not None else ()
-    built_again = [part for _, part, specs in parts if specs and specs[-1].family == "specimen"]
-    again = [f"specimen {type_of(part)}" for part in built_again]
-    if displacement := getattr(loaded and loaded.integrator, "displacement", None):
+    parts = walk_declared(scenario.axes)
+    specimens = [part for _, part, specs in parts if specs and specs[-1].family == "specimen"]
+    again = [f"specimen {type_of(part)}" for part in specimens]
+    if displacement := getattr(scenario.integrator, "displacement", None):
         again.append(f"ground_motion {type_of(displacement)}")
-    return declared + Counter(name for name in declared if name.startswith("setup ")) + Counter(again)
+    again += [name for name in declared if name.startswith("setup ")]
+    assert Counter({name: built[name] for name in declared}) == declared + Counter(again)
 
 
 @pytest.mark.parametrize("name", files.shipped())
-def test_a_loop_builds_each_component_once(name: str, built: Built, declared: Declared) -> None:
-    loaded = files.load(name)
-    Loop(Assembly(loaded))
-    assert often(built, declared(loaded)) == once(declared(loaded), loaded)
+def test_loop_builds_each_component_once(name: str, built: Built, declared: Declared) -> None:
+    scenario = files.load(name)
+    Loop(Assembly(scenario))
+    check_counts(built, declared(scenario), scenario)
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", DAMPED])
-def test_a_whole_run_builds_no_more(name: str, built: Built, declared: Declared, tmp_path: Path) -> None:
-    loaded = files.load(name, ["duration=0.1"])
-    hosts.run(loaded, record=tmp_path / "run")
-    assert often(built, declared(loaded)) == once(declared(loaded), loaded)
+def test_run_builds_each_component_once(name: str, built: Built, declared: Declared, tmp_path: Path) -> None:
+    scenario = files.load(name, ["duration=0.1"])
+    hosts.run(scenario, record=tmp_path / "run")
+    check_counts(built, declared(scenario), scenario)
 
 
-def test_a_scenario_builds_nothing(built: Built) -> None:
-    loaded = files.load(DAMPED)
-    judgement.refuse(loaded)
-    loaded.context()
-    loaded.shared_hash()
+def test_loading_and_checking_build_no_component(built: Built) -> None:
+    scenario = files.load(DAMPED)
+    judgement.refuse(scenario)
+    scenario.context()
+    scenario.shared_hash()
     assert not built
 
 
-def test_what_is_built_is_handed_on() -> None:
+def test_assembly_passes_its_components_to_stages() -> None:
     assembly = Assembly(files.load(DAMPED))
-    for what in ("structure", "integrator", "ramp", "setup", "compensator", "controller", "port", "names"):
-        assert getattr(assembly, what) is getattr(assembly, what)
+    for part in ("structure", "integrator", "ramp", "setup", "compensator", "controller", "port", "names"):
+        assert getattr(assembly, part) is getattr(assembly, part)
     loop = Loop(assembly)
     assert loop.substructure.integrator is assembly.integrator
     assert loop.rig.port is assembly.port
     assert loop.substructure.setup is not loop.commands.setup
 
 
-def test_a_twin_shares_what_nobody_changes(built: Built) -> None:
+def test_twin_shares_components_without_state(built: Built) -> None:
     assembly = Assembly(files.load(DAMPED))
     Loop(assembly)
     built.clear()
@@ -88,49 +83,49 @@ def test_a_twin_shares_what_nobody_changes(built: Built) -> None:
     command_warm_up(assembly)
     families = Counter(name.partition(" ")[0] for name in built.elements())
     assert not {"ground_motion", "port", "rig", "specimen"} & set(families)
-    assert "structure" not in families  # it is linear
+    assert "structure" not in families  # linear, hence without state
     for family in ("integrator", "semi_active", "ramp", "compensator"):
         assert families[family] == 1, family
     assert families["setup"] == 2
     twin = assembly.twin()
     assert twin.ground_acceleration is assembly.ground_acceleration
     assert twin.names is assembly.names
-    yields = Assembly(files.load("yielding_five_story"))
-    assert yields.twin().structure is not yields.structure
+    yielding = Assembly(files.load("yielding_five_story"))
+    assert yielding.twin().structure is not yielding.structure
 
 
-def test_under_a_twin_without_loads_the_ground_stands_still() -> None:
+def test_unloaded_twin_has_no_ground_motion() -> None:
     assembly = Assembly(files.load("chen_ricles_2010"))
-    still = assembly.twin(loaded=False)
-    assert still.external_force.shape == assembly.external_force.shape
-    assert not still.external_force.any()
-    assert not still.ground_acceleration.any()
+    unloaded = assembly.twin(loaded=False)
+    assert unloaded.external_force.shape == assembly.external_force.shape
+    assert not unloaded.external_force.any()
+    assert not unloaded.ground_acceleration.any()
     assert assembly.external_force.any()
     np.testing.assert_array_equal(assembly.fresh("external_force"), assembly.external_force)
 
 
-def test_a_second_one_has_a_memory_of_its_own() -> None:
+def test_fresh_component_has_separate_state() -> None:
     assembly = Assembly(files.load("chen_ricles_2010"))
-    other = assembly.fresh("integrator")
+    fresh = assembly.fresh("integrator")
     for _ in range(100):
-        other.step(np.zeros(1))
-    assert other.displacement.any()
+        fresh.step(np.zeros(1))
+    assert fresh.displacement.any()
     assert not assembly.integrator.displacement.any()
     assert assembly.fresh("setup") is not assembly.fresh("setup")
 
 
-def test_there_is_no_second_one_of_what_stands_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = files.load("chen_ricles_2010")
-    monkeypatch.setattr(registry.class_of("integrator", loaded.integrator), "external", True, raising=False)
-    assembly = Assembly(loaded)
+def test_fresh_external_component_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = files.load("chen_ricles_2010")
+    monkeypatch.setattr(registry.class_of("integrator", scenario.integrator), "external", True, raising=False)
+    assembly = Assembly(scenario)
     Loop(assembly)
-    for ask in (lambda: assembly.fresh("integrator"), lambda: step_warm_up(assembly)):
+    for build in (lambda: assembly.fresh("integrator"), lambda: step_warm_up(assembly)):
         with pytest.raises(ConfigError, match=naming("integrator.type", "cr")):
-            ask()
+            build()
     assert assembly.fresh("structure") is not assembly.structure
 
 
-def test_names_of_what_is_handed_on() -> None:
+def test_names_of_signals() -> None:
     names = Assembly(files.load(DAMPED)).names
     assert names.interface == names.observed == names.model
     assert len(names.model) == len(names.axes) == 3
@@ -140,19 +135,19 @@ def test_names_of_what_is_handed_on() -> None:
     assert (alone.model, alone.auxiliary, alone.inputs) == (("axis_1",), (), ())
 
 
-def test_a_controller_of_other_inputs_is_refused() -> None:
-    loaded = files.load("chen_ricles_2010", ["semi_active={type: passive}"])
+def test_controller_with_other_inputs_is_refused() -> None:
+    scenario = files.load("chen_ricles_2010", ["semi_active={type: passive}"])
     with pytest.raises(ConfigError, match=naming("semi_active", "inputs")):
-        Loop(Assembly(loaded))
+        Loop(Assembly(scenario))
 
 
-def test_files_are_found_from_the_declarations(tmp_path: Path) -> None:
+def test_file_paths_are_resolved_in_nested_components(tmp_path: Path) -> None:
     inner: Any = {"type": "chain", "first": {"type": "none"}, "second": {"type": "model_based", "model": "m.yaml"}}
     data = files.load("chen_ricles_2010").data() | {
         "compensator": {"type": "chain", "first": {"type": "none"}, "second": inner},
         "ground_motion": {"type": "record", "file": "sub/record.txt", "step": 0.01, "unit": "g"},
     }
     (tmp_path / "own.yaml").write_text(yaml_text.dump(data))
-    found = files.load(tmp_path / "own.yaml").data()
-    assert found["ground_motion"]["file"] == str(tmp_path / "sub/record.txt")
-    assert found["compensator"]["second"]["second"]["model"] == str(tmp_path / "m.yaml")
+    loaded = files.load(tmp_path / "own.yaml").data()
+    assert loaded["ground_motion"]["file"] == str(tmp_path / "sub/record.txt")
+    assert loaded["compensator"]["second"]["second"]["model"] == str(tmp_path / "m.yaml")

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force axes, pauses and hops of a rig whose axes have a node each: the bits are those of one node."""
+"""Tests of force axes, pauses and hops with one node per axis: results equal those of one node to the bit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from axis_wires import Wires, apart
 from messages import mentions, naming
+from sinks import History
 from weighted import weight
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Command, Measurement
+from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Measurement
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
@@ -29,83 +29,61 @@ def rig(*overrides: str) -> Scenario:
     return files.load("three_independent_axes", ["duration=0.3", "soft_start=null", *overrides])
 
 
-class Kept:
-    """What a loop tells; ``at`` a sample ``act`` is done."""
-
-    def __init__(self, at: int = -1, act: Any = None) -> None:
-        self.measured: list[Measurement] = []
-        self.true: list[Measurement] = []
-        self._at, self._act = at, act
-
-    def measurement(self, measured: Measurement) -> None:
-        self.measured.append(measured)
-        if measured.sample == self._at:
-            self._act()
-
-    def truth(self, true: Measurement) -> None:
-        self.true.append(true)
-
-    def command(self, command: Command) -> None: ...
-
-    def target(self, target: object) -> None: ...
-
-    def state(self, sample: int, values: Sequence[float]) -> None: ...
-
-
 def bits(measurements: Sequence[Measurement]) -> list[tuple[object, ...]]:
-    """All that is told in a history, to the bit."""
+    """Return a history in a form that compares to the bit."""
     return [
         (m.sample, m.flags, m.control_mode, *(a.tobytes() for a in (m.displacement, m.force, m.command)))
         for m in measurements
     ]
 
 
-class Ran:
-    """A test of ``scenario`` on one node, or on axes ``apart``."""
+class SimulatedTest:
+    """A test of ``scenario``, run on one node or with one node per axis."""
+
+    wires: Wires
 
     def __init__(self, scenario: Scenario, separate: bool, *faults: str, trip: int = 0, lose: int = 0) -> None:
-        port, self.wires = apart(scenario) if separate else (None, None)
-        assembly = Assembly(scenario, port)
-        self.loop = FaultyLoop(assembly, [parse(words) for words in faults])
+        port = None
+        if separate:
+            port, self.wires = apart(scenario)
+        self.loop = FaultyLoop(Assembly(scenario, port), [parse(fault) for fault in faults])
         if trip:
-            self.loop.rig.trip("somebody asks", trip)
-        if lose and isinstance(self.wires, Wires):
+            self.loop.rig.trip("requested", trip)
+        if lose:
             self.wires.deaf["story_2"] = lose
-        self.kept = Kept()
-        self.outcome = self.loop.run([self.kept])
-        self.true = self.kept.true
-        while port is not None and (found := port.true_state()) is not None:
-            self.true.append(found[0])
+        history = History()
+        self.outcome = self.loop.run([history])
+        self.measured, self.true = history.measured, history.true
+        while port is not None and (state := port.true_state()) is not None:
+            self.true.append(state[0])
 
     @property
-    def told(self) -> tuple[object, ...]:
-        """What must be the same."""
+    def result(self) -> tuple[object, ...]:
         rig = self.loop.rig
-        return bits(self.kept.measured), self.outcome.state, rig.ticks, rig.bridged, rig.slowed
+        return bits(self.measured), self.outcome.state, rig.ticks, rig.bridged, rig.slowed
 
 
-def compare(scenario: Scenario, *faults: str, trip: int = 0) -> Ran:
-    one, separate = (Ran(scenario, each, *faults, trip=trip) for each in (False, True))
-    assert separate.told == one.told
-    assert separate.outcome.reason == one.outcome.reason
-    if not one.loop.rig.pause.count:  # else ticks are told, which the actuator node turns into samples
-        assert bits(separate.true) == bits(one.true)
-    return separate
+def compare(scenario: Scenario, *faults: str, trip: int = 0) -> SimulatedTest:
+    single, run = (SimulatedTest(scenario, separate, *faults, trip=trip) for separate in (False, True))
+    assert run.result == single.result
+    assert run.outcome.reason == single.outcome.reason
+    if not single.loop.rig.pause.count:  # else true values are numbered by ticks; the actuator node converts them
+        assert bits(run.true) == bits(single.true)
+    return run
 
 
-# -- force axes
+# Force axes
 
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
-def test_a_force_axis_apart_has_the_bits_of_one_beside_the_others(closed_by: str) -> None:
-    ran = compare(rig(weight(closed_by)))
-    assert ran.outcome.state is State.FINISHED, ran.outcome.reason
-    last = ran.kept.measured[-1]
+def test_separate_force_axis_has_identical_results(closed_by: str) -> None:
+    run = compare(rig(weight(closed_by)))
+    assert run.outcome.state is State.FINISHED, run.outcome.reason
+    last = run.measured[-1]
     assert last.control_mode[3] == MODE_FORCE
     assert last.force[3] == pytest.approx(20e3, rel=0.1)
-    assert last.command[3] == pytest.approx(20e3, rel=1e-3), "it is told in N"
-    assert ran.wires is not None
-    assert (abs(ran.wires.stages["weight"]._sent[0]) > 1e3) == (closed_by == "controller")
+    assert last.command[3] == pytest.approx(20e3, rel=1e-3), "in N"
+    assert (abs(run.wires.stages["weight"]._sent[0]) > 1e3) == (closed_by == "controller")
 
 
 STOPS = {
@@ -122,60 +100,57 @@ STOPS = {
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
 @pytest.mark.parametrize("stop", STOPS)
-def test_stops_are_those_of_one_node(stop: str, closed_by: str) -> None:
-    """The same reason at the same sample, and the same way to rest."""
+def test_stops_equal_those_of_one_node(stop: str, closed_by: str) -> None:
+    """The same reason at the same sample, and the same path to rest."""
     scenario, faults = rig(weight(closed_by), *STOPS[stop]), ["delay@0.2:command,6,40"] if "late" in stop else []
-    one, ran = (Ran(scenario, each, *faults) for each in (False, True))
-    assert ran.told == one.told
-    assert ran.wires is not None
-    if ran.outcome.reason != one.outcome.reason:  # a controller that has stopped itself: its node knows the words
-        assert mentions(ran.outcome.reason, "axes.weight", "node")
-        assert one.outcome.reason.endswith(ran.wires.stages["weight"].trip)
-    assert bits(ran.true) == bits(one.true)
-    assert ran.outcome.state is State.TRIPPED, ran.outcome.reason
-    assert ran.kept.measured[-1].flags & FLAG_TRIPPED
-    assert ran.kept.measured[-1].control_mode[3] != MODE_FORCE, "held by its displacement in the end"
-    assert all(stage.at_rest for stage in ran.wires.stages.values())
+    single, run = (SimulatedTest(scenario, separate, *faults) for separate in (False, True))
+    assert run.result == single.result
+    if run.outcome.reason != single.outcome.reason:  # the controller stopped itself: only its node has the reason
+        assert mentions(run.outcome.reason, "axes.weight", "node")
+        assert single.outcome.reason.endswith(run.wires.stages["weight"].trip)
+    assert bits(run.true) == bits(single.true)
+    assert run.outcome.state is State.TRIPPED, run.outcome.reason
+    assert run.measured[-1].flags & FLAG_TRIPPED
+    assert run.measured[-1].control_mode[3] != MODE_FORCE, "held by its displacement in the end"
+    assert all(stage.at_rest for stage in run.wires.stages.values())
 
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
 @pytest.mark.parametrize("sample", [60, 120, 300])
-def test_a_stop_at_any_time_is_that_of_one_node(sample: int, closed_by: str) -> None:
-    """Held, while the load rises, and under the load."""
-    ran = compare(rig(weight(closed_by)), trip=sample)
-    assert ran.outcome.reason == f"sample {sample}: somebody asks"
+def test_requested_stop_equals_that_of_one_node(sample: int, closed_by: str) -> None:
+    """While held, while the load rises, and under the load."""
+    run = compare(rig(weight(closed_by)), trip=sample)
+    assert run.outcome.reason == f"sample {sample}: requested"
 
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
-def test_a_lost_axis_leaves_the_load_on_until_the_others_rest(closed_by: str) -> None:
-    ran = Ran(rig(weight(closed_by)), True, lose=300)
-    assert ran.outcome.reason == "sample 300: no Measurement 300 of story_2"
-    stopped = [each for each in ran.kept.measured if each.flags & FLAG_TRIPPED]
-    assert all(np.isnan(each.force[1]) for each in stopped)
-    assert max(abs(each.force[3] / 20e3 - 1.0) for each in stopped) < 0.15
+def test_load_is_kept_while_other_axes_stop(closed_by: str) -> None:
+    run = SimulatedTest(rig(weight(closed_by)), True, lose=300)
+    assert run.outcome.reason == "sample 300: no Measurement 300 of story_2"
+    stopped = [measured.force for measured in run.measured if measured.flags & FLAG_TRIPPED]
+    assert all(np.isnan(force[1]) for force in stopped)
+    assert max(abs(force[3] / 20e3 - 1.0) for force in stopped) < 0.15
 
 
-def test_a_force_axis_that_nobody_leads_is_held_where_it_is() -> None:
-    ran = Ran(rig(weight("controller")), True)
-    assert ran.wires is not None
-    stage = ran.wires.stages["weight"]
-    assert not stage.at_rest, "it is controlled by force still"
-    there = ran.kept.measured[-1].displacement[3]
-    stage.stop("nobody leads")
+def test_force_axis_without_leader_is_held_in_place() -> None:
+    run = SimulatedTest(rig(weight("controller")), True)
+    stage = run.wires.stages["weight"]
+    assert not stage.at_rest, "still in force control"
+    stage.stop("no leader")
     for _ in range(5):
         measured = stage.stop_alone()
     assert stage.at_rest
-    assert measured.command[0] == there
+    assert measured.command[0] == run.measured[-1].displacement[3]
 
 
-def test_a_simulated_controller_apart_sees_no_drift() -> None:
+def test_column_needs_force_control_by_nodes() -> None:
     column = "axes.weight.force_control.law.column={column_length: 3.0}"
     check_layout(rig(weight("nodes"), column))
     with pytest.raises(ConfigError, match=naming("axes.weight.force_control.law.column", "rig")):
         check_layout(rig(weight("controller"), column))
 
 
-# -- pauses
+# Pauses
 
 
 PAUSES = ("bridge={when_late: pause, max_pause: 0.2}", "compensator={type: none}")
@@ -183,42 +158,40 @@ PAUSES = ("bridge={when_late: pause, max_pause: 0.2}", "compensator={type: none}
 
 @pytest.mark.parametrize("load", [(), *[(weight(by),) for by in CLOSED_BY]], ids=["no load", *CLOSED_BY])
 @pytest.mark.parametrize("fault", ["delay@0.2:command,60,40", "delay@0.2:target,60,40", "drop@0.2:target,1"])
-def test_a_pause_is_that_of_one_node(fault: str, load: tuple[str, ...]) -> None:
-    """It slows down, waits, and joins the motion again, while its axes count ticks."""
-    ran = compare(rig(*PAUSES, *load), fault)
-    loop, wires = ran.loop, ran.wires
-    assert wires is not None
-    assert loop.rig.pause.count >= ("delay" in fault)
-    if ran.outcome.state is State.FINISHED:
-        assert [each.sample for each in ran.kept.measured] == list(range(len(ran.kept.measured)))
-    assert {stage.sample for stage in wires.stages.values()} == {loop.rig.ticks}
-    assert [true.sample for true in ran.true] == list(range(loop.rig.ticks + 1)), "of each tick"
+def test_pause_equals_that_of_one_node(fault: str, load: tuple[str, ...]) -> None:
+    """The rig slows down, waits and rejoins the motion while its axes count ticks."""
+    run = compare(rig(*PAUSES, *load), fault)
+    ticks = run.loop.rig.ticks
+    assert run.loop.rig.pause.count >= ("delay" in fault)
+    if run.outcome.state is State.FINISHED:
+        assert [measured.sample for measured in run.measured] == list(range(len(run.measured)))
+    assert {stage.sample for stage in run.wires.stages.values()} == {ticks}
+    assert [true.sample for true in run.true] == list(range(ticks + 1)), "one per tick"
 
 
-def test_a_pause_that_takes_too_long_ends_as_on_one_node() -> None:
-    ran = compare(rig("bridge={when_late: pause, max_pause: 0.05}", PAUSES[1]), "delay@0.2:command,300,1")
-    assert mentions(ran.outcome.reason, "bridge.max_pause", "follow")
+def test_overlong_pause_equals_that_of_one_node() -> None:
+    run = compare(rig("bridge={when_late: pause, max_pause: 0.05}", PAUSES[1]), "delay@0.2:command,300,1")
+    assert mentions(run.outcome.reason, "bridge.max_pause", "follow")
 
 
 @pytest.mark.parametrize("after", [3, 60])
-def test_an_axis_that_is_lost_in_a_pause_ends_it(after: int) -> None:
+def test_axis_lost_during_pause_trips(after: int) -> None:
     """While the rig slows down, and while it waits."""
-    scenario = rig(*PAUSES)
-    fault = "delay@0.2:command,150,40"
-    quiet = Ran(scenario, True, fault)
-    last = max(each.sample for each in quiet.kept.measured if each.sample < 230)
-    ran = Ran(scenario, True, fault, lose=last + after)
-    assert f"no Measurement {last + after} of story_2" in ran.outcome.reason
-    assert ran.loop.rig.pause.count == 1
-    assert ran.outcome.state is State.TRIPPED
+    scenario, fault = rig(*PAUSES), "delay@0.2:command,150,40"
+    complete = SimulatedTest(scenario, True, fault)
+    lost = after + max(measured.sample for measured in complete.measured if measured.sample < 230)
+    run = SimulatedTest(scenario, True, fault, lose=lost)
+    assert f"no Measurement {lost} of story_2" in run.outcome.reason
+    assert run.loop.rig.pause.count == 1
+    assert run.outcome.state is State.TRIPPED
 
 
-# -- hops
+# Hops
 
 
 @pytest.mark.parametrize("limit", [0.0006, 0.0200])
-def test_errors_over_hops_are_judged_by_the_rig(limit: float) -> None:
-    """They are of samples that are over, of which an axis knows nothing."""
+def test_tracking_errors_over_hops_are_checked_by_the_rig(limit: float) -> None:
+    """Such errors refer to past samples, which an axis does not know."""
     changes = [f"axes.{axis}.limits.tracking_error={limit}" for axis in ("story_1", "story_2", "story_3")]
-    ran = compare(rig("hops.depth=8", "ground_motion.scale=2", *changes))
-    assert ("tracking_error" in ran.outcome.reason) == (ran.outcome.state is State.TRIPPED)
+    run = compare(rig("hops.depth=8", "ground_motion.scale=2", *changes))
+    assert ("tracking_error" in run.outcome.reason) == (run.outcome.state is State.TRIPPED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The braking way is part of the limit: no stop from within the limits is above the declared deceleration."""
+"""Tests of the braking distance in the limits: a stop never exceeds the declared deceleration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop
 
 
 def limits(*rows: tuple[float, float, float]) -> dict[str, Limits]:
-    """Axes with these strokes (m), velocities (m/s) and decelerations (m/s^2)."""
+    """Axes with the given strokes (m), velocities (m/s) and decelerations (m/s^2)."""
     keys = ("stroke", "velocity", "deceleration")
     return {
         f"axis_{number}": from_data(Limits, {"force": 1e3, **dict(zip(keys, row, strict=True))})
@@ -25,7 +25,7 @@ def limits(*rows: tuple[float, float, float]) -> dict[str, Limits]:
 
 
 def path(stop: SafeStop, before: Array, last: Array) -> Array:
-    """What is sent from ``before`` on until rest, and twice at rest."""
+    """Return the commands from ``before`` until rest, and two at rest."""
     stop.begin(before, last)
     rows = [before, last]
     while not stop.at_rest:
@@ -34,7 +34,7 @@ def path(stop: SafeStop, before: Array, last: Array) -> Array:
 
 
 def check_stops(count: int, seed: int) -> int:
-    """Stops from random states; how many of these had passed the limits."""
+    """Check stops from random states; return the number of states within the limits."""
     rng, passed = np.random.default_rng(seed), 0
     for _ in range(count):
         n, dt = int(rng.integers(1, 4)), float(rng.choice([1 / 256, 1 / 1024, 1 / 4096]))
@@ -48,7 +48,7 @@ def check_stops(count: int, seed: int) -> int:
         stroke, fastest, deceleration = np.array(drawn).T
         zero = stroke * rng.uniform(-0.3, 0.3, n) * (rng.random() < 0.5)
         tares = Tares(np.zeros(n), np.zeros(n), zero, np.full(n, np.inf))
-        room = stroke * (1.0 - 10.0 ** rng.uniform(-6, 0, n))  # often close to an end
+        room = stroke * (1.0 - 10.0 ** rng.uniform(-6, 0, n))  # often close to the end of the stroke
         last = room * rng.choice([-1.0, 1.0], n)
         largest = np.minimum(fastest, np.sqrt(2.0 * deceleration * (stroke - np.abs(last))))
         before = last - dt * largest * rng.choice([-1.0, 1.0], n) * rng.uniform(0.3, 1.05, n)
@@ -63,45 +63,37 @@ def check_stops(count: int, seed: int) -> int:
     return passed
 
 
-def test_no_stop_is_above_the_declared_deceleration() -> None:
+def test_stops_respect_declared_deceleration() -> None:
     assert check_stops(2_500, seed=1) > 750
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_none_of_a_hundred_thousand_stops_is_above_the_declared_deceleration() -> None:
+def test_100_000_stops_respect_declared_deceleration() -> None:
     assert check_stops(100_000, seed=2) > 30_000
 
 
-def test_a_command_leaves_its_braking_way_to_the_end_of_the_stroke() -> None:
-    """0.12 m, 0.5 m/s, 5 m/s^2: 24 mm are needed for 0.49 m/s."""
+def test_command_keeps_braking_distance_to_end_of_stroke() -> None:
+    """0.12 m, 0.5 m/s, 5 m/s^2: the braking distance from 0.49 m/s is 24 mm."""
     dt = 1.0 / 1024.0
     check = LimitCheck(limits((0.12, 0.5, 5.0)), dt)
 
-    def reason(place: float, velocity: float) -> str:
-        now = np.array([place])
-        return check.command(Command(1, now, now), [place - velocity * dt])
+    def reason(displacement: float, velocity: float) -> str:
+        command = np.array([displacement])
+        return check.command(Command(1, command, command), [displacement - velocity * dt])
 
     assert reason(0.12 - 0.0241, 0.49) == ""
-    assert mentions(
-        reason(0.12 - 0.0237, 0.49),
-        "axes.axis_0.limits.stroke",
-        "command",
-        "0.0963 m",
-        "0.49 m/s",
-        "0.02393 m",
-        "0.0237 m",
-        "0.12 m",
-    )
+    values = "0.0963 m", "0.49 m/s", "0.02393 m", "0.0237 m", "0.12 m"
+    assert mentions(reason(0.12 - 0.0237, 0.49), "axes.axis_0.limits.stroke", "command", *values)
     assert reason(-0.119, -0.49) != ""
     assert reason(0.119, -0.49) == "", "away from the end"
     assert reason(0.12, 0.0) == ""
-    assert reason(0.12, 5.0 * dt) == "", "it stops within one sample"
+    assert reason(0.12, 5.0 * dt) == "", "stops within one sample"
     assert reason(0.12, 5.1 * dt) != ""
 
 
-def test_axes_of_one_group_stay_on_their_line_and_need_the_longer_way() -> None:
-    """0.30 and 0.10 m/s at 10 m/s^2: each by itself leaves the line by 1 mm."""
+def test_grouped_axes_stop_on_line_over_longer_distance() -> None:
+    """0.30 and 0.10 m/s at 10 m/s^2: axes that stop independently leave the line by 1 mm."""
     dt, declared = 1.0 / 1024.0, limits((0.25, 0.76, 10.0), (0.25, 0.76, 10.0))
     velocity, start = np.array([0.30, 0.10]), np.array([0.03, 0.01])
 
@@ -109,18 +101,18 @@ def test_axes_of_one_group_stay_on_their_line_and_need_the_longer_way() -> None:
         sent = path(SafeStop(declared, dt, groups=groups), start - velocity * dt, start)
         return float(np.abs(sent[:, 0] - 3.0 * sent[:, 1]).max() / np.sqrt(10.0))
 
-    way = 0.30**2 / 20.0
+    braking_distance = 0.30**2 / 20.0
     assert off_the_line(()) > 0.9e-3
-    assert off_the_line((0, 0)) <= 0.01 * way
+    assert off_the_line((0, 0)) <= 0.01 * braking_distance
 
     coupled, single = (LimitCheck(declared, dt, groups=groups) for groups in ((0, 0), ()))
-    last = np.array([0.03, 0.249])  # 0.5 mm are its own way, 1.5 mm that of the common time
-    ask = Command(1, last, last)
-    assert single.command(ask, (last - velocity * dt).tolist()) == ""
-    assert "axes.axis_1.limits.stroke" in coupled.command(ask, (last - velocity * dt).tolist())
+    last = np.array([0.03, 0.249])  # axis 1 needs 0.5 mm alone, 1.5 mm over the common time
+    command, before = Command(1, last, last), (last - velocity * dt).tolist()
+    assert single.command(command, before) == ""
+    assert "axes.axis_1.limits.stroke" in coupled.command(command, before)
 
 
-def test_a_group_whose_one_axis_has_no_way_left_stops_on_its_line_all_the_same() -> None:
+def test_grouped_axes_stop_on_line_without_room() -> None:
     dt, declared = 1.0 / 1024.0, limits((0.25, 0.76, 10.0), (0.25, 0.76, 10.0))
     last, velocity = np.array([0.03, 0.249]), np.array([0.6, 0.2])
     sent = path(SafeStop(declared, dt, groups=(0, 0)), last - velocity * dt, last)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bridges: exact where the motion is what they assume, without a jump where it is not, never for long."""
+"""Tests of bridges over late targets and commands: exact for the assumed motion, else without jumps, and short."""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.control import rows_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
@@ -38,15 +39,7 @@ from rths_nodes.loop.supervision.states import State
 DT = 1.0 / 1024.0
 SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none"])
 SLOW = override(SINE, ["substeps=10", "ramp.type=hermite"])
-LONGEST = 10
-"""Samples in 10 ms at 1024 Hz."""
-
-
-class Straight:
-    """A setup that is none."""
-
-    def axes(self, motion: Motion) -> Motion:
-        return motion
+LONGEST = 10  # samples in 10 ms at 1024 Hz
 
 
 def target(step: int, *motion: float) -> Target:
@@ -63,7 +56,7 @@ def measurement(sample: int, flags: int = 0) -> Measurement:
 
 
 def parabola(time: float) -> tuple[float, float, float]:
-    """Displacement, velocity and acceleration with a constant acceleration."""
+    """Displacement, velocity and acceleration under constant acceleration."""
     return 0.01 + 0.2 * time + 1.5 * time**2, 0.2 + 3.0 * time, 3.0
 
 
@@ -77,8 +70,8 @@ def wave(time: float) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("difference", [(1e-4, 0.0, 0.0), (0.0, 0.05, 0.0), (0.0, 0.0, 2.0), (1e-4, -0.03, 2.0)])
-def test_a_difference_fades_without_a_jump(difference: tuple[float, float, float]) -> None:
-    """Its velocity and acceleration are those of its displacement; it begins with all and ends with nothing."""
+def test_difference_fades_without_jump(difference: tuple[float, float, float]) -> None:
+    """Velocity and acceleration are the derivatives of the displacement, which fades from all to nothing."""
     dt, samples = 1e-5, 1000
     fading = Fading(samples, dt, np.array([0.76]))
     fading.begin(np.array(difference)[:, None])
@@ -92,7 +85,7 @@ def test_a_difference_fades_without_a_jump(difference: tuple[float, float, float
     np.testing.assert_allclose(np.gradient(v, dt)[1:-1], a[1:-1], atol=2e-3 * np.abs(a).max())
 
 
-def test_a_large_difference_takes_as_long_as_the_velocity_limit_wants() -> None:
+def test_fading_time_follows_velocity_limit() -> None:
     fading = Fading(10, DT, np.array([0.76, 0.1]))
     fading.begin(np.array([[1e-6, 5e-3], [0.0, 0.0], [0.0, 0.0]]))
     rows = []
@@ -102,8 +95,8 @@ def test_a_large_difference_takes_as_long_as_the_velocity_limit_wants() -> None:
     assert np.abs(np.diff([row[0, 1] for row in rows])).max() <= SHARE * 0.1 * DT
 
 
-def test_a_new_difference_is_added_to_what_is_left() -> None:
-    """Nothing new changes nothing at that sample: the velocity goes on, and the rest fades anew."""
+def test_new_difference_is_added_to_remainder() -> None:
+    """A zero difference changes nothing at that sample: the velocity continues, the rest starts to fade again."""
     alone, again = (Fading(10, DT, np.array([0.76])) for _ in range(2))
     for fading in (alone, again):
         fading.begin(np.array([[1e-4], [0.01], [0.0]]))
@@ -117,19 +110,20 @@ def test_a_new_difference_is_added_to_what_is_left() -> None:
     assert not alone.active
 
 
-# A late Target
+# Late targets
 
 
-def test_the_taylor_series_is_exact_on_a_constant_acceleration() -> None:
-    bridge = MotionBridge(Straight(), DT, 10, Fading(10, DT, np.array([0.76])))  # type: ignore[arg-type]
+def test_motion_bridge_is_exact_for_constant_acceleration() -> None:
+    identity = SimpleNamespace(axes=lambda motion: motion)
+    bridge = MotionBridge(identity, DT, 10, Fading(10, DT, np.array([0.76])))  # type: ignore[arg-type]
     bridge.follow(3, rows_of(target(3, *parabola(30 * DT))))
     for sample in range(31, 45):
-        found = [values[0] for values in bridge.motion(sample)]
-        np.testing.assert_allclose(found, parabola(sample * DT), rtol=1e-12)
+        motion = [values[0] for values in bridge.motion(sample)]
+        np.testing.assert_allclose(motion, parabola(sample * DT), rtol=1e-12)
 
 
 def follow(stage: CommandStage, motion: Any, late: set[int], samples: int = 90) -> tuple[list[float], list[int]]:
-    """Targets of ``motion``; at the samples in ``late`` the Target of the step is not there yet."""
+    """Commands and flags for targets of ``motion`` that are late at the samples in ``late``."""
     steps, sent, flags = 0, [], []
     stage.target(target(0, *motion(0.0)))
     for sample in range(1, samples + 1):
@@ -149,16 +143,16 @@ def follow(stage: CommandStage, motion: Any, late: set[int], samples: int = 90) 
 @pytest.mark.parametrize(
     "late", [{31}, set(range(31, 36)), set(range(31, 41)), set(range(38, 44)), {11, 21, 31, 41}]
 )
-def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
+def test_bridged_parabola_is_exact(late: set[int]) -> None:
     late = {sample for sample in late if sample % 10 != 0 or sample - 1 in late}
-    late -= set(range(38, 41))  # a Target that is here stays here
+    late -= set(range(38, 41))  # the Target has been received
     sent, flags = follow(CommandStage(Assembly(SLOW)), parabola, late)
     np.testing.assert_allclose(sent, [parabola(k * DT)[0] for k in range(1, 91)], rtol=1e-9)
     assert {k + 1 for k, flag in enumerate(flags) if flag & FLAG_BRIDGED} == late
 
 
-def test_what_the_ramp_predicts_needs_no_target() -> None:
-    """A host that cannot wait goes on without it for six of ten samples, and its Commands are those with it."""
+def test_predicted_share_needs_no_target() -> None:
+    """A real-time host continues without it for six of ten samples, with the same Commands."""
     loaded = override(SLOW, ["ramp={type: predictor_corrector, predicted_share: 0.6}"])
     patient, hurried = (CommandStage(Assembly(loaded)) for _ in range(2))
     hurried.assume_realtime()
@@ -167,27 +161,27 @@ def test_what_the_ramp_predicts_needs_no_target() -> None:
             stage.target(target(step, *wave(10 * step * DT)))
     answers: list[list[Command | None]] = [[], []]
     for sample in range(40):
-        step, place = divmod(sample, 10)
-        if place == 0 and step:
+        step, substep = divmod(sample, 10)
+        if substep == 0 and step:
             assert not patient.ready(sample + 1)
             patient.target(target(step + 1, *wave(10 * (step + 1) * DT)))
-        if place == 6 and step:
+        if substep == 6 and step:
             assert not hurried.ready(sample + 1)
             hurried.target(target(step + 1, *wave(10 * (step + 1) * DT)))
-        for found, stage in zip(answers, (patient, hurried), strict=True):
+        for commands, stage in zip(answers, (patient, hurried), strict=True):
             assert stage.ready(sample + 1)
-            found.append(stage.next(measurement(sample)))
-    for one, other in zip(*answers, strict=True):
-        assert one is not None
-        assert other is not None
-        assert (one.command[0], one.flags) == (other.command[0], other.flags) == (one.target[0], 0)
+            commands.append(stage.next(measurement(sample)))
+    for expected, early in zip(*answers, strict=True):
+        assert expected is not None
+        assert early is not None
+        assert (expected.command[0], expected.flags) == (early.command[0], early.flags) == (expected.target[0], 0)
     assert hurried.bridged == 0
 
 
 @pytest.mark.parametrize("ramp", ["linear", "quadratic", "hermite", "predictor_corrector"])
 @pytest.mark.parametrize("length", [1, 5, 10])
-def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
-    """The command's velocity changes no more than the ramp alone changes it, and the motion finds back."""
+def test_late_target_causes_no_jump(ramp: str, length: int) -> None:
+    """The velocity changes by about as much as by the ramp alone, and the motion returns to the targets."""
     loaded = override(SLOW, [f"ramp.type={ramp}"])
     plain, _ = follow(CommandStage(Assembly(loaded)), wave, set())
     bridged, _ = follow(CommandStage(Assembly(loaded)), wave, set(range(31, 31 + length)))
@@ -197,8 +191,8 @@ def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
     assert 0.0 < np.abs(np.subtract(bridged, plain)).max() < 3e-4
 
 
-def test_several_late_targets_are_followed_in_order() -> None:
-    """Two Targets that come together: the ramp has its history again."""
+def test_late_targets_are_processed_in_order() -> None:
+    """After two simultaneous Targets the ramp has its history again."""
     loaded = override(SLOW, ["ramp.type=quadratic", "substeps=4"])
     plain, _ = follow(CommandStage(Assembly(loaded)), wave, set())
     bridged, flags = follow(CommandStage(Assembly(loaded)), wave, set(range(41, 49)))
@@ -206,7 +200,7 @@ def test_several_late_targets_are_followed_in_order() -> None:
     np.testing.assert_array_equal(bridged[58:], plain[58:])
 
 
-def test_a_bridge_is_not_longer_than_it_may_be() -> None:
+def test_command_stage_bridges_at_most_max_bridge() -> None:
     stage = CommandStage(Assembly(SINE))
     stage.target(target(0, *wave(0.0)))
     answers = [stage.bridge(measurement(sample)) for sample in range(LONGEST + 2)]
@@ -215,7 +209,7 @@ def test_a_bridge_is_not_longer_than_it_may_be() -> None:
     assert stage.bridged == LONGEST
 
 
-def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
+def test_no_bridge_after_trip_or_end() -> None:
     stage = CommandStage(Assembly(SINE))
     stage.target(target(0))
     assert stage.bridge(measurement(0, FLAG_TRIPPED)) is None
@@ -223,7 +217,7 @@ def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
     assert stage.bridged == 0
 
 
-def test_a_target_that_comes_twice_is_dropped() -> None:
+def test_repeated_target_is_dropped() -> None:
     stage = CommandStage(Assembly(SINE))
     for step in (0, 1, 1, 0, 2):
         stage.target(target(step))
@@ -234,8 +228,8 @@ def test_a_target_that_comes_twice_is_dropped() -> None:
 
 @pytest.mark.parametrize("field", ["displacement", "velocity", "acceleration"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, value: float) -> None:
-    """Also where the ramp does not look at it."""
+def test_non_finite_target_gives_non_finite_command(field: str, value: float) -> None:
+    """Including fields that the ramp does not use."""
     stage = CommandStage(Assembly(override(SLOW, ["ramp.type=linear"])))
     stage.target(target(0))
     bad = target(1)
@@ -246,9 +240,8 @@ def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, v
     assert not np.isfinite(answer.target).any()
 
 
-def test_adaptation_rests_while_a_target_is_bridged() -> None:
-    loaded = files.load("predefined_sine", ["duration=1"])
-    stage = CommandStage(Assembly(loaded))
+def test_compensator_state_is_constant_during_bridge() -> None:
+    stage = CommandStage(Assembly(files.load("predefined_sine", ["duration=1"])))
     stage.target(target(0))
     stage.target(target(1))
     stage.next(measurement(0))
@@ -260,7 +253,7 @@ def test_adaptation_rests_while_a_target_is_bridged() -> None:
         assert list(stage.state()) == before
 
 
-# A late Command
+# Late commands
 
 
 def rig_of(*overrides: str) -> RigStage:
@@ -273,7 +266,7 @@ def rig_of(*overrides: str) -> RigStage:
 
 
 def drive(rig: RigStage, values: list[float], late: set[int], arrives: int = 0) -> list[float]:
-    """Command k has ``values[k - 1]``; those in ``late`` come ``arrives`` samples after their tick, or never."""
+    """Command k is ``values[k - 1]``; those in ``late`` are late by ``arrives`` samples, or lost if that is 0."""
     sent, waiting = [], dict[int, Command]()
     for sample, value in enumerate(values, 1):
         if sample in waiting:
@@ -287,7 +280,7 @@ def drive(rig: RigStage, values: list[float], late: set[int], arrives: int = 0) 
 
 
 @pytest.mark.parametrize("arrives", [0, 1, 3])
-def test_a_straight_line_is_continued(arrives: int) -> None:
+def test_late_commands_continue_straight_line(arrives: int) -> None:
     values = [1e-4 * k for k in range(1, 41)]
     rig = rig_of()
     np.testing.assert_allclose(drive(rig, values, {9, 20, 21, 22}, arrives), values, rtol=1e-9)
@@ -297,18 +290,18 @@ def test_a_straight_line_is_continued(arrives: int) -> None:
 
 @pytest.mark.parametrize("arrives", [0, 1])
 @pytest.mark.parametrize("length", [1, 5, 10])
-def test_a_late_command_makes_no_jump(length: int, arrives: int) -> None:
+def test_late_command_causes_no_jump(length: int, arrives: int) -> None:
     values = [wave(k * DT)[0] for k in range(1, 81)]
     rig = rig_of()
     sent = drive(rig, values, set(range(31, 31 + length)), arrives)
     np.testing.assert_array_equal(sent[30 + length + 10 :], values[30 + length + 10 :])
-    # the straight line is wrong by a t^2 / 2 = 0.3 mm after 10 samples of 7 m/s^2
+    # error of the straight line: a t^2 / 2 = 0.3 mm after 10 samples at 7 m/s^2
     assert np.abs(np.subtract(sent, values)).max() < 4e-4
     assert np.abs(np.diff(sent)).max() < 1.3 * np.abs(np.diff(values)).max()
 
 
-def test_a_late_command_tells_the_line_where_to_go() -> None:
-    """Three in a row are late; where they are heard, the second and third bridge know better."""
+def test_late_commands_improve_later_bridges() -> None:
+    """Late commands that do arrive improve the later bridges of the same gap."""
     values = [wave(k * DT)[0] for k in range(1, 61)]
     errors = []
     for arrives in (0, 1):
@@ -317,7 +310,7 @@ def test_a_late_command_tells_the_line_where_to_go() -> None:
     assert errors[1] < 0.5 * errors[0]
 
 
-def test_a_late_command_is_never_sent() -> None:
+def test_late_command_is_never_sent() -> None:
     rig = rig_of()
     rig.tick(command(1, 1e-4))
     rig.tick(None, late=True)
@@ -327,7 +320,7 @@ def test_a_late_command_is_never_sent() -> None:
     assert rig.tick(command(3, 3e-4)).command[0] < 0.0055
 
 
-def test_a_line_out_of_the_stroke_trips() -> None:
+def test_bridge_towards_end_of_stroke_trips() -> None:
     rig = rig_of("axes.axis_1.limits.stroke=0.026", "axes.axis_1.limits.deceleration=10")
     for sample in range(1, 20):
         rig.tick(command(sample, 5e-4 * sample))
@@ -339,57 +332,57 @@ def test_a_line_out_of_the_stroke_trips() -> None:
     assert np.abs(np.diff([0.009, 0.0095, *last], 2)).max() <= 10.0 * DT**2 * (1.0 + 1e-9), "10 m/s^2 at most"
 
 
-@pytest.mark.parametrize("what", ["Command", "Target"])
-def test_a_bridge_longer_than_it_may_be_trips(what: str) -> None:
+@pytest.mark.parametrize("missing", ["Command", "Target"])
+def test_bridge_longer_than_max_bridge_trips(missing: str) -> None:
     rig = rig_of()
     sample = 0
     while not rig.stopping:
         sample += 1
-        rig.tick(None, late=True) if what == "Command" else rig.tick(command(sample, 0.0, FLAG_BRIDGED))
-    reason = f"sample {LONGEST + 1}: bridge.max_bridge: no {what} for 10.7 ms: must be <= 10 ms"
+        rig.tick(None, late=True) if missing == "Command" else rig.tick(command(sample, 0.0, FLAG_BRIDGED))
+    reason = f"sample {LONGEST + 1}: bridge.max_bridge: no {missing} for 10.7 ms: must be <= 10 ms"
     assert rig.machine.reason == reason
     assert rig.bridged == LONGEST
 
 
-def test_bridges_in_a_row_count_together() -> None:
-    """A late Target after a late Command is the same gap."""
+def test_consecutive_bridges_are_counted_together() -> None:
+    """A late Target after a late Command belongs to the same gap."""
     rig = rig_of()
     for sample in range(1, LONGEST + 2):
         rig.tick(None, late=True) if sample <= 5 else rig.tick(command(sample, 0.0, FLAG_BRIDGED))
     assert mentions(rig.machine.reason, "Command", "10.7 ms")
 
 
-def test_without_lateness_a_missing_command_still_trips() -> None:
+def test_missing_command_that_is_not_late_trips() -> None:
     rig = rig_of()
     rig.tick(None)
     assert mentions(rig.machine.reason, "sample 1", "command")
 
 
-def test_the_start_is_bridged_by_standing_still() -> None:
+def test_bridge_at_start_stands_still() -> None:
     start = np.array([0.003])
     bridge = CommandBridge(Fading(10, DT, np.array([0.76])), DT, start, np.array([2.25]))
     bridged = bridge.command(1)
     assert (bridged.command[0], bridged.target[0], bridged.auxiliary[0]) == (0.003, 0.003, 2.25)
 
 
-@pytest.mark.parametrize("pair", [("max_bridge", -0.01), ("max_bridge", 1.1), ("rejoin_samples", 0)])
-def test_parameters_have_bounds(pair: tuple[str, float]) -> None:
-    with pytest.raises(ConfigError, match=f"bridge.{pair[0]} = .*must be >= "):
-        from_data(BridgeParams, dict([pair]), "bridge")
+@pytest.mark.parametrize("parameter", [("max_bridge", -0.01), ("max_bridge", 1.1), ("rejoin_samples", 0)])
+def test_bridge_parameters_have_bounds(parameter: tuple[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"bridge.{parameter[0]} = .*must be >= "):
+        from_data(BridgeParams, dict([parameter]), "bridge")
 
 
-def test_no_bridge_at_all() -> None:
+def test_zero_max_bridge_trips_at_once() -> None:
     rig = rig_of("bridge.max_bridge=0")
     assert rig.tick(None, late=True).flags & FLAG_TRIPPED
     assert "must be <= 0 ms" in rig.machine.reason
 
 
-# How far it goes
+# Excess travel
 
 
 @pytest.mark.parametrize("velocity", [0.05, 0.4, 0.76])
-def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
-    """Full speed, all that may be bridged, then the safe stop."""
+def test_excess_travel_covers_worst_case(velocity: float) -> None:
+    """Full speed, the longest bridge, then the safe stop."""
     limits = from_data(Limits, {"stroke": 0.25, "velocity": velocity, "force": 1e6})
     dt = 1e-4
     stop, last = SafeStop({"a": limits}, dt), np.array([velocity * 0.010])
@@ -399,68 +392,65 @@ def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
     assert position <= excess_travel(limits, 0.010) <= position + velocity * dt
 
 
-def test_check_states_the_excess_travel(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "chen_ricles_2010"]) == 0
-    told = capsys.readouterr().out
-    assert mentions(told, "axes.story_1", "command", "36.5 mm", "10 ms", "0.76 m/s", "10 m/s^2", "lag")
-    assert mentions(told, "axes.story_1", "250 mm", "0.76 m/s", "28.9 mm", "221.1 mm")
+COUPLED = "110 mm", "10 ms", "1 m/s", "5 m/s^2"
+CHECKS: dict[str, list[tuple[str, ...]]] = {
+    "chen_ricles_2010": [
+        ("axes.story_1", "command", "36.5 mm", "10 ms", "0.76 m/s", "10 m/s^2", "lag"),
+        ("axes.story_1", "250 mm", "0.76 m/s", "28.9 mm", "221.1 mm"),
+    ],
+    # the receiver first uses up 16 transported samples: 11.9 mm at 0.76 m/s
+    "chen_ricles_2010 --set port={type: udp, emulator: true, transport_samples: 16}": [
+        ("48.4 mm",),
+        ("10 ms", "15.6 ms", "0.76 m/s", "10 m/s^2"),
+    ],
+    # 1 m/s takes 0.1 s at 10 m/s^2, and 0.2 s at 5 m/s^2
+    "two_actuator_coupler --set axes.north.limits.deceleration=5": [
+        ("axes.north", *COUPLED),
+        ("axes.south", *COUPLED),
+        ("north", "south", "0.2 s"),
+    ],
+}
 
 
-def test_check_counts_what_is_on_the_way_to_the_rig(capsys: pytest.CaptureFixture[str]) -> None:
-    """A receiver goes on for ``transport_samples`` before it misses anything: 16 samples, 11.9 mm at 0.76 m/s."""
-    assert (
-        main(["check", "chen_ricles_2010", "--set", "port={type: udp, emulator: true, transport_samples: 16}"])
-        == 0
-    )
-    told = capsys.readouterr().out
-    assert mentions(told, "48.4 mm")
-    assert mentions(told, "10 ms", "15.6 ms", "0.76 m/s", "10 m/s^2")
+@pytest.mark.parametrize("arguments", CHECKS, ids=["axis", "transport", "coupled axes"])
+def test_check_prints_excess_travel(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *arguments.split(" ", 2)]) == 0
+    output = capsys.readouterr().out
+    for row in CHECKS[arguments]:
+        assert mentions(output, *row)
 
 
-def test_check_tells_the_longer_way_of_axes_that_stop_together(capsys: pytest.CaptureFixture[str]) -> None:
-    """1 m/s takes 0.1 s at 10 m/s^2, and 0.2 s at 5 m/s^2."""
-    assert main(["check", "two_actuator_coupler", "--set", "axes.north.limits.deceleration=5"]) == 0
-    told = capsys.readouterr().out
-    for axis in ("north", "south"):
-        assert mentions(told, f"axes.{axis}", "110 mm", "10 ms", "1 m/s", "5 m/s^2")
-    assert mentions(told, "north", "south", "0.2 s")
-
-
-# What is no number, what is lost, what is found too late
+# Non-finite, lost and late values
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_auxiliary_values_are_checked(value: float) -> None:
+def test_non_finite_auxiliary_values_are_refused(value: float) -> None:
     limits = {"a": from_data(Limits, {"stroke": 0.1, "velocity": 1.0, "force": 1e6})}
     check = LimitCheck(limits, DT, ["damper_voltage [V]"], ["damper_force [N]"])
     zero, bad = np.zeros(1), np.array([value])
     assert mentions(check.command(Command(1, zero, zero, bad), zero), "damper_voltage", "V", value, "finite")
-    assert mentions(
-        check.measurement(Measurement(1, zero, zero, zero, bad), zero), "damper_force", "N", value, "finite"
-    )
+    reason = check.measurement(Measurement(1, zero, zero, zero, bad), zero)
+    assert mentions(reason, "damper_force", "N", value, "finite")
     assert check.command(Command(1, zero, zero, zero), zero) == ""
 
 
-def test_the_monitor_goes_on_where_a_command_was_lost() -> None:
+def test_monitor_continues_after_lost_command() -> None:
     stage = MonitorStage.of(Assembly(SINE))
     for step in range(40):
         stage.target(target(step))
     for sample in range(33):
         if sample not in (0, 20):
             stage.command(command(sample, 1e-3 * sample))
-        flags = FLAG_BRIDGED if sample == 20 else 0
-        stage.measurement(
-            Measurement(sample, np.array([1e-3 * sample]), np.zeros(1), np.array([1e-3 * sample]), flags=flags)
-        )
-        assert stage.sample == (19 if sample == 20 else sample)  # whether it was lost is not known yet
+        x, flags = np.array([1e-3 * sample]), FLAG_BRIDGED if sample == 20 else 0
+        stage.measurement(Measurement(sample, x, np.zeros(1), x, flags=flags))
+        assert stage.sample == (19 if sample == 20 else sample)  # the command may still arrive
     assert stage.metrics()["axes"]["axis_1"]["max_error_m"] < 1e-15
 
 
 @pytest.mark.parametrize("behind", [5, 400])
-def test_a_breach_in_the_last_samples_is_not_passed_over(behind: int) -> None:
-    """Found within the last 512 samples: too late to stop, not to say."""
-    words = ["duration=8", "monitor.energy_error_percent=2"]
-    loop = Loop(Assembly(files.load("chen_ricles_2010", words)))
+def test_breach_in_last_samples_is_reported(behind: int) -> None:
+    """Detected within the last 512 samples: too late to stop, but it is reported."""
+    loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8", "monitor.energy_error_percent=2"])))
     assert loop.run().state is State.TRIPPED
     breach = loop.monitor.monitor.breach
     assert breach is not None
@@ -471,13 +461,13 @@ def test_a_breach_in_the_last_samples_is_not_passed_over(behind: int) -> None:
     assert (outcome.state, outcome.reason) == (State.TRIPPED, f"sample {outcome.samples}: {breach[1]}")
 
 
-def test_a_wish_to_hold_after_the_end_changes_nothing() -> None:
+def test_interrupt_after_end_has_no_effect() -> None:
     loop = Loop(Assembly(override(SINE, ["duration=0.1"])))
     outcome = loop.run(interrupted=lambda: loop.rig.sample == loop.scenario.samples)
     assert outcome.state is State.FINISHED
 
 
-def test_bridged_samples_in_a_row_are_counted_with_what_was_missing_first() -> None:
+def test_bridge_count_reports_first_missing_message() -> None:
     count = BridgeCount(BridgeParams(max_bridge=2.0 * DT), DT)
     for missing in ("Target", "Command", "Target"):
         assert count.breach == ""

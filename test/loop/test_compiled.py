@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop over kernels gives what the embedded loop gives, to the bit, or says why it does not run."""
+"""Tests of the loop over kernels: results equal those of the embedded loop to the bit, or it states a reason."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,14 +27,24 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
 
 Different = Callable[..., list[str]]
-TOLD = ("state", "reason", "samples", "metrics", "compensator", "failed", "integrator")
+FIELDS = ("state", "reason", "samples", "metrics", "compensator", "failed", "integrator")
 
 
-def of_loop(scenario: Scenario, make: Callable[[Loop], Any] = lambda loop: loop) -> tuple[Outcome, Run, Any]:
+class FirstSample(Collector):
+    """Collector that stores the sample of the ``first`` Measurement sent as a message."""
+
+    first = 0
+
+    def measurement(self, measured: Measurement) -> None:
+        self.first = self.first or measured.sample
+        super().measurement(measured)
+
+
+def of_loop(scenario: Scenario, make: Callable[[Loop], Any] = lambda loop: loop) -> tuple[Outcome, Run, Any, int]:
     loop = make(Loop(Assembly(scenario)))
-    collector = Collector(scenario, loop.assembly.names)
+    collector = FirstSample(scenario, loop.assembly.names)
     outcome = loop.run([collector])
-    return outcome, collector.run(metrics=outcome.metrics), loop
+    return outcome, collector.run(metrics=outcome.metrics), loop, collector.first
 
 
 def over_kernels(loop: Loop) -> KernelLoop:
@@ -41,34 +53,37 @@ def over_kernels(loop: Loop) -> KernelLoop:
     return KernelLoop(loop, parts, plain(parts))
 
 
-def told(outcome: Outcome) -> str:
-    """Floats by their shortest digits, which are theirs alone."""
-    return repr([getattr(outcome, name) for name in TOLD])
+def check(scenario: Scenario, different: Different) -> tuple[Outcome, bool, int]:
+    """Compare both loops; return the outcome, whether kernels computed it, and the first sample without them."""
+    outcome, run, *_ = of_loop(scenario)
+    by_kernels, run_by_kernels, loop, first = of_loop(scenario, over_kernels)
+    for name in FIELDS:
+        assert repr(getattr(by_kernels, name)) == repr(getattr(outcome, name))
+    assert different(run_by_kernels, run) == []
+    return outcome, loop.by_kernels, first
 
 
-def check(scenario: Scenario, different: Different, by_kernels: bool = True) -> Outcome:
-    outcome, run, _ = of_loop(scenario)
-    again, run_again, loop = of_loop(scenario, over_kernels)
-    assert loop.by_kernels is by_kernels
-    assert told(again) == told(outcome)
-    assert different(run_again, run) == []
-    return outcome
+def load(text: str, *overrides: str) -> Scenario:
+    """Load ``name override ...``, with ``overrides`` that it does not contain."""
+    name, *parts = text.split()
+    return files.load(name, [part.replace(":", ": ") for part in parts] + list(overrides))
 
 
-@pytest.mark.parametrize("words", ["chen_ricles_2010", "rths_benchmark_2020 case_1", "phillips_spencer_2012 d"])
-def test_it_gives_the_bits_of_the_embedded_loop(words: str, different: Different) -> None:
+@pytest.mark.parametrize("case", ["chen_ricles_2010", "rths_benchmark_2020 case_1", "phillips_spencer_2012 d"])
+def test_kernels_give_bits_of_embedded_loop(case: str, different: Different) -> None:
     """Over more than one chunk."""
-    assert check(loaded(words, "duration=4.3"), different).state is State.FINISHED
+    outcome, by_kernels, _ = check(loaded(case, "duration=4.3"), different)
+    assert outcome.state is State.FINISHED
+    assert by_kernels
 
 
-@pytest.mark.parametrize("words", sorted(cases()))
-def test_every_shipped_case_has_the_same_bits_or_a_reason(words: str, different: Different) -> None:
-    scenario = loaded(words, "duration=2" if words in TRIPPING else "duration=1")
-    parts = parts_of(Assembly(scenario))
-    if words in WITHOUT_KERNELS:
-        assert parts == WITHOUT_KERNELS[words]
+@pytest.mark.parametrize("case", sorted(cases()))
+def test_shipped_cases_have_same_bits_or_a_reason(case: str, different: Different) -> None:
+    scenario = loaded(case, "duration=2" if case in TRIPPING else "duration=1")
+    if case in WITHOUT_KERNELS:
+        assert parts_of(Assembly(scenario)) == WITHOUT_KERNELS[case]
     else:
-        check(scenario, different, words not in TRIPPING)
+        assert check(scenario, different)[1] is (case not in TRIPPING)
 
 
 CHANGED = {
@@ -104,19 +119,14 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("words", CHANGED.values(), ids=CHANGED)
-def test_what_a_scenario_may_have_besides_gives_the_same_bits(words: str, different: Different) -> None:
-    name, *overrides = words.split()
-    scenario = files.load(name, [each.replace(":", ": ") for each in overrides] + ["duration=1.5"])
-    again, run, loop = of_loop(scenario, over_kernels)
-    outcome, expected, _ = of_loop(scenario)
-    assert told(again) == told(outcome)
-    assert different(run, expected) == []
-    assert loop.by_kernels is (outcome.state is State.FINISHED)
+@pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
+def test_optional_components_have_same_bits(case: str, different: Different) -> None:
+    outcome, by_kernels, _ = check(load(case, "duration=1.5"), different)
+    assert by_kernels is (outcome.state is State.FINISHED)
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("case", "reason"),
     [
         ("chen_ricles_2010 axes.story_1.limits.velocity=0.01", "limits.velocity"),
         ("chen_ricles_2010 axes.story_1.limits.force=1e4", "limits.force"),
@@ -125,19 +135,12 @@ def test_what_a_scenario_may_have_besides_gives_the_same_bits(words: str, differ
         ("chen_ricles_2010 structure.frequency=40 structure.restoring_force=null", ""),
     ],
 )
-def test_a_test_that_breaks_a_limit_is_told_by_the_embedded_loop(
-    words: str, reason: str, different: Different
-) -> None:
-    name, *overrides = words.split()
-    scenario = files.load(name, [*overrides, "duration=6"])
-    again, run, loop = of_loop(scenario, over_kernels)
-    outcome, expected, _ = of_loop(scenario)
-    assert told(again) == told(outcome)
-    assert different(run, expected) == []
+def test_limit_trip_has_same_bits(case: str, reason: str, different: Different) -> None:
+    outcome, by_kernels, _ = check(load(case, "duration=6"), different)
     if reason:
         assert outcome.state is State.TRIPPED
         assert reason in outcome.reason
-        assert not loop.by_kernels
+        assert not by_kernels
 
 
 TRIPS = {
@@ -155,31 +158,14 @@ TRIPS = {
 }
 
 
-class Late(Collector):
-    """Collector that knows the ``first`` Measurement of the embedded loop."""
-
-    first = 0
-
-    def measurement(self, measured: Measurement) -> None:
-        self.first = self.first or measured.sample
-        super().measurement(measured)
-
-
-@pytest.mark.parametrize("words", TRIPS.values(), ids=TRIPS)
-def test_a_trip_is_judged_by_the_embedded_loop_from_shortly_before(words: str, different: Different) -> None:
-    name, *overrides = words.split()
-    duration = [] if "duration" in words.split("=")[-2] else ["duration=4"]
-    scenario = files.load(name, [each.replace(":", ": ") for each in overrides] + duration)
-    outcome, expected, _ = of_loop(scenario)
-    loop = over_kernels(Loop(Assembly(scenario)))
-    collector = Late(scenario, loop.assembly.names)
-    again = loop.run([collector])
+@pytest.mark.parametrize("case", TRIPS.values(), ids=TRIPS)
+def test_trip_is_computed_by_embedded_loop(case: str, different: Different) -> None:
+    scenario = load(case, *([] if "duration" in case.split("=")[-2] else ["duration=4"]))
+    outcome, _, first = check(scenario, different)
     assert outcome.state is State.TRIPPED
-    assert told(again) == told(outcome)
-    assert different(collector.run(metrics=again.metrics), expected) == []
-    reached = int(re.findall(r"\d+", outcome.reason)[0])
-    judged = scenario.samples_per_step + 2 + (CHUNK if "energy" in outcome.reason else 0)
-    assert 0 <= reached - collector.first <= judged
+    tripped = int(re.findall(r"\d+", outcome.reason)[0])
+    longest = scenario.samples_per_step + 2 + (CHUNK if "energy" in outcome.reason else 0)
+    assert 0 <= tripped - first <= longest
 
 
 @pytest.mark.parametrize(
@@ -191,50 +177,40 @@ def test_a_trip_is_judged_by_the_embedded_loop_from_shortly_before(words: str, d
         (["axes.story_1.limits.levels.force={maximum: 1e6}"], "limits.levels: "),
     ],
 )
-def test_what_does_not_run_so_says_why(overrides: list[str], reason: str) -> None:
-    found = parts_of(Assembly(files.load("chen_ricles_2010", overrides)))
-    assert isinstance(found, str)
-    assert found.startswith(reason)
+def test_reason_names_unsupported_setting(overrides: list[str], reason: str) -> None:
+    parts = parts_of(Assembly(files.load("chen_ricles_2010", overrides)))
+    assert isinstance(parts, str)
+    assert parts.startswith(reason)
 
 
-class Heard:
-    """A sink that keeps what it is told, in order."""
+class Messages:
+    """Sink of all messages, in order."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.received: list[Any] = []
+        for kind in ("target", "command", "measurement", "truth"):
+            setattr(self, kind, partial(self._add, kind))
 
-    def target(self, target: Any) -> None:
-        self.told.append(("target", self._of(target)))
-
-    def command(self, command: Any) -> None:
-        self.told.append(("command", self._of(command)))
-
-    def measurement(self, measured: Any) -> None:
-        self.told.append(("measurement", self._of(measured)))
-
-    def truth(self, true: Any) -> None:
-        self.told.append(("truth", self._of(true)))
+    def _add(self, kind: str, message: Any) -> None:
+        values = [getattr(message, name) for name in type(message).__slots__]
+        plain = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+        self.received.append((kind, plain))
 
     def state(self, sample: int, values: Any) -> None:
-        self.told.append(("state", sample, list(values)))
-
-    @staticmethod
-    def _of(message: Any) -> list[Any]:
-        values = [getattr(message, name) for name in type(message).__slots__]
-        return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+        self.received.append(("state", sample, list(values)))
 
 
-@pytest.mark.parametrize("words", ["chen_ricles_2010", "phillips_spencer_2012 d", "tadc_sine"])
-def test_a_sink_hears_the_same_messages_in_the_same_order(words: str) -> None:
-    scenario, heard = loaded(words, "duration=0.5"), (Heard(), Heard())
-    Loop(Assembly(scenario)).run([heard[0]])
-    over_kernels(Loop(Assembly(scenario))).run([heard[1]])
-    assert repr(heard[1].told) == repr(heard[0].told)
+@pytest.mark.parametrize("case", ["chen_ricles_2010", "phillips_spencer_2012 d", "tadc_sine"])
+def test_sink_receives_same_messages_in_order(case: str) -> None:
+    scenario, expected, messages = loaded(case, "duration=0.5"), Messages(), Messages()
+    Loop(Assembly(scenario)).run([expected])
+    over_kernels(Loop(Assembly(scenario))).run([messages])
+    assert repr(messages.received) == repr(expected.received)
 
 
-def test_the_loop_writes_into_the_histories_of_the_test() -> None:
-    """Its histories are columns of one table, without copies."""
-    _, run, _ = of_loop(files.load("rths_benchmark_2020", ["duration=3"]), over_kernels)
+def test_loop_writes_into_histories_of_run() -> None:
+    """They are columns of one table, without copies."""
+    _, run, *_ = of_loop(files.load("rths_benchmark_2020", ["duration=3"]), over_kernels)
     assert run.displacement.base is not None
     for history in (run.force, run.true_displacement, run.true_force, run.target):
         assert history.base is run.displacement.base
@@ -247,17 +223,15 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("words", SHORT.values(), ids=SHORT)
-def test_brief_histories_give_the_same_findings(words: str) -> None:
-    name, *overrides = words.split()
-    scenario = files.load(name, [each.replace(":", ": ") for each in overrides])
-    kept, brief = (runs.findings(scenario, lambda share: None, keep) for keep in (True, False))
-    assert len(kept.parameters) > 0
+@pytest.mark.parametrize("case", SHORT.values(), ids=SHORT)
+def test_brief_histories_give_same_findings(case: str) -> None:
+    full, brief = (runs.findings(load(case), lambda share: None, keep) for keep in (True, False))
+    assert len(full.parameters) > 0
     for part in ("outcome", "axes", "metrics", "parameters", "measured", "published"):
-        assert repr(getattr(brief, part)) == repr(getattr(kept, part))
+        assert repr(getattr(brief, part)) == repr(getattr(full, part))
 
 
-def test_brief_histories_hold_a_fraction_of_the_numbers() -> None:
+def test_brief_histories_are_small() -> None:
     scenario = files.load("rths_benchmark_2020", ["duration=0.5"])
     run = hosts.run(scenario, brief=True).read()
     assert run.dof_displacement.shape == (scenario.steps + 1, 3)
@@ -265,43 +239,40 @@ def test_brief_histories_hold_a_fraction_of_the_numbers() -> None:
     assert len(run.compensator) < len(run.time) / 10
 
 
-def test_scenarios_of_a_kind_share_their_text() -> None:
-    found = [
-        parts_of(Assembly(files.load("rths_benchmark_2020", overrides)))
-        for overrides in ([], ["axes.floor_1.actuator.a3=2.0", "axes.floor_1.specimen.specimen.stiffness=1.2e6"])
-    ]
-    assert len({parts.text for parts in found if isinstance(parts, Parts)}) == 1
-    assert "\nimport " in found[0].text  # type: ignore[union-attr]
+def test_scenarios_of_one_kind_share_their_source() -> None:
+    changes = ["axes.floor_1.actuator.a3=2.0", "axes.floor_1.specimen.specimen.stiffness=1.2e6"]
+    (text,) = {
+        parts_of(Assembly(files.load("rths_benchmark_2020", overrides))).text  # type: ignore[union-attr]
+        for overrides in ([], changes)
+    }
+    assert "\nimport " in text
 
 
-def test_an_interrupt_before_the_first_sample_holds_a_short_test() -> None:
-    """As a Ctrl-C during the compilation does; the test is shorter than a chunk."""
+def test_interrupt_before_first_sample_holds() -> None:
+    """As by Ctrl-C during the compilation; the test is shorter than a chunk."""
     scenario = files.load("chen_ricles_2010", ["duration=2"])
-    plain, quick = (
-        loop.run(interrupted=lambda: True)
-        for loop in (Loop(Assembly(scenario)), over_kernels(Loop(Assembly(scenario))))
-    )
-    assert (quick.state, quick.samples, quick.reason) == (plain.state, plain.samples, plain.reason)
-    assert quick.state is State.HELD
-    assert 0 < quick.samples < scenario.samples
+    expected = Loop(Assembly(scenario)).run(interrupted=lambda: True)
+    outcome = over_kernels(Loop(Assembly(scenario))).run(interrupted=lambda: True)
+    assert (outcome.state, outcome.samples, outcome.reason) == (State.HELD, expected.samples, expected.reason)
+    assert expected.state is State.HELD
+    assert 0 < outcome.samples < scenario.samples
 
 
-def test_who_interrupts_finds_the_test_held() -> None:
-    """What came before is there, as in the test that went on; sinks with messages hear it, too."""
+def test_interrupted_run_is_held_and_kept() -> None:
+    """Collectors and sinks of messages have the samples before it, as in the complete test."""
     scenario = files.load("chen_ricles_2010", ["duration=20"])
-    _, whole, _ = of_loop(scenario)
-    loop, asked = over_kernels(Loop(Assembly(scenario))), iter([False, True])
-    collector, heard = Collector(scenario, loop.assembly.names), Heard()
-    outcome = loop.run([collector, heard], None, lambda: next(asked))
+    _, complete, *_ = of_loop(scenario)
+    loop, requests = over_kernels(Loop(Assembly(scenario))), iter([False, True])
+    collector, messages = Collector(scenario, loop.assembly.names), Messages()
+    outcome = loop.run([collector, messages], None, lambda: next(requests))
     run, last = collector.run(metrics=outcome.metrics), outcome.samples
     assert (outcome.state, outcome.reason) == (State.HELD, f"sample {last}: interrupted")
     assert 0 < last < scenario.samples
     assert len(run.time) == last + 1
     assert len(run.step_time) == -(-last // scenario.samples_per_step) + 1
     for name in ("target", "command", "displacement", "force", "true_displacement"):
-        assert np.array_equal(getattr(run, name), getattr(whole, name)[: last + 1], equal_nan=True)
-    steps = len(run.step_time)
-    assert np.array_equal(run.dof_displacement, whole.dof_displacement[:steps])
+        np.testing.assert_array_equal(getattr(run, name), getattr(complete, name)[: last + 1])
+    assert np.array_equal(run.dof_displacement, complete.dof_displacement[: len(run.step_time)])
     assert np.isnan(run.compensator[-1]).all()
-    assert [name for name, *_ in heard.told].count("measurement") == last + 1
-    assert [name for name, *_ in heard.told].count("state") == last
+    counts = Counter(kind for kind, *_ in messages.received)
+    assert (counts["measurement"], counts["state"]) == (last + 1, last)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Components of other packages that are not what their family is: told in their name, early where it can be."""
+"""Tests of components of other packages: errors name the component; kernels are compiled."""
 
 from __future__ import annotations
 
@@ -30,24 +30,30 @@ from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.embedded import Outcome, checked_loop
+from rths_nodes.laboratory.actuators.held_plant import FirstOrder
+from rths_nodes.laboratory.specimens.viscous import KelvinVoigt
+from rths_nodes.loop.embedded import Loop, Outcome, checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.numerical.integrators.cr import ChenRicles
 from rths_nodes.recording.run import Collector
 
 Register = Callable[..., None]
 SHORT = "duration=0.1"
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "doc" / "components.md").read_text(encoding="utf-8")
+
+
+@params
+class NoParams:
+    pass
 
 
 def mine(**members: Any) -> type:
-    """A compensator that hands its target on, with other ``members``; None takes one away."""
-
-    @params
-    class Params:
-        pass
+    """Compensator that passes its target on, with replaced ``members``; None deletes a member."""
 
     class Mine:
+        Params = NoParams
         state_names: tuple[str, ...] = ("count",)
 
         def __init__(self, params: Any, dt: float, n_axes: int) -> None:
@@ -63,7 +69,6 @@ def mine(**members: Any) -> type:
         def reset(self) -> None:
             self.count = 0.0
 
-    Mine.Params = Params  # type: ignore[attr-defined]
     for name, member in members.items():
         if member is None:
             delattr(Mine, name)
@@ -72,147 +77,115 @@ def mine(**members: Any) -> type:
     return Mine
 
 
-def raises(*given: Any) -> Any:
+def raises(*_: Any) -> Any:
     raise KeyError("gain table")
 
 
-def later(self: Any, target: Any, measured: Any) -> Any:
-    """Goes wrong in the fifth sample."""
+def fails_in_fifth_sample(self: Any, target: Any, measured: Any) -> Any:
     self.count += 1.0
     return target.displacement if self.count < 5.0 else float(target.displacement[0])
 
 
-def recorded(scenario: Scenario) -> Collector:
-    loop = checked_loop(scenario)
-    collector = Collector(scenario, loop.assembly.names)
-    loop.run([collector])
-    return collector
+def loop_with(*overrides: str) -> Loop:
+    return checked_loop(files.load("chen_ricles_2010", [*overrides, SHORT]))
 
 
 def run() -> Outcome:
-    return checked_loop(files.load("chen_ricles_2010", ["compensator.type=mine", SHORT])).run()
+    return loop_with("compensator.type=mine").run()
 
 
-WRONG = {
-    "a float": (
-        {"step": lambda self, target, measured: 0.0},
-        r"step \(\S+\.py:\d+\) returns 0: must be an array \(1,\) of floats",
-    ),
-    "nothing": (
-        {"step": lambda self, target, measured: None},
-        r"step \(\S+\.py:\d+\) returns None: must be an array",
-    ),
-    "another shape": (
-        {"step": lambda self, target, measured: np.zeros(3)},
-        r"step \(\S+\.py:\d+\) returns an array \(3,\) of float64: must be an array \(1,\)",
-    ),
-    "a matrix": (
-        {"step": lambda self, target, measured: np.zeros((1, 1))},
-        r"step \(\S+\.py:\d+\) returns an array \(1, 1\) of float64",
-    ),
-    "whole numbers": (
-        {"step": lambda self, target, measured: np.zeros(1, int)},
-        r"step \(\S+\.py:\d+\) returns an array \(1,\) of int64",
-    ),
+def returning(value: Any) -> dict[str, Any]:
+    return {"step": lambda self, target, measured: value}
+
+
+STEP, LACKS = r"step \(\S+\.py:\d+\) returns", r"\S*Mine \(\S+\.py:\d+\) lacks"
+BUILD = "the component cannot be built:"
+INVALID = {
+    "a float": (returning(0.0), STEP + r" 0: must be an array \(1,\) of floats"),
+    "nothing": (returning(None), STEP + " None: must be an array"),
+    "another shape": (returning(np.zeros(3)), STEP + r" an array \(3,\) of float64: must be an array \(1,\)"),
+    "a matrix": (returning(np.zeros((1, 1))), STEP + r" an array \(1, 1\) of float64"),
+    "whole numbers": (returning(np.zeros(1, int)), STEP + r" an array \(1,\) of int64"),
     "an exception": ({"step": raises}, r"\S+\.py:\d+: in raises: KeyError: 'gain table'"),
-    "no state_names": (
-        {"state_names": None},
-        r"\S*Mine \(\S+\.py:\d+\) lacks state_names. .*the family compensator",
-    ),
-    "no step": ({"step": None}, r"\S*Mine \(\S+\.py:\d+\) lacks step. .*the family compensator"),
+    "no state_names": ({"state_names": None}, LACKS + " state_names. .*the family compensator"),
+    "no step": ({"step": None}, LACKS + " step. .*the family compensator"),
     "names of nothing": ({"state_names": ("a", "b")}, r"state\(\) returns 1 numbers, but state_names has 2"),
     "no states": (
         {"state": lambda self: None},
         r"state\(\) and state_names must be sequences \(object of type 'NoneType'",
     ),
-    "a broken constructor": (
-        {"__init__": raises},
-        r"the component cannot be built: \S+\.py:\d+: in raises: KeyError",
-    ),
-    "a constructor of another family": (
-        {"__init__": lambda self, params: None},
-        r"the component cannot be built: TypeError",
-    ),
+    "a broken constructor": ({"__init__": raises}, BUILD + r" \S+\.py:\d+: in raises: KeyError"),
+    "a constructor of another family": ({"__init__": lambda self, params: None}, BUILD + " TypeError"),
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_compensator_that_is_none_is_refused_in_its_name(register: Register, wrong: str) -> None:
-    members, words = WRONG[wrong]
+@pytest.mark.parametrize("fault", INVALID)
+def test_invalid_compensator_is_refused_by_name(register: Register, fault: str) -> None:
+    members, reason = INVALID[fault]
     register("compensator", mine(**members))
-    with pytest.raises(ConfigError, match=r"compensator\.type = 'mine': " + words):
+    with pytest.raises(ConfigError, match=r"compensator\.type = 'mine': " + reason):
         run()
 
 
-def test_the_command_line_refuses_it_without_a_traceback(
-    register: Register, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_line_refuses_it_without_traceback(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
     register("compensator", mine(state_names=None))
     for command in ("check", "run"):
         assert main([command, "chen_ricles_2010", "--set", "compensator.type=mine", "--set", SHORT]) == 2
-        told = capsys.readouterr().err
-        assert mentions(told, "rths", "compensator.type", "mine", "state_names")
+        assert mentions(capsys.readouterr().err, "rths", "compensator.type", "mine", "state_names")
 
 
-def test_one_that_fails_in_a_test_stops_the_rig_with_its_name(register: Register) -> None:
-    register("compensator", mine(step=later))
+def test_failing_compensator_trips_with_its_name(register: Register) -> None:
+    register("compensator", mine(step=fails_in_fifth_sample))
     outcome = run()
-    assert outcome.state is State.TRIPPED
-    assert outcome.failed
+    assert (outcome.state, outcome.failed) == (State.TRIPPED, True)
     assert mentions(outcome.reason, "sample 5", "compensator.type", "mine", "step", "0", "(1,)")
 
 
-def test_a_good_one_is_not_in_the_way(register: Register) -> None:
+def test_valid_compensator_runs(register: Register) -> None:
     register("compensator", mine())
     outcome = run()
-    assert (outcome.state, outcome.reason, outcome.compensator["count"]) == (
-        State.FINISHED,
-        "",
-        outcome.samples + 1,
-    )
+    assert (outcome.state, outcome.reason) == (State.FINISHED, "")
+    assert outcome.compensator["count"] == outcome.samples + 1
 
 
 def forms() -> list[type]:
     """The class and the kernel of the components page."""
-    page = (Path(__file__).parents[2] / "doc" / "components.md").read_text(encoding="utf-8")
-    found: list[type] = []
-    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+    classes: list[type] = []
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.S):
         if "class Feedforward" in code:
-            name = f"<form {len(found)}>"
+            name = f"<form {len(classes)}>"
             linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name  # as a notebook does
-            space: dict[str, Any] = {"__name__": f"form_{len(found)}"}
+            space: dict[str, Any] = {"__name__": f"form_{len(classes)}"}
             exec(compile(code, name, "exec"), space)
-            found.append(space["Feedforward"])
-    return found
+            classes.append(space["Feedforward"])
+    return classes
 
 
-def test_both_forms_of_the_components_page_are_one_law(register: Register) -> None:
+def test_class_and_kernel_of_components_page_agree(register: Register) -> None:
     histories = []
     for form in forms():
         register("compensator", form)
-        collector = recorded(files.load("chen_ricles_2010", ["compensator.type=mine", SHORT]))
+        loop = loop_with("compensator.type=mine")
+        collector = Collector(loop.scenario, loop.assembly.names)
+        loop.run([collector])
         histories.append(collector.run().command)
     assert len(histories) == 2
     np.testing.assert_array_equal(*histories)
 
 
-def test_a_kernel_of_another_package_can_be_compiled() -> None:
+def test_kernel_of_components_page_compiles() -> None:
     params = from_data(forms()[1].Params, {"delay": 0.02})  # type: ignore[attr-defined]
     kernel = forms()[1].kernel_of(params)  # type: ignore[attr-defined]
     k = kernel.constants(params, 0.001)
-    given = (1.0, 0.5, 0.0, 0.0, 0.0, False, False)
-    assert (
-        in_c(kernel.step, k, kernel.rest(k), *given)(k, kernel.rest(k), *given)
-        == kernel.step(k, kernel.rest(k), *given)
-        == ((), 1.01)
-    )
+    arguments = (k, kernel.rest(k), 1.0, 0.5, 0.0, 0.0, 0.0, False, False)
+    assert in_c(kernel.step, *arguments)(*arguments) == kernel.step(*arguments) == ((), 1.01)
 
 
 # Compiled
 
 
 def law_of_closures(gain: float) -> type:
-    """A compensator that is defined in a function, with a kernel that holds a number and another function."""
+    """Compensator class defined in a function; its kernel is a closure over a number and a function."""
 
     def led(x: float, v: float) -> float:
         return x + gain * v
@@ -224,17 +197,14 @@ def law_of_closures(gain: float) -> type:
         return (v,), led(x, 0.5 * (v + before))
 
     class Mine(PerAxis):
-        @params
-        class Params:
-            pass
-
+        Params = NoParams
         KERNEL = Kernel(lambda params, dt: (), lambda k: (0.0,), law)
 
     return Mine
 
 
 def derived(family: str, name: str) -> type:
-    """A class of another package that inherits from a component of this one."""
+    """Subclass of a component of this package, as another package defines it."""
     cls = registry.load(family, name)
 
     @params
@@ -258,7 +228,7 @@ OTHERS: dict[str, tuple[str, Callable[[], type], list[str]]] = {
 
 
 @pytest.mark.parametrize("family", OTHERS)
-def test_a_kernel_of_another_package_runs_compiled(family: str, register: Register, different: Any) -> None:
+def test_kernel_of_another_package_runs_compiled(family: str, register: Register, different: Any) -> None:
     name, cls, overrides = OTHERS[family]
     register(name, cls())
     plain, compiled = (
@@ -269,18 +239,15 @@ def test_a_kernel_of_another_package_runs_compiled(family: str, register: Regist
     assert different(compiled.read(), plain.read()) == []
 
 
-def halved(commands: Callable[..., list[float]]) -> Callable[..., list[float]]:
-    @wraps(commands)
-    def halves(self: object, *arguments: Any) -> list[float]:
-        return [0.5 * command for command in commands(self, *arguments)]
-
-    return halves
-
-
-def test_a_decorated_method_is_not_the_inherited_one(register: Register, different: Any) -> None:
+def test_decorated_method_has_no_inherited_kernel(register: Register, different: Any) -> None:
     """``functools.wraps`` makes it look like the method of its base class."""
+
+    @wraps(PerAxis.commands)
+    def halved(self: Any, *arguments: Any) -> list[float]:
+        return [0.5 * command for command in PerAxis.commands(self, *arguments)]
+
     cls = derived("compensator", "pi_lead")
-    cls.commands = halved(PerAxis.commands)  # type: ignore[attr-defined]
+    cls.commands = halved  # type: ignore[attr-defined]
     register("compensator", cls)
     changes = ["duration=1", "compensator.type=mine"]
     plain, chosen = hosts.run("chen_ricles_2010", changes, engine="python"), hosts.run("chen_ricles_2010", changes)
@@ -298,12 +265,9 @@ def grown(
     return s, values[0]
 
 
-def test_the_line_that_cannot_be_compiled_is_named(register: Register) -> None:
+def test_line_that_cannot_be_compiled_is_reported(register: Register) -> None:
     class Mine(PerAxis):
-        @params
-        class Params:
-            pass
-
+        Params = NoParams
         KERNEL = Kernel(lambda params, dt: (), no_state, grown)
 
     register("compensator", Mine)
@@ -316,34 +280,26 @@ def test_the_line_that_cannot_be_compiled_is_named(register: Register) -> None:
     assert mentions(str(refused.value), f"{__file__}:{line}", "kernels")
 
 
-PACKAGE = re.search(
-    r"```python\n(\"\"\"Derivative feedforward: the actuator(?:(?!```).)*KERNEL(?:(?!```).)*)```",
-    (Path(__file__).parents[2] / "doc" / "components.md").read_text(encoding="utf-8"),
-    re.S,
-)
-
-
-def test_an_installed_component_runs_compiled(tmp_path: Path) -> None:
+def test_installed_component_runs_compiled(tmp_path: Path) -> None:
     """The kernel of the components page, as a package."""
-    assert PACKAGE
-    site, facts = tmp_path / "site", tmp_path / "site" / "my_lab-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (site / "my_lab.py").write_text(PACKAGE[1], encoding="utf-8")
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my_lab\nVersion: 1.0\n", encoding="utf-8")
+    feature = r"\"\"\"Derivative feedforward: the actuator(?:(?!```).)*KERNEL(?:(?!```).)*"
+    module = re.search(rf"```python\n({feature})```", PAGE, re.S)
+    assert module
+    site, info = tmp_path / "site", tmp_path / "site" / "my_lab-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "my_lab.py").write_text(module[1], encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_lab\nVersion: 1.0\n", encoding="utf-8")
     points = "[rths_nodes.compensator]\nfeedforward = my_lab:Feedforward\n"
-    (facts / "entry_points.txt").write_text(points, encoding="utf-8")
-    environment = os.environ | {
-        "PYTHONPATH": f"{site}:{Path(__file__).parents[2]}",
-        "XDG_CACHE_HOME": str(tmp_path),
-    }
-    words = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
-    words += ["--set", "compensator.type=feedforward", "--engine", "compiled", "--no-record", "--json"]
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": f"{site}:{ROOT}", "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
+    command += ["--set", "compensator.type=feedforward", "--engine", "compiled", "--no-record", "--json"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["engine"] == "compiled"
 
 
-def test_a_chain_with_a_stage_that_has_no_kernel_has_none(register: Register) -> None:
+def test_chain_has_kernel_only_if_both_stages_have(register: Register) -> None:
     register("compensator", mine())
     chain = registry.load("compensator", "chain")
     both = {"first": {"type": "none"}, "second": {"type": "mine"}}
@@ -351,13 +307,11 @@ def test_a_chain_with_a_stage_that_has_no_kernel_has_none(register: Register) ->
     assert chain.kernel_of(from_data(chain.Params, both | {"second": {"type": "none"}}, "compensator")) is not None
 
 
-def test_a_setup_of_another_package_gets_what_its_base_class_has(register: Register) -> None:
-    """Upright load around it, behind a scale, and its motions of all steps."""
+def test_setup_of_another_package_gets_base_class_methods(register: Register) -> None:
+    """Inside an upright load and a scale, and with the motions of all steps at once."""
 
     class Mine:
-        @params
-        class Params:
-            pass
+        Params = NoParams
 
         def __init__(self, params: Any, n_dof: int, n_axes: int) -> None:
             pass
@@ -372,10 +326,10 @@ def test_a_setup_of_another_package_gets_what_its_base_class_has(register: Regis
             return 0.5 * displacement
 
     register("setup", Mine)
-    kind = registry.load("setup", "upright_load")
-    given = from_data(kind.Params, {"actuator_length": 1.0, "setup": {"type": "mine"}}, "setup")
-    assert kind.kernel_of(given) is None
-    setup = ScaledSetup(registry.build("setup", given, 1, 1), [4.0], [8.0])
+    upright = registry.load("setup", "upright_load")
+    parameters = from_data(upright.Params, {"actuator_length": 1.0, "setup": {"type": "mine"}}, "setup")
+    assert upright.kernel_of(parameters) is None
+    setup = ScaledSetup(registry.build("setup", parameters, 1, 1), [4.0], [8.0])
     x = np.array([0.5])
     np.testing.assert_array_equal(setup.axes(Motion(x, x, x)).velocity, [0.25])
     np.testing.assert_array_equal(setup.forces(np.array([3.0]), x), [48.0])
@@ -383,9 +337,7 @@ def test_a_setup_of_another_package_gets_what_its_base_class_has(register: Regis
     np.testing.assert_array_equal(setup.degrees_of_freedom(np.array([0.25])), x)
 
 
-def test_an_integrator_whose_displacement_is_no_array_is_refused(register: Register) -> None:
-    from rths_nodes.numerical.integrators.cr import ChenRicles
-
+def test_integrator_with_scalar_displacement_trips(register: Register) -> None:
     class Mine(ChenRicles):
         Params = params(type("Params", (ChenRicles.Params,), {}))
 
@@ -394,16 +346,12 @@ def test_an_integrator_whose_displacement_is_no_array_is_refused(register: Regis
             self.displacement = float(self.displacement[0])  # type: ignore[assignment]
 
     register("integrator", Mine)
-    sets = ["integrator={type: mine, equivalent_stiffness: 7.6e6, equivalent_damping: 0.64e6}", SHORT]
-    loop = checked_loop(files.load("chen_ricles_2010", sets))
-    outcome = loop.run()
+    outcome = loop_with("integrator={type: mine, equivalent_stiffness: 7.6e6, equivalent_damping: 0.64e6}").run()
     assert outcome.state is State.TRIPPED
     assert mentions(outcome.reason, "sample 1", "integrator.type", "mine", "step")
 
 
-def test_a_simulated_specimen_that_raises_is_named(register: Register) -> None:
-    from rths_nodes.laboratory.specimens.viscous import KelvinVoigt
-
+def test_specimen_that_raises_is_named(register: Register) -> None:
     class Mine(KelvinVoigt):
         Params = params(type("Params", (KelvinVoigt.Params,), {}))
 
@@ -412,10 +360,10 @@ def test_a_simulated_specimen_that_raises_is_named(register: Register) -> None:
 
     register("specimen", Mine)
     with pytest.raises((ConfigError, ComponentError), match=naming("specimen.type", "mine")):
-        checked_loop(files.load("chen_ricles_2010", ["axes.story_1.specimen.type=mine", SHORT])).run()
+        loop_with("axes.story_1.specimen.type=mine").run()
 
 
-def test_a_module_that_cannot_be_imported_is_told(
+def test_module_that_fails_to_import_is_reported(
     register: Register, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "half_a_law.py").write_text("gain = numpyy.eye(2)\n")
@@ -425,19 +373,19 @@ def test_a_module_that_cannot_be_imported_is_told(
         run()
 
 
-def test_components_of_this_package_are_as_they_are() -> None:
-    kind = registry.load("compensator", "none")
-    assert kind is NoCompensation
-    assert type(registry.build("compensator", kind.Params(), 0.001, 1)) is kind
+def test_own_components_are_not_wrapped() -> None:
+    assert registry.load("actuator", "first_order") is FirstOrder
+    assert registry.load("compensator", "none") is NoCompensation
+    assert type(registry.build("compensator", NoCompensation.Params(), 0.001, 1)) is NoCompensation
 
 
 @pytest.mark.nodes
-def test_nodes_tell_the_same_as_one_process(register: Register) -> None:
+def test_nodes_report_invalid_compensators(register: Register) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    register("compensator", mine(step=later))
-    found = hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")
-    assert found.outcome != "finished"
-    assert mentions(found.reason, "compensator.type", "mine", "step", "0", "(1,)")
+    register("compensator", mine(step=fails_in_fifth_sample))
+    result = hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")
+    assert result.outcome != "finished"
+    assert mentions(result.reason, "compensator.type", "mine", "step", "0", "(1,)")
     register("compensator", mine(state_names=None))
     with pytest.raises(ConfigError, match="lacks state_names"):
         hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")

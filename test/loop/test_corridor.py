@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corridor of a test: what was predicted stays inside; what differs leaves it, on every host alike."""
+"""Tests of the corridor: predicted runs stay inside, other specimens leave it identically on every host."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, 
 NAME, AXIS = "chen_ricles_2010", "story_1"
 STIFFNESS = f"axes.{AXIS}.specimen.stiffness"
 SHORT = ["duration=2.5", f"scatter={{{STIFFNESS}: {{uniform: [7.2e6, 8.0e6]}}}}"]
-SETS = [word for each in SHORT for word in ("--set", each)]
+SETS = [argument for override in SHORT for argument in ("--set", override)]
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The corridor of a short test."""
     path = tmp_path_factory.mktemp("corridor") / "corridor.npz"
-    words = ["--plants", "3", "--margin", "0.01", "--out", str(path), "--jobs", "1"]
-    assert main(["corridor", NAME, *SETS, *words]) == 0
+    options = ["--plants", "3", "--margin", "0.01", "--out", str(path), "--jobs", "1"]
+    assert main(["corridor", NAME, *SETS, *options]) == 0
     return path
 
 
 def wide(n: int, n_axes: int = 1) -> Corridor:
-    """Displacement and force within +- 1, any energy."""
+    """Corridor of displacement and force within +- 1, any energy."""
     upper = np.ones((3, n, n_axes))
     upper[2] = np.inf
     return Corridor(tuple("ab"[:n_axes]), 100.0, "by hand", -upper, upper, np.zeros_like(upper))
 
 
-def test_the_absorbed_energy_is_that_of_the_loop() -> None:
-    """A dashpot: pi c omega X^2 in a cycle."""
+def test_absorbed_energy_of_dashpot_is_exact() -> None:
+    """Dashpot: pi c omega X^2 per cycle."""
     time = np.linspace(0.0, 1.0, 4001)[:, None]
     omega = 2.0 * math.pi
     values = quantities(0.1 * np.sin(omega * time), 3.0 * 0.1 * omega * np.cos(omega * time))
@@ -51,18 +51,18 @@ def test_the_absorbed_energy_is_that_of_the_loop() -> None:
     assert values.shape == (3, 4000, 1)
 
 
-def test_what_is_watched_is_what_is_predicted_to_the_bit() -> None:
-    """``quantities`` has whole histories at a time, the watch sample after sample."""
+def test_watched_energies_equal_predicted_ones() -> None:
+    """``quantities`` evaluates complete histories, the watch single samples."""
     rng = np.random.default_rng(7)
     x, f = rng.normal(0.0, 1.0, (2, 300, 2))
-    watch, found = CorridorWatch(wide(300, 2), 1), []
+    watch, energies = CorridorWatch(wide(300, 2), 1), []
     for sample in range(300):
         watch.step(sample, x[sample].tolist(), f[sample].tolist())
-        found.append(watch.energies)
-    assert np.array_equal(quantities(x, f)[2], np.array(found[1:]))
+        energies.append(watch.energies)
+    np.testing.assert_array_equal(quantities(x, f)[2], energies[1:])
 
 
-def test_samples_outside_are_counted_and_the_first_row_of_them_is_told() -> None:
+def test_samples_outside_are_counted() -> None:
     rng = np.random.default_rng(3)
     x = np.cumsum(rng.normal(0.0, 0.2, (500, 2)), axis=0)
     f = rng.normal(0.0, 0.4, (500, 2))
@@ -77,33 +77,34 @@ def test_samples_outside_are_counted_and_the_first_row_of_them_is_told() -> None
     assert watch.metrics()["force_outside_percent"] == pytest.approx(100.0 * (np.abs(f) > 1.0).mean(axis=0).max())
 
 
-def test_a_plant_within_the_scatter_stays_inside(file: Path) -> None:
-    told = rths_nodes.run(NAME, [*SHORT, f"monitor.corridor={file}"]).metrics["corridor"]
-    assert told.pop("left_at_sample") != told
-    assert all(value == 0.0 for value in told.values() if not math.isnan(value))
+def test_plant_within_scatter_stays_inside(file: Path) -> None:
+    metrics = rths_nodes.run(NAME, [*SHORT, f"monitor.corridor={file}"]).metrics["corridor"]
+    assert math.isnan(metrics.pop("left_at_sample"))
+    assert all(value == 0.0 for value in metrics.values() if not math.isnan(value))
 
 
 @pytest.mark.nodes
-def test_another_specimen_leaves_it_at_the_same_sample_on_every_host(file: Path, tmp_path: Path) -> None:
-    sets = [*SHORT, f"monitor.corridor={file}", "monitor.corridor_action=trip", f"{STIFFNESS}=6.0e6"]
-    one, two = (hosts.run(NAME, sets, host=host, record=tmp_path / host) for host in ("embedded", "composed"))
-    assert (one.outcome, two.outcome) == ("tripped", "tripped")
-    assert one.reason == two.reason.replace("monitor: ", "", 1)  # a node says who has tripped the test
-    assert f"monitor.corridor: axes.{AXIS}: " in one.reason
-    assert one.metrics["corridor"]["left_at_sample"] == two.metrics["corridor"]["left_at_sample"] > 0
+def test_other_specimen_trips_at_same_sample_on_hosts(file: Path, tmp_path: Path) -> None:
+    overrides = [*SHORT, f"monitor.corridor={file}", "monitor.corridor_action=trip", f"{STIFFNESS}=6.0e6"]
+    embedded, composed = (
+        hosts.run(NAME, overrides, host=host, record=tmp_path / host) for host in ("embedded", "composed")
+    )
+    assert (embedded.outcome, composed.outcome) == ("tripped", "tripped")
+    assert embedded.reason == composed.reason.replace("monitor: ", "", 1)  # nodes add the node that tripped
+    assert f"monitor.corridor: axes.{AXIS}: " in embedded.reason
+    samples = [result.metrics["corridor"]["left_at_sample"] for result in (embedded, composed)]
+    assert samples[0] == samples[1] > 0
 
 
-def test_by_default_it_is_told_and_the_test_goes_on(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_default_action_is_a_note(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     sets = [*SETS, "--set", f"monitor.corridor={file}", "--set", f"{STIFFNESS}=6.0e6"]
     assert main(["run", NAME, *sets, "--record", str(run)]) == 0
     assert mentions(capsys.readouterr().out, "note", "corridor")
-    words = figure.corridor(Sheet(), View.one(Evaluation(rths_nodes.read(run))))
-    assert words is not None
-    assert mentions(words[0], "Corridor", "exceeded")
-    file.rename(tmp_path / "elsewhere.npz")  # a report does without it, and says so
+    caption = figure.corridor(Sheet(), View.one(Evaluation(rths_nodes.read(run))))
+    assert caption is not None
+    assert mentions(caption[0], "Corridor", "exceeded")
+    file.rename(tmp_path / "elsewhere.npz")  # a report notes that the corridor is missing
     try:
         assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     finally:
@@ -119,7 +120,7 @@ def test_by_default_it_is_told_and_the_test_goes_on(
         (("a",), 100.0, 50, ("49", "50")),
     ],
 )
-def test_the_corridor_of_another_test_is_refused(
+def test_corridor_of_another_test_is_refused(
     axes: tuple[str, ...], rate: float, samples: int, message: tuple[str, ...], tmp_path: Path
 ) -> None:
     wide(50).save(tmp_path / "c.npz")
@@ -127,7 +128,7 @@ def test_the_corridor_of_another_test_is_refused(
         load(str(tmp_path / "c.npz"), axes, rate, samples)
 
 
-def test_what_is_no_corridor_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_corridor_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, content in (("text.npz", b"no archive"), ("cut.npz", b"PK\x03\x04 cut")):
         (tmp_path / name).write_bytes(content)
         assert main(["run", NAME, "--set", f"monitor.corridor={tmp_path / name}"]) == 2
@@ -137,23 +138,22 @@ def test_what_is_no_corridor_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("options", "code", "message"),
     [
         (["--plants", "0"], 2, ("--plants", "0", ">= 1")),
         (["--set", "scatter={}"], 2, ("scatter", "draw")),
         (["--set", f"axes.{AXIS}.limits.force=1e3", "--jobs", "1"], 3, ("finish", "plant")),
     ],
 )
-def test_what_cannot_be_predicted_is_refused(
-    words: list[str], code: int, message: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_impossible_prediction_is_refused(
+    options: list[str], code: int, message: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["corridor", NAME, *SETS, "--out", str(tmp_path / "c.npz"), *words]) == code
-    told = capsys.readouterr()
-    assert mentions(told.out + told.err, *message)
+    assert main(["corridor", NAME, *SETS, "--out", str(tmp_path / "c.npz"), *options]) == code
+    assert mentions("".join(capsys.readouterr()), *message)
     assert not (tmp_path / "c.npz").exists()
 
 
-def test_the_widths_are_told_as_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ["--out", str(tmp_path / "c.npz"), "--json", "--jobs", "1", "--plants", "1", "--set", "duration=0.2"]
-    assert main(["corridor", NAME, *SETS, *out]) == 0
+def test_json_output_contains_widths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--out", str(tmp_path / "c.npz"), "--json", "--jobs", "1", "--plants", "1"]
+    assert main(["corridor", NAME, *SETS, *options, "--set", "duration=0.2"]) == 0
     assert set(json.loads(capsys.readouterr().out)["widest"][AXIS]) == {"displacement", "force", "energy"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole loop: the reference numbers of the notes (part A), trips, repeatability."""
+"""Tests of the complete loop: reference numbers of the notes (part A), trips, repeatability."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sinks import History
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import PortError
-from rths_nodes.core.samples import FLAG_SATURATED, FLAG_TRIPPED, Measurement
+from rths_nodes.core.samples import FLAG_SATURATED, FLAG_TRIPPED
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
@@ -23,20 +24,13 @@ from rths_nodes.recording.run import Collector, Run
 
 Simulate = Callable[..., tuple[Outcome, Run]]
 
-HISTORIES = ("target", "command", "displacement", "force", "dof_displacement", "compensator", "flags")
-
-
-def assert_equal_to_the_bit(one: Run, other: Run) -> None:
-    for name in HISTORIES:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-
 
 # Set-up CR-1 with plant 1 and specimen L on the record of Canoga Park
 
 
 @pytest.fixture(scope="module")
 def reference(simulate: Simulate, canoga_park: list[str]) -> Callable[[int, float], tuple[Outcome, Run]]:
-    """The whole test of the notes for ``alpha_es`` and ``k_p`` of the compensator; each is run once."""
+    """The test of the notes for ``alpha_es`` and ``k_p`` of the compensator."""
 
     @cache
     def reference(alpha_es: int, k_p: float) -> tuple[Outcome, Run]:
@@ -46,12 +40,12 @@ def reference(simulate: Simulate, canoga_park: list[str]) -> Callable[[int, floa
     return reference
 
 
-def test_displacements_with_a_perfect_actuator(reference: Callable[..., tuple[Outcome, Run]]) -> None:
+def test_displacements_with_perfect_actuator(reference: Callable[..., tuple[Outcome, Run]]) -> None:
     outcome, run = reference(29, 0.0)
     assert outcome.state is State.FINISHED
     assert run.time[-1] == pytest.approx(30.0, abs=run.scenario.step)
-    found = [1e3 * outcome.metrics[f"{name}_displacement_m"] for name in ("max", "min", "end")]
-    np.testing.assert_allclose(found, [30.7945, -23.7794, -0.4811], rtol=1e-3)
+    displacements = [1e3 * outcome.metrics[f"{name}_displacement_m"] for name in ("max", "min", "end")]
+    np.testing.assert_allclose(displacements, [30.7945, -23.7794, -0.4811], rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +62,7 @@ def test_displacements_with_a_perfect_actuator(reference: Callable[..., tuple[Ou
         (45, 0.4, 1.014, None),
     ],
 )
-def test_control_errors_of_the_reference_set_up(
+def test_control_errors_of_reference_set_up(
     reference: Callable[..., tuple[Outcome, Run]],
     alpha_es: int,
     k_p: float,
@@ -81,7 +75,7 @@ def test_control_errors_of_the_reference_set_up(
     assert 1e3 * story["max_error_m"] == pytest.approx(error_mm, rel=1e-3, abs=1e-6)
     if hsem_percent is not None:
         assert metrics["hsem_percent"] == pytest.approx(hsem_percent, rel=1e-3, abs=1e-9)
-    # the indices are those of the histories
+    # the indices equal those of the histories
     error = run.target - run.displacement
     assert story["max_error_m"] == np.abs(error).max()
     norm = 100.0 * np.sqrt(np.square(error).sum() / np.square(run.target).sum())
@@ -90,7 +84,7 @@ def test_control_errors_of_the_reference_set_up(
 
 
 @pytest.mark.parametrize("ramp", ["linear", "quadratic"])
-def test_the_true_alpha_makes_the_actuator_perfect(simulate: Simulate, ramp: str) -> None:
+def test_true_alpha_compensates_perfectly(simulate: Simulate, ramp: str) -> None:
     overrides = ["duration=8", "compensator.alpha_es=29", f"ramp.type={ramp}"]
     outcome, run = simulate("chen_ricles_2010", *overrides)
     assert outcome.state is State.FINISHED
@@ -99,8 +93,8 @@ def test_the_true_alpha_makes_the_actuator_perfect(simulate: Simulate, ramp: str
     np.testing.assert_allclose(run.compensator[:, 0], 29.0, atol=1e-9)
 
 
-def test_a_quadratic_ramp_calms_the_command(simulate: Simulate) -> None:
-    """Behind an inverse compensator a linear ramp makes a sawtooth at the step rate."""
+def test_quadratic_ramp_smooths_command(simulate: Simulate) -> None:
+    """A linear ramp with an inverse compensator gives a sawtooth at the step rate."""
     fastest = {}
     for ramp in ("linear", "quadratic"):
         _, run = simulate("chen_ricles_2010", "duration=5", "compensator.alpha_es=29", f"ramp.type={ramp}")
@@ -108,7 +102,7 @@ def test_a_quadratic_ramp_calms_the_command(simulate: Simulate) -> None:
     assert fastest["linear"] > 1.5 * fastest["quadratic"]
 
 
-def test_specimen_and_plant_are_exchanged_by_a_type(simulate: Simulate) -> None:
+def test_actuator_and_specimen_types_are_exchangeable(simulate: Simulate) -> None:
     types = ["axes.story_1.actuator.type=servo_hydraulic", "axes.story_1.specimen.type=softening_elastomeric"]
     outcome, run = simulate("chen_ricles_2010", "duration=5", "compensator.alpha_es=29", *types)
     assert outcome.state is State.FINISHED
@@ -119,14 +113,14 @@ def test_specimen_and_plant_are_exchanged_by_a_type(simulate: Simulate) -> None:
 # The predefined sine
 
 
-def test_the_predefined_sine(simulate: Simulate) -> None:
+def test_predefined_sine(simulate: Simulate) -> None:
     outcome, run = simulate("predefined_sine")
     error = 1e3 * np.abs(run.target - run.displacement)[:, 0]
     rate = 1024
     assert error[: 2 * rate + 1].max() == pytest.approx(1.43938, abs=1e-5)
     assert error[18 * rate :].max() == pytest.approx(0.00970, abs=1e-5)
     delta = run.compensator[:, run.compensator_names.index("axes.axis_1.delta_alpha")]
-    # row k: the state once the compensator has seen Measurement k
+    # row k: the state after Measurement k
     np.testing.assert_allclose(delta[[rate, 5 * rate, 20 * rate]], [13.90764, 14.30856, 14.06526], atol=1e-5)
     assert outcome.compensator["axes.axis_1.delta_alpha"] == delta[-1]
 
@@ -138,13 +132,14 @@ NOISE = ["axes.story_1.sensors.displacement_noise_rms=2e-5", "axes.story_1.senso
 
 
 @pytest.mark.parametrize("overrides", [[], NOISE], ids=["clean", "noisy"])
-def test_two_runs_are_equal_to_the_bit(simulate: Simulate, overrides: list[str]) -> None:
-    (one, first), (two, second) = (simulate("chen_ricles_2010", "duration=2", *overrides) for _ in range(2))
-    assert_equal_to_the_bit(first, second)
-    assert one.metrics == two.metrics
+def test_runs_are_repeatable_to_the_bit(simulate: Simulate, overrides: list[str]) -> None:
+    outcomes, runs = zip(*(simulate("chen_ricles_2010", "duration=2", *overrides) for _ in range(2)), strict=True)
+    for name in ("target", "command", "displacement", "force", "dof_displacement", "compensator", "flags"):
+        np.testing.assert_array_equal(*(getattr(run, name) for run in runs), err_msg=name)
+    assert outcomes[0].metrics == outcomes[1].metrics
 
 
-def test_the_seed_makes_the_noise(simulate: Simulate) -> None:
+def test_noise_depends_on_seed(simulate: Simulate) -> None:
     runs = [simulate("chen_ricles_2010", "duration=1", f"seed={seed}", *NOISE)[1] for seed in (1, 2)]
     assert not np.array_equal(runs[0].displacement, runs[1].displacement)
     assert np.std(runs[0].displacement - runs[0].true_displacement) == pytest.approx(2e-5, rel=0.1)
@@ -152,8 +147,8 @@ def test_the_seed_makes_the_noise(simulate: Simulate) -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 5])
-def test_transport_samples_shift_the_rig(simulate: Simulate, samples: int) -> None:
-    """Open loop, so that nothing but the rig changes."""
+def test_transport_samples_delay_the_rig(simulate: Simulate, samples: int) -> None:
+    """In open loop only the rig changes."""
     open_loop = ["duration=2", "compensator.type=inverse"]
     _, at_once = simulate("predefined_sine", *open_loop)
     _, late = simulate("predefined_sine", *open_loop, f"port.transport_samples={samples}")
@@ -166,20 +161,6 @@ def test_transport_samples_shift_the_rig(simulate: Simulate, samples: int) -> No
 # Trips
 
 
-class Applied:
-    """A sink that keeps the commands that were sent to the rig."""
-
-    def __init__(self) -> None:
-        self.commands: list[float] = []
-
-    def measurement(self, measured: Measurement) -> None:
-        self.commands.append(float(measured.command[0]))
-
-    def ignore(self, *_: Any) -> None: ...
-
-    target = command = truth = state = ignore
-
-
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
@@ -189,10 +170,10 @@ class Applied:
         ("axes.story_1.limits.tracking_error=5e-4", "axes.story_1.limits.tracking_error: "),
     ],
 )
-def test_a_limit_trips_the_test(override: str, reason: str) -> None:
-    loop, applied = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8", override]))), Applied()
+def test_limit_trips(override: str, reason: str) -> None:
+    loop, history = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8", override]))), History()
     collector = Collector(loop.scenario, loop.assembly.names)
-    outcome = loop.run([collector, applied])
+    outcome = loop.run([collector, history])
     run = collector.run()
     assert outcome.state is State.TRIPPED
     tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
@@ -200,20 +181,20 @@ def test_a_limit_trips_the_test(override: str, reason: str) -> None:
     np.testing.assert_array_equal(tripped, np.arange(first, outcome.samples + 1))
     assert outcome.reason.startswith(f"sample {first}: {reason}")
     assert "must be within" in outcome.reason
-    # what was sent stays within the limits; the stop begins with the velocity sent last, brakes and ends at rest
+    # commands stay within the limits; the stop begins with the last velocity, brakes and ends at rest
     limits, dt = loop.scenario.axes["story_1"].limits, loop.scenario.dt
-    sent = np.array(applied.commands)
+    sent = np.array([measured.command[0] for measured in history.measured])
     velocity = np.diff(sent) / dt
     assert np.abs(sent).max() <= limits.stroke
     assert np.abs(velocity).max() <= limits.velocity * (1 + 1e-9)
     assert np.abs(np.diff(velocity[first:])).max(initial=0.0) <= limits.deceleration * dt * (1 + 1e-9)
     assert abs(velocity[-1]) <= limits.deceleration * dt
-    # the indices end where the stop begins
+    # the indices end at the start of the stop
     error = np.abs(run.target - run.displacement)[:first]
     assert outcome.metrics["axes"]["story_1"]["max_error_m"] == error.max()
 
 
-def test_a_breach_of_the_monitor_takes_effect_a_window_later() -> None:
+def test_monitor_breach_trips_one_window_later() -> None:
     loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8", "monitor.energy_error_percent=2"])))
     collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector])
@@ -224,7 +205,7 @@ def test_a_breach_of_the_monitor_takes_effect_a_window_later() -> None:
     assert np.flatnonzero(collector.run().flags & FLAG_TRIPPED)[0] == breach[0] + LOCKSTEP_WINDOW
 
 
-def test_an_interruption_holds_the_rig() -> None:
+def test_interrupt_holds() -> None:
     loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8"])))
     outcome = loop.run(interrupted=lambda: loop.rig.sample >= 3000)
     assert outcome.state is State.HELD
@@ -233,8 +214,8 @@ def test_an_interruption_holds_the_rig() -> None:
 
 
 @pytest.mark.parametrize("yields", [1e-5, 1e-9])
-def test_a_frame_that_yields_at_once_does_not_diverge(simulate: Simulate, yields: float) -> None:
-    """Its restoring force stays within eta k x + (1 - eta) k x_y; ten increments of a step diverged to nan."""
+def test_frame_that_yields_at_once_does_not_diverge(simulate: Simulate, yields: float) -> None:
+    """The restoring force stays within eta k x + (1 - eta) k x_y; with ten increments per step it diverged."""
     overrides = [f"structure.restoring_force.yield_displacement={yields}", "structure.restoring_force.exponent=3"]
     outcome, run = simulate("chen_ricles_2010", "duration=2", *overrides)
     assert outcome.state is State.FINISHED
@@ -242,7 +223,7 @@ def test_a_frame_that_yields_at_once_does_not_diverge(simulate: Simulate, yields
     assert np.abs(run.restoring_force).max() <= 1.05 * elastic + 0.99 * 11.76e6 * yields
 
 
-def test_a_saturated_sensor_is_flagged(simulate: Simulate) -> None:
+def test_saturated_sensor_is_flagged(simulate: Simulate) -> None:
     _, run = simulate("chen_ricles_2010", "duration=5", "axes.story_1.sensors.displacement_range=0.01")
     flagged = (run.flags & FLAG_SATURATED) > 0
     assert flagged.any()
@@ -259,16 +240,12 @@ def test_duration_is_rounded_up_to_whole_steps(simulate: Simulate) -> None:
 # A slower time axis
 
 
+PERFECT = ("compensator.type=none", "axes.story_1.actuator.type=pure_delay")
+
+
 @pytest.mark.parametrize("ratio", [10.0, 1.3])
-def test_a_slower_time_axis_changes_nothing_for_a_specimen_that_knows_no_rate(
-    ratio: float, simulate: Callable[..., tuple[Outcome, Run]]
-) -> None:
-    overrides = (
-        "duration=1.5",
-        "compensator.type=none",
-        "axes.story_1.actuator.type=pure_delay",
-        "axes.story_1.specimen.damping=0",
-    )
+def test_slow_time_axis_with_rate_independent_specimen(ratio: float, simulate: Simulate) -> None:
+    overrides = ("duration=1.5", *PERFECT, "axes.story_1.specimen.damping=0")
     _, real_time = simulate("chen_ricles_2010", *overrides)
     _, slow = simulate("chen_ricles_2010", *overrides, f"time_ratio={ratio}")
     np.testing.assert_array_equal(slow.dof_displacement, real_time.dof_displacement)
@@ -277,31 +254,27 @@ def test_a_slower_time_axis_changes_nothing_for_a_specimen_that_knows_no_rate(
     assert len(slow.target) == round(ratio * (len(real_time.target) - 1)) + 1
 
 
-def test_a_slower_time_axis_loses_the_force_of_a_damper(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
-    overrides = ("duration=3", "compensator.type=none", "axes.story_1.actuator.type=pure_delay")
-    _, real_time = simulate("chen_ricles_2010", *overrides)
-    _, slow = simulate("chen_ricles_2010", *overrides, "time_ratio=10")
+def test_slow_time_axis_loses_damper_force(simulate: Simulate) -> None:
+    _, real_time = simulate("chen_ricles_2010", "duration=3", *PERFECT)
+    _, slow = simulate("chen_ricles_2010", "duration=3", *PERFECT, "time_ratio=10")
     assert np.abs(slow.dof_displacement).max() > 1.1 * np.abs(real_time.dof_displacement).max()
 
 
 @pytest.mark.parametrize("fails_in", ["write", "read", "wait_tick"])
-def test_a_port_that_fails_ends_the_test_in_words_and_keeps_what_was_measured(
-    fails_in: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cable that is cut: the result of a failed test, as on the hosts with nodes, and no exception."""
-    works, words = getattr(Simulator, fails_in), "port 'bench' at 10.0.0.2:8000: the connection was reset"
+def test_failing_port_ends_test_and_keeps_samples(fails_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost connection gives a failed result, as on the hosts with nodes, and no exception."""
+    works, reason = getattr(Simulator, fails_in), "port 'bench' at 10.0.0.2:8000: the connection was reset"
     safe: list[int] = []
 
-    def cut(self: Simulator, *given: Any) -> Any:
+    def fail(self: Simulator, *arguments: Any) -> Any:
         if self.sample >= 100:
-            raise PortError(words)
-        return works(self, *given)
+            raise PortError(reason)
+        return works(self, *arguments)
 
-    monkeypatch.setattr(Simulator, fails_in, cut)
+    monkeypatch.setattr(Simulator, fails_in, fail)
     monkeypatch.setattr(Simulator, "safe", lambda self: safe.append(self.sample))
     result = hosts.run("predefined_sine", ["duration=0.5"], engine="python")
-    assert (result.outcome, result.exit_code, result.reason) == ("failed", 1, words)
+    assert (result.outcome, result.exit_code, result.reason) == ("failed", 1, reason)
     assert safe
     assert 98 <= result.samples <= 101
-    measured = result.read().displacement
-    assert np.isfinite(measured[:98]).all()
+    assert np.isfinite(result.read().displacement[:98]).all()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops of the executive while Python is blocked, suspended or dead: the program alone brakes, and then ends."""
+"""Tests of stops of the executive while Python is blocked, suspended or dead: the program brakes, then exits."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def progress(sample, _):
     if sample > int(sys.argv[3]) and not blocked:
         blocked.append(sample)
         print("under way", flush=True)
-        ctypes.PyDLL(None).usleep(int(sys.argv[1]))  # holds the lock of the interpreter
+        ctypes.PyDLL(None).usleep(int(sys.argv[1]))  # holds the GIL
 
 blocked = []
-how = dict(engine="executive", pace="realtime", progress=progress, host=sys.argv[2])
+options = dict(engine="executive", pace="realtime", progress=progress, host=sys.argv[2])
 with orderly_stop() as interrupted:
-    done = hosts.run("{name}", {overrides}, interrupted=interrupted, **how)
-print(json.dumps([done.outcome, done.reason]))
+    result = hosts.run("{name}", {overrides}, interrupted=interrupted, **options)
+print(json.dumps([result.outcome, result.reason]))
 """
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 HOSTS = ("embedded", "composed")
 
 
 def awaited(condition: Callable[[], bool]) -> bool:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while not condition() and time.monotonic() < until:
         time.sleep(0.01)
     return condition()
 
 
 class Watched:
-    """A test in another Python, whose interpreter holds its lock for some time; its program and control block."""
+    """A test in another Python that holds the GIL for ``blocked_s``, with its program and control block."""
 
     def __init__(self, blocked_s: float, host: str, first: int = 200) -> None:
         text = TEST.format(name=NAME, overrides=LONG)
@@ -78,12 +78,11 @@ class Watched:
         os.kill(self.python.pid, number)
 
     def stops_by(self, word: int) -> bool:
-        """Return whether the program brakes because of this stop word, and ends."""
-        ended = awaited(lambda: self.control.state == ENDED)
-        return ended and self.control.stopped_by == word
+        """Return true if the program brakes because of this stop word, and exits."""
+        return awaited(lambda: self.control.state == ENDED) and self.control.stopped_by == word
 
     def ending(self) -> tuple[str, str]:
-        """Return outcome and reason, as Python reports them."""
+        """Return outcome and reason as Python reports them."""
         assert self.python.stdout is not None
         outcome, reason = json.loads(self.python.stdout.readline())
         return outcome, reason
@@ -97,8 +96,8 @@ class Watched:
 
         return awaited(ended)
 
-    def acceleration(self, deceleration: float) -> float:
-        """Return the largest acceleration of the safe stop, divided by the declared one."""
+    def check_deceleration(self) -> None:
+        """The safe stop stays within the declared deceleration."""
         parts = live_parts(checked_loop(files.load(NAME, LONG)).assembly)
         assert not isinstance(parts, str)
         control, layout = self.control, RowLayout(parts)
@@ -109,8 +108,9 @@ class Watched:
         kinds = rows.view(np.int64)[:, 1]
         first = int(np.flatnonzero(kinds == BRAKED)[0])
         command = rows[first - 2 :, layout.begins()[0] + layout.samples["command"].start]
-        dt = files.load(NAME).dt
-        return float(np.abs(np.diff(command, 2)).max()) / dt**2 / deceleration
+        scenario = files.load(NAME)
+        largest = scenario.axes["story_1"].limits.deceleration * scenario.dt**2
+        assert np.abs(np.diff(command, 2)).max() <= largest * (1.0 + 1e-9)
 
     def close(self) -> None:
         self.python.kill()
@@ -132,9 +132,9 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 @pytest.mark.parametrize(
     ("watched", "number", "word"),
     [
-        pytest.param((20.0, host), number, word, id=f"{words} {host}")
+        pytest.param((20.0, host), number, word, id=f"{name} {host}")
         for host in HOSTS
-        for number, word, words in (
+        for number, word, name in (
             (signal.SIGTERM, OPERATOR, "terminated"),
             (signal.SIGSTOP, SILENT, "suspended"),
             (signal.SIGKILL, PARENT, "killed"),
@@ -142,35 +142,33 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     ],
     indirect=["watched"],
 )
-def test_the_program_brakes_without_python(watched: Watched, number: int, word: int) -> None:
+def test_program_brakes_without_python(watched: Watched, number: int, word: int) -> None:
     watched.send(number)
     assert watched.stops_by(word)
-    limits = files.load(NAME).axes["story_1"].limits
-    assert watched.acceleration(limits.deceleration) <= 1.0 + 1e-9
+    watched.check_deceleration()
     assert watched.gone()
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize(("kind", "word"), [("stop", OPERATOR), ("trip", TRIP)])
 @pytest.mark.parametrize("watched", [(20.0, "composed")], indirect=True)
-def test_the_page_sets_the_stop_word_while_python_is_blocked(watched: Watched, kind: str, word: int) -> None:
+def test_page_stops_while_python_is_blocked(watched: Watched, kind: str, word: int) -> None:
     assert stop_by_page(kind)
     assert watched.stops_by(word)
-    limits = files.load(NAME).axes["story_1"].limits
-    assert watched.acceleration(limits.deceleration) <= 1.0 + 1e-9
+    watched.check_deceleration()
     assert not stop_by_page(kind)
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("watched", [(20.0, "embedded")], indirect=True)
-def test_the_program_itself_can_be_stopped(watched: Watched) -> None:
+def test_program_stops_on_sigint(watched: Watched) -> None:
     pid = int(watched.program.name)
     os.kill(pid, signal.SIGTSTP)  # Ctrl-Z does not suspend it
     os.kill(pid, signal.SIGINT)
     assert watched.stops_by(OPERATOR)
 
 
-WAYS: dict[str, tuple[tuple[str, ...], Callable[[Watched], object], int]] = {
+CAUSES: dict[str, tuple[tuple[str, ...], Callable[[Watched], object], int]] = {
     "Ctrl-C": (HOSTS, lambda watched: watched.send(signal.SIGINT), OPERATOR),
     "SIGTERM": (HOSTS, lambda watched: watched.send(signal.SIGTERM), OPERATOR),
     "terminal closed": (HOSTS, lambda watched: watched.send(signal.SIGHUP), OPERATOR),
@@ -181,7 +179,7 @@ WAYS: dict[str, tuple[tuple[str, ...], Callable[[Watched], object], int]] = {
     "topic": (("composed",), lambda watched: publish_trip(), TRIP),
     "service": (("composed",), lambda watched: call_stop(), OPERATOR),
 }
-"""Ways to stop a test: the hosts that have it, what is done, and the stop word."""
+"""Causes of a stop: hosts, action and stop word."""
 
 
 def stop_by_page(kind: str) -> bool:
@@ -225,21 +223,16 @@ def call_stop() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(120))
 def test_random_stops(seed: int) -> None:
-    """A stop by a random way at a random sample, with Python free or blocked for up to 0.5 s."""
+    """A stop at a random sample, with Python free or blocked for up to 0.5 s."""
     chance = random.Random(f"stops {seed}")
-    way = list(WAYS)[seed % len(WAYS)]
-    hosts, stop, word = WAYS[way]
-    host, blocked_s, first = (
-        chance.choice(hosts),
-        chance.choice([0.0, chance.uniform(0.1, 0.5)]),
-        chance.randrange(4000),
-    )
-    watched = Watched(blocked_s, host, first)
+    cause = list(CAUSES)[seed % len(CAUSES)]
+    hosts, stop, word = CAUSES[cause]
+    host, blocked_s = chance.choice(hosts), chance.choice([0.0, chance.uniform(0.1, 0.5)])
+    watched = Watched(blocked_s, host, chance.randrange(4000))
     try:
         stop(watched)
-        assert watched.stops_by(word), (way, host, watched.control.stopped_by)
-        limits = files.load(NAME).axes["story_1"].limits
-        assert watched.acceleration(limits.deceleration) <= 1.0 + 1e-9
+        assert watched.stops_by(word), (cause, host, watched.control.stopped_by)
+        watched.check_deceleration()
         assert watched.gone()
         assert watched.control.lost == 0
         if word in (OPERATOR, TRIP):

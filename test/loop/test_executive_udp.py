@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executive with a rig by udp: the bits, trips and reasons of the stages in Python."""
+"""Tests of the executive over UDP: the bits, trips and reasons of the stages in Python."""
 
 from __future__ import annotations
 
@@ -37,87 +37,83 @@ if not any(map(shutil.which, ("cc", "gcc", "clang"))):
 
 NAME = "chen_ricles_2010"
 ENGINES = ("executive", "python")
-COUNTED = "missed", "bridged", "longest_gap_s"
+MILD = ("bridge.max_bridge=1", "ground_motion.scale=0.05")
+Different = Callable[..., list[str]]
 NOISE = ("axes.story_1.sensors.displacement_noise_rms=1e-5", "axes.story_1.sensors.force_noise_rms=100")
 
 
-def udp(number: int, transport: int = 1, **more: Any) -> str:
-    """The override that puts the port udp into a scenario."""
-    given = {"type": "udp", "emulator": "true", "port": number, "transport_samples": transport} | more
-    return f"port={{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
+def udp(number: int, transport: int = 1, **options: Any) -> str:
+    """Override that selects the UDP port."""
+    port = {"type": "udp", "emulator": "true", "port": number, "transport_samples": transport} | options
+    return f"port={{{', '.join(f'{key}: {value}' for key, value in port.items())}}}"
 
 
 @pytest.fixture
 def emulated() -> Iterator[Callable[..., Emulator]]:
     """Starts an emulated rig in a thread, for one session."""
-    made: list[tuple[Emulator, threading.Event, threading.Thread]] = []
+    started: list[tuple[Emulator, threading.Event, threading.Thread]] = []
 
     def start(name: str, sets: list[str], own_clock: bool = False, misbehave: tuple[str, ...] = ()) -> Emulator:
-        emulator = Emulator(files.load(name, sets), 0, own_clock, [parse(words) for words in misbehave])
+        emulator = Emulator(files.load(name, sets), 0, own_clock, [parse(fault) for fault in misbehave])
         ended = threading.Event()
         thread = threading.Thread(target=emulator.serve, args=(ended.is_set,), daemon=True)
         thread.start()
-        made.append((emulator, ended, thread))
+        started.append((emulator, ended, thread))
         return emulator
 
     yield start
-    for emulator, ended, thread in made:
+    for emulator, ended, thread in started:
         ended.set()
         thread.join(20.0)
         emulator.close()
 
 
-def alike(one: hosts.RunResult, other: hosts.RunResult) -> None:
-    """Outcome, indices and each bit of the histories are the same."""
-    assert (one.outcome, one.reason, one.samples) == (other.outcome, other.reason, other.samples)
-    a, b = one.read().arrays(), other.read().arrays()
-    assert a.keys() == b.keys()
-    unlike = [name for name in b if a[name].shape != b[name].shape or not np.array_equal(a[name], b[name], True)]
-    assert unlike == []
-    assert str(one.metrics) == str(other.metrics)
-    assert one.exit_code == other.exit_code
-    assert [one.timing[name] for name in COUNTED] == [other.timing[name] for name in COUNTED]
+def check_equal(executive: hosts.RunResult, stages: hosts.RunResult, different: Different) -> None:
+    assert executive.engine == "executive"
+    for name in ("outcome", "reason", "samples", "exit_code"):
+        assert getattr(executive, name) == getattr(stages, name)
+    assert different(executive.read(), stages.read()) == []
+    assert str(executive.metrics) == str(stages.metrics)
+    for name in ("missed", "bridged", "longest_gap_s"):
+        assert executive.timing[name] == stages.timing[name]
+
+
+FAULTS = ("lose@20:3", "mute@60:3", "duplicate@100:40", "reorder@150:10", "session@240:5")
 
 
 @pytest.mark.parametrize(
-    ("name", "sets", "transport", "misbehave"),
+    ("name", "sets", "transport", "misbehave", "reason"),
     [
-        (NAME, ["duration=0.5", *NOISE], 3, ()),
-        (
-            NAME,
-            ["duration=0.4"],
-            0,
-            ("lose@20:3", "mute@60:3", "duplicate@100:40", "reorder@150:10", "session@240:5"),
+        pytest.param(NAME, ["duration=0.5", *NOISE], 3, (), (), id="noise"),
+        pytest.param(NAME, ["duration=0.4"], 0, FAULTS, (), id="faults"),
+        pytest.param("two_actuator_coupler", ["duration=0.3"], 1, (), (), id="two axes"),
+        pytest.param(NAME, ["duration=4", "axes.story_1.limits.force=213215"], 1, (), (), id="force"),
+        pytest.param(NAME, ["duration=4", "axes.story_1.limits.velocity=0.26"], 1, (), (), id="velocity"),
+        pytest.param(NAME, ["duration=1"], 1, ("hydraulics@100",), (), id="pressure"),
+        pytest.param(
+            NAME, ["duration=1"], 1, ("interlock@100",), ("sample 100", "udp", "interlock"), id="interlock"
         ),
-        ("two_actuator_coupler", ["duration=0.3"], 1, ()),
-        (NAME, ["duration=4", "axes.story_1.limits.force=213215"], 1, ()),
-        (NAME, ["duration=4", "axes.story_1.limits.velocity=0.26"], 1, ()),
-        (NAME, ["duration=1"], 1, ("hydraulics@100",)),
     ],
-    ids=["noise", "faults", "two axes", "force", "velocity", "pressure"],
 )
-def test_a_test_in_lockstep_has_the_bits_of_the_stages(
-    emulated: Any, name: str, sets: list[str], transport: int, misbehave: tuple[str, ...]
+def test_lockstep_run_has_bits_of_the_stages(
+    emulated: Any,
+    different: Different,
+    name: str,
+    sets: list[str],
+    transport: int,
+    misbehave: tuple[str, ...],
+    reason: tuple[str, ...],
 ) -> None:
-    found = []
+    results = []
     for engine in ENGINES:
-        far = emulated(name, [udp(1, transport), *sets], misbehave=misbehave)
-        found.append(hosts.run(name, [udp(far.address[1], transport), *sets], engine=engine))
-    alike(*found)
-    assert found[0].engine == "executive"
+        rig = emulated(name, [udp(1, transport), *sets], misbehave=misbehave)
+        results.append(hosts.run(name, [udp(rig.address[1], transport), *sets], engine=engine))
+    check_equal(*results, different)
+    assert mentions(results[0].reason, *reason)
 
 
-def test_an_open_interlock_ends_the_test_with_its_reason(emulated: Any) -> None:
-    found = []
-    for engine in ENGINES:
-        far = emulated(NAME, [udp(1), "duration=1"], misbehave=("interlock@100",))
-        found.append(hosts.run(NAME, [udp(far.address[1]), "duration=1"], engine=engine))
-    alike(*found)
-    assert mentions(found[0].reason, "sample 100", "udp", "interlock")
-
-
-class Script(Rig):
-    """A rig in lockstep that sends a state for each command, but none of the ``lost`` ones."""
+class LossyRig(Rig):
+    """A rig in lockstep that sends a state for each command, except the ``lost`` ones."""
 
     def __init__(self, sets: list[str], lost: set[int]) -> None:
         scenario = files.load(NAME, [udp(1), *sets])
@@ -134,7 +130,7 @@ class Script(Rig):
         while (data := self.next())[6] == datagrams.COMMAND:
             sample = datagrams.head_of(data).counter
             if sample - 1 in self._lost and sample not in self._lost:
-                continue  # it was sent in place of the lost ones
+                continue  # already sent in place of the lost states
             while sample in self._lost:
                 sample += 1
             self._send(sample)
@@ -148,88 +144,82 @@ class Script(Rig):
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 61))])
-def test_a_lost_state_is_bridged_and_the_compensator_rests(seed: int) -> None:
+def test_lost_state_is_bridged_and_compensator_rests(seed: int, different: Different) -> None:
     draw = random.Random(seed)
-    found, lost = [], [50, 90, 91, 300] if seed == 0 else sorted(draw.sample(range(1, 500), draw.randrange(1, 60)))
+    lost = [50, 90, 91, 300] if seed == 0 else sorted(draw.sample(range(1, 500), draw.randrange(1, 60)))
+    results = []
     for engine in ENGINES:
-        rig = Script(["duration=0.5"], {*lost})
+        rig = LossyRig(["duration=0.5"], {*lost})
         try:
-            found.append(hosts.run(NAME, [udp(rig.number, longest_wait=20.0), "duration=0.5"], engine=engine))
+            results.append(hosts.run(NAME, [udp(rig.number, longest_wait=20.0), "duration=0.5"], engine=engine))
             rig.ended.join(10.0)
         finally:
             rig.close()
-    alike(*found)
-    bridged = np.flatnonzero(found[0].read().flags & FLAG_BRIDGED)
-    assert bridged.tolist() == lost
+    check_equal(*results, different)
+    assert np.flatnonzero(results[0].read().flags & FLAG_BRIDGED).tolist() == lost
 
 
-@pytest.mark.parametrize("here", [["servo_rate=512"], ["port.hold=ramp"], ["axes.story_1.limits.force=1e3"]])
-def test_a_rig_that_does_not_fit_is_refused_with_the_same_message(emulated: Any, here: list[str]) -> None:
+@pytest.mark.parametrize("change", ["servo_rate=512", "port.hold=ramp", "axes.story_1.limits.force=1e3"])
+def test_incompatible_rig_is_refused_with_same_message(emulated: Any, change: str) -> None:
     refusals = []
     for engine in ENGINES:
-        far = emulated(NAME, [udp(1)])
+        rig = emulated(NAME, [udp(1)])
         with pytest.raises(ConfigError) as refused:
-            hosts.run(NAME, [udp(far.address[1]), *here], engine=engine)
-        refusals.append(str(refused.value).replace(str(far.address[1]), "PORT"))
+            hosts.run(NAME, [udp(rig.address[1]), change], engine=engine)
+        refusals.append(str(refused.value).replace(str(rig.address[1]), "PORT"))
     assert refusals[0] == refusals[1]
 
 
 @pytest.mark.parametrize(
-    ("name", "sets", "words"),
+    ("name", "sets", "parts"),
     [
         (NAME, ["port.emulator=false"], ["port.emulator", "real"]),
         (NAME, ["port.trigger=true"], ["port.trigger"]),
         ("phillips_spencer_2012", [], ["auxiliary"]),
     ],
 )
-def test_what_it_cannot_run_by_udp_is_named(name: str, sets: list[str], words: list[str]) -> None:
+def test_reason_names_unsupported_udp_setting(name: str, sets: list[str], parts: list[str]) -> None:
     reason = live_parts(Assembly(files.load(name, [udp(1), *sets])))
     assert isinstance(reason, str)
-    assert mentions(reason, *words)
+    assert mentions(reason, *parts)
+
+
+def run_by_clock_of_rig(emulated: Any, duration: int, silence: float, *misbehave: str) -> hosts.RunResult:
+    sets = [f"duration={duration}", *MILD]
+    rig = emulated(NAME, [udp(1, 20, silence=silence), *sets], True, misbehave)
+    port = udp(rig.address[1], 20, silence=silence)
+    return hosts.run(NAME, [port, *sets], engine="executive", pace="realtime")
 
 
 @pytest.mark.nodes
-def test_by_the_clock_of_the_rig_the_test_finishes(emulated: Any) -> None:
-    sets = ["duration=1", "bridge.max_bridge=1", "ground_motion.scale=0.05"]
-    far = emulated(NAME, [udp(1, 20, silence=1.0), *sets], True)
-    done = hosts.run(NAME, [udp(far.address[1], 20, silence=1.0), *sets], engine="executive", pace="realtime")
-    assert (done.outcome, done.reason) == ("finished", "")
-    assert done.timing["port"]["transport_declared"] == 20
-    assert done.samples == done.scenario.samples
+def test_run_by_clock_of_rig_finishes(emulated: Any) -> None:
+    result = run_by_clock_of_rig(emulated, 1, 1.0)
+    assert (result.outcome, result.reason) == ("finished", "")
+    assert result.timing["port"]["transport_declared"] == 20
+    assert result.samples == result.scenario.samples
 
 
 @pytest.mark.nodes
-def test_a_rig_that_falls_silent_ends_the_test(emulated: Any) -> None:
-    sets = ["duration=20", "bridge.max_bridge=1", "ground_motion.scale=0.05"]
-    far = emulated(NAME, [udp(1, 20, silence=0.5), *sets], True, ("freeze@300",))
-    done = hosts.run(NAME, [udp(far.address[1], 20, silence=0.5), *sets], engine="executive", pace="realtime")
-    assert done.outcome == "tripped"
-    assert mentions(done.reason, "port.silence", "0.5 s")
+def test_silent_rig_trips(emulated: Any) -> None:
+    result = run_by_clock_of_rig(emulated, 20, 0.5, "freeze@300")
+    assert result.outcome == "tripped"
+    assert mentions(result.reason, "port.silence", "0.5 s")
 
 
 @pytest.mark.nodes
-def test_the_rig_is_closed_in_order_if_python_is_killed() -> None:
-    sets = ["duration=60", "bridge.max_bridge=1", "ground_motion.scale=0.05", "servo_rate=256"]
+def test_session_is_closed_in_order_if_python_is_killed() -> None:
+    sets = ["duration=60", *MILD, "servo_rate=256"]
     emulator = Emulator(files.load(NAME, [udp(1, 20, silence=2.0), *sets]), 0, True)
     sessions: list[Session | None] = []
     ended, moved = threading.Event(), threading.Event()
     emulator.shown_to = lambda true: moved.set() if true.sample > 100 else None
     thread = threading.Thread(target=lambda: sessions.append(emulator.serve(ended.is_set)), daemon=True)
     thread.start()
-    words = [word for each in (udp(emulator.address[1], 20, silence=2.0), *sets) for word in ("--set", each)]
-    command = [
-        sys.executable,
-        "-m",
-        "rths_nodes.app.cli",
-        "run",
-        NAME,
-        "--engine",
-        "executive",
-        "--pace",
-        "realtime",
-    ]
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", NAME, "--engine", "executive"]
+    command += ["--pace", "realtime", "--set", udp(emulator.address[1], 20, silence=2.0)]
+    command += [argument for override in sets for argument in ("--set", override)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([*command, *words], env=environment, stdout=subprocess.DEVNULL) as program:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as program:
         try:
             assert moved.wait(60.0)
         finally:
@@ -244,22 +234,11 @@ def test_the_rig_is_closed_in_order_if_python_is_killed() -> None:
     assert session.samples > 100
 
 
-def test_the_joined_program_has_no_finding(tmp_path: Path) -> None:
+def test_joined_program_compiles_without_warnings(tmp_path: Path) -> None:
     source = tmp_path / "joined.c"
     source.write_text(f"#define _GNU_SOURCE\n{near.text()}{running.SOURCE.read_text(encoding='utf-8')}")
-    strict = [
-        "-std=c99",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Wconversion",
-        "-Werror",
-        "-c",
-        str(source),
-        "-o",
-        "/dev/null",
-    ]
-    checks = [[compiler, *strict] for compiler in ("gcc", "clang")]
+    strict = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-c", str(source)]
+    checks = [[compiler, *strict, "-o", "/dev/null"] for compiler in ("gcc", "clang")]
     checks.append(["cppcheck", "--enable=warning,performance,portability", "--std=c99", "-q", str(source)])
     for command in checks:
         if shutil.which(command[0]):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults in the host embedded: what late samples cost, and that nothing that is wrong reaches the rig."""
+"""Tests of faults on the embedded host: cost of late samples, and nothing invalid reaches the rig."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import (
-    KINDS,
-    NEED_NODES,
-    STREAMS,
-    Delay,
-    Slow,
-    kind_of,
-    parse,
-    stream_of,
-)
+from rths_nodes.loop.faults.kinds import KINDS, NEED_NODES, STREAMS, Delay, Slow, kind_of, parse, stream_of
 from rths_nodes.loop.faults.streams import FaultyStream, flip_bit
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -36,34 +28,53 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
 
 FIXED = ["compensator.alpha_es=27", "compensator.k_p_per_mm2=0"]
-"""Without adaptation, a little wrong: the tracking error is that of the compensator."""
+"""Without adaptation and slightly wrong: the tracking error is due to the compensator."""
+CHEN, SINE = "chen_ricles_2010", "predefined_sine"
 
 
 def run(name: str, overrides: Sequence[str], *faults: str) -> tuple[Outcome, Run, Loop]:
-    loop = FaultyLoop(Assembly(files.load(name, overrides)), [parse(words) for words in faults])
+    loop = FaultyLoop(Assembly(files.load(name, overrides)), [parse(fault) for fault in faults])
     collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     return outcome, collector.run(metrics=outcome.metrics), loop
 
 
-def tracking(found: Run) -> np.ndarray:
+@cache
+def without_faults(name: str, overrides: tuple[str, ...]) -> Run:
+    return run(name, overrides)[1]
+
+
+def sent_values(loop: Loop) -> list[np.ndarray]:
+    """Return the list to which the port of ``loop`` will append its commands and auxiliary inputs."""
+    sent: list[np.ndarray] = []
+    write = loop.rig.port.write
+
+    def watched(command: Command) -> None:
+        sent.append(np.concatenate((command.command, command.auxiliary)))
+        write(command)
+
+    loop.rig.port.write = watched
+    return sent
+
+
+def tracking(run: Run) -> np.ndarray:
     """Error norm of each axis, %."""
-    error = np.square(found.target - found.true_displacement).sum(axis=0)
-    return 100.0 * np.sqrt(error / np.square(found.target).sum(axis=0))
+    error = np.square(run.target - run.true_displacement).sum(axis=0)
+    return 100.0 * np.sqrt(error / np.square(run.target).sum(axis=0))
 
 
-def response(found: Run, reference: Run, quantity: str = "dof_displacement") -> float:
+def response(run: Run, reference: Run, quantity: str = "dof_displacement") -> float:
     """The largest error norm of a quantity against the run without faults, %."""
-    now, before = getattr(found, quantity), getattr(reference, quantity)
-    error = np.square(now - before).sum(axis=0) / np.square(before).sum(axis=0)
+    values, expected = getattr(run, quantity), getattr(reference, quantity)
+    error = np.square(values - expected).sum(axis=0) / np.square(expected).sum(axis=0)
     return float((100.0 * np.sqrt(error)).max())
 
 
-# What stands on the command line
+# Texts of faults
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "values"),
+    ("text", "kind", "values"),
     [
         ("drop@2:target", "drop", {"time": 2.0, "stream": "target", "count": 1, "every": None}),
         ("delay@0.5:command,3,5,100", "delay", {"time": 0.5, "samples": 3, "count": 5, "every": 100}),
@@ -76,14 +87,14 @@ def response(found: Run, reference: Run, quantity: str = "dof_displacement") -> 
         ("disk_full@3", "disk_full", {"time": 3.0}),
     ],
 )
-def test_a_fault_is_parsed(words: str, kind: str, values: dict[str, Any]) -> None:
-    fault = parse(words)
+def test_parse_fault(text: str, kind: str, values: dict[str, Any]) -> None:
+    fault = parse(text)
     assert kind_of(fault) == kind
     assert {name: getattr(fault, name) for name in values} == values
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("text", "message"),
     [
         ("drop", ("KIND", "TIME", "ARGUMENTS", "corrupt", "delay", "disk_full", "drop")),
         ("dely@1:target,1", ("unknown", "dely", "delay", "corrupt")),
@@ -101,25 +112,24 @@ def test_a_fault_is_parsed(words: str, kind: str, values: dict[str, Any]) -> Non
         ("disk_full@1:now", ("arguments", "disk_full", "TIME")),
     ],
 )
-def test_a_wrong_fault_is_refused(words: str, message: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse(words)
-    assert str(refused.value).startswith(f"fault {words!r}: ")
-    assert mentions(str(refused.value), *message)
+def test_invalid_fault_is_refused(text: str, message: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)) as refused:
+        parse(text)
+    assert str(refused.value).startswith(f"fault {text!r}: ")
 
 
 EXAMPLES = {"kill": "recorder", "freeze": "monitor,0.1", "disk_full": ""}
 
 
-def test_every_kind_that_needs_nodes_is_refused_here() -> None:
+def test_faults_of_nodes_are_refused() -> None:
     assert set(EXAMPLES) == {name for name, cls in KINDS.items() if cls in NEED_NODES}
     for kind, arguments in EXAMPLES.items():
         with pytest.raises(ConfigError, match=naming("fault", kind)):
-            run("chen_ricles_2010", ["duration=1"], f"{kind}@0.5:{arguments}")
+            run(CHEN, ["duration=1"], f"{kind}@0.5:{arguments}")
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("text", "message"),
     [
         ("delay@9:target,1", ("time", "9 s", "< 1.00586 s")),
         ("delay@0:measurement,1", ("fault", "delay", "measurements")),
@@ -128,46 +138,39 @@ def test_every_kind_that_needs_nodes_is_refused_here() -> None:
         ("sensor_spike@0:story_2,force,1", ("sensor_spike", "unknown", "story_2", "story_1")),
     ],
 )
-def test_what_this_host_cannot_do_is_refused(words: str, message: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError) as refused:
-        run("chen_ricles_2010", ["duration=1"], words)
-    assert mentions(str(refused.value), *message)
+def test_impossible_fault_is_refused(text: str, message: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
+        run(CHEN, ["duration=1"], text)
 
 
-def test_the_command_line_takes_faults(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["run", "chen_ricles_2010", "--set", "duration=1"]
-    assert main([*words, "--fault", "delay@0.2:target,5", "--fault", "delay@0.5:command,2"]) == 0
+def test_command_line_accepts_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", CHEN, "--set", "duration=1", "--fault"]
+    assert main([*command, "delay@0.2:target,5", "--fault", "delay@0.5:command,2"]) == 0
     capsys.readouterr()
-    assert main([*words, "--fault", "delay@0.5:command,50"]) == 3
+    assert main([*command, "delay@0.5:command,50"]) == 3
     assert mentions(" ".join(capsys.readouterr().out.split()), "bridge.max_bridge", "10.7 ms")
-    assert main([*words, "--fault", "dely@1"]) == 2
-    assert main([*words, "--fault", "delay@0.5:target,5", "--host", "composed"]) == 2
+    assert main([*command, "dely@1"]) == 2
+    assert main([*command, "delay@0.5:target,5", "--host", "composed"]) == 2
 
 
-def test_a_report_tells_bridges_and_faults() -> None:
-    report = hosts.run("chen_ricles_2010", ["duration=1"], faults=["delay@0.2:target,5"])
-    assert report.timing["bridged"] == 5
-    found = report.read()
-    assert found.information["faults"] == "delay@0.2:target,5"
-    assert np.count_nonzero(found.flags & FLAG_BRIDGED) == 5
+def test_result_contains_bridges_and_faults() -> None:
+    result = hosts.run(CHEN, ["duration=1"], faults=["delay@0.2:target,5"])
+    assert result.timing["bridged"] == 5
+    recording = result.read()
+    assert recording.information["faults"] == "delay@0.2:target,5"
+    assert np.count_nonzero(recording.flags & FLAG_BRIDGED) == 5
 
 
 # Streams
 
 
 def stream(*faults: str, seed: int = 1) -> FaultyStream[Any]:
-    return FaultyStream(
-        "target",
-        [parse(words) for words in faults],
-        100.0,
-        seed,
-        lambda message, random: flip_bit(message, random),
-        lambda message, value, field: value,
-    )
+    parsed = [parse(fault) for fault in faults]
+    return FaultyStream("target", parsed, 100.0, seed, flip_bit, lambda message, value, field: value)
 
 
 def through(faulty: FaultyStream[Any], messages: Sequence[Any]) -> list[list[Any]]:
-    """One message each sample: what has arrived by each."""
+    """Send one message per sample; return the messages received at each sample."""
     arrived = []
     for sample, message in enumerate(messages):
         faulty.put(sample, message)
@@ -186,15 +189,13 @@ ONE_OF_EACH = [
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_any_faults_go_together(name: str) -> None:
-    """What happens to nodes and sensors is nothing to a stream, also of the node that it comes from."""
-    faults = [parse(words.format(name)) for words in ONE_OF_EACH]
+def test_all_faults_combine(name: str) -> None:
+    """Faults of nodes and sensors do not affect a stream, not even faults of the node that sends it."""
+    faults = [parse(fault.format(name)) for fault in ONE_OF_EACH]
     assert {type(fault) for fault in faults} == set(KINDS.values())
     of_streams = [fault for fault in faults if stream_of(fault) == name]
     assert len(of_streams) == (8 if name == "target" else 7)
-    faulty: FaultyStream[bytes] = FaultyStream(
-        name, faults, 100.0, 1, flip_bit, lambda message, value, field: message
-    )
+    faulty = FaultyStream(name, faults, 100.0, 1, flip_bit, lambda message, value, field: message)
     arrived = through(faulty, [bytes([sample]) for sample in range(30)])
     assert arrived[:10] == [[bytes([sample])] for sample in range(10)]
     assert sum(map(len, arrived)) > 20
@@ -215,281 +216,224 @@ def test_any_faults_go_together(name: str) -> None:
         ("nan@0.02:target,inf", [[0], [1], [math.inf], [3], [4], [5]]),
     ],
 )
-def test_what_comes_of_a_stream(fault: str, arrived: list[list[Any]]) -> None:
+def test_messages_of_faulty_stream(fault: str, arrived: list[list[Any]]) -> None:
     assert through(stream(fault), range(6)) == arrived
 
 
-def test_faults_add_up() -> None:
+def test_faults_of_one_message_combine() -> None:
     assert through(stream("duplicate@0.01:target", "delay@0.01:target,1"), range(3)) == [[0], [], [1, 1, 2]]
 
 
-def test_a_random_share_has_a_seed() -> None:
+def test_random_share_depends_on_seed() -> None:
     def late(seed: int) -> list[int]:
-        return [
-            k
-            for k, arrived in enumerate(through(stream("late@0:target,0.05", seed=seed), range(4000)))
-            if not arrived
-        ]
+        arrived = through(stream("late@0:target,0.05", seed=seed), range(4000))
+        return [k for k, messages in enumerate(arrived) if not messages]
 
     assert late(1) == late(1) != late(2)
     assert len(late(1)) == pytest.approx(200, abs=50)
 
 
-def test_one_bit_is_flipped() -> None:
-    data = bytes(100)
-    (changed,) = through(stream("corrupt@0:target"), [data])[0]
+def test_corruption_flips_one_bit() -> None:
+    (changed,) = through(stream("corrupt@0:target"), [bytes(100)])[0]
     assert len(changed) == 100
     assert sum(byte.bit_count() for byte in changed) == 1
 
 
-def test_a_slow_node_is_late_by_whole_samples() -> None:
+def test_slow_node_delays_by_whole_samples() -> None:
     assert isinstance(parse("slow@1:compensator,1e-3"), Slow)
     assert isinstance(parse("delay@1:command,2"), Delay)
-    _, slow, _ = run("chen_ricles_2010", ["duration=1"], "slow@0.5:compensator,1.5e-3,2")
-    _, late, _ = run("chen_ricles_2010", ["duration=1"], "delay@0.5:command,2,2")
+    _, slow, _ = run(CHEN, ["duration=1"], "slow@0.5:compensator,1.5e-3,2")
+    _, late, _ = run(CHEN, ["duration=1"], "delay@0.5:command,2,2")
     np.testing.assert_array_equal(slow.displacement, late.displacement)
 
 
-# What late samples cost
+# Cost of late samples
 
 
-@pytest.mark.parametrize("name", ["chen_ricles_2010", "tadc_sine", "three_independent_axes"])
-def test_without_faults_nothing_is_bridged_and_the_bits_are_the_same(name: str) -> None:
-    outcome, found, loop = run(name, ["duration=0.5"])
+@pytest.mark.parametrize("name", [CHEN, "tadc_sine", "three_independent_axes"])
+def test_run_without_faults_has_same_bits(name: str) -> None:
+    outcome, result, loop = run(name, ["duration=0.5"])
     plain = Loop(Assembly(loop.scenario))
     collector = Collector(plain.scenario, plain.assembly.names)
     assert plain.run([collector]).metrics == outcome.metrics or np.isnan(outcome.metrics["hsem_percent"])
     reference = collector.run()
-    for array, values in found.arrays().items():
+    for array, values in result.arrays().items():
         np.testing.assert_array_equal(values, reference.arrays()[array])
     assert (loop.rig.bridged, loop.commands.bridged, loop.rig.late_commands) == (0, 0, 0)
 
 
-@pytest.fixture(scope="module")
-def reference() -> Callable[[str, tuple[str, ...]], Run]:
-    """A run without faults, once."""
-    known: dict[Any, Run] = {}
-
-    def reference(name: str, overrides: tuple[str, ...]) -> Run:
-        if (name, overrides) not in known:
-            known[name, overrides] = run(name, overrides)[1]
-        return known[name, overrides]
-
-    return reference
-
-
-CASES = {
-    "chen_ricles_2010": ("chen_ricles_2010", ("duration=4", *FIXED)),
-    "phillips_spencer_2012": ("phillips_spencer_2012", ("duration=0.5",)),
-}
+CASES = {CHEN: ("duration=4", *FIXED), "phillips_spencer_2012": ("duration=0.5",)}
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     "fault", ["late@0.05:target,0.05", "delay@0.05:target,1,5,100"], ids=["one of twenty", "five in a row"]
 )
-def test_late_targets_cost_next_to_nothing(case: str, fault: str, reference: Callable[..., Run]) -> None:
+def test_late_targets_barely_change_the_response(case: str, fault: str) -> None:
     """Late by a sample: tracking within 1 %, response within 2 %."""
-    name, overrides = CASES[case]
-    plain = reference(name, overrides)
-    outcome, found, loop = run(name, overrides, fault)
+    reference = without_faults(case, CASES[case])
+    outcome, late, loop = run(case, CASES[case], fault)
     assert outcome.state is State.FINISHED
     assert loop.rig.bridged == loop.commands.bridged > 10
-    resolved = tracking(plain) > 1e-2  # a floor that follows to 0.001 % has no error to compare
-    np.testing.assert_allclose(tracking(found)[resolved], tracking(plain)[resolved], rtol=0.01)
-    np.testing.assert_allclose(tracking(found), tracking(plain), atol=0.02)
+    resolved = tracking(reference) > 1e-2  # excludes floors that follow to 0.001 %
+    np.testing.assert_allclose(tracking(late)[resolved], tracking(reference)[resolved], rtol=0.01)
+    np.testing.assert_allclose(tracking(late), tracking(reference), atol=0.02)
     for quantity in ("dof_displacement", "exact_acceleration", "true_force"):
-        assert response(found, plain, quantity) < 2.0
+        assert response(late, reference, quantity) < 2.0
 
 
-def test_resting_adaptation_costs_its_share(reference: Callable[..., Run]) -> None:
-    """The tracking indicator leaves out 2 of 200 samples, so that the adaptive law is 1 % slower."""
-    plain = reference("chen_ricles_2010", ("duration=4",))
-    _, found, _ = run("chen_ricles_2010", ("duration=4",), "late@0:target,0.05")
-    assert tracking(found)[0] == pytest.approx(tracking(plain)[0], rel=0.02)
-    assert response(found, plain) < 2.0
+def test_paused_adaptation_barely_changes_tracking() -> None:
+    """The tracking indicator omits 2 of 200 samples, which makes the adaptive law 1 % slower."""
+    reference = without_faults(CHEN, ("duration=4",))
+    _, late, _ = run(CHEN, ("duration=4",), "late@0:target,0.05")
+    assert tracking(late)[0] == pytest.approx(tracking(reference)[0], rel=0.02)
+    assert response(late, reference) < 2.0
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_gap_of_10_ms_survives_and_one_of_50_ms_trips(case: str, reference: Callable[..., Run]) -> None:
-    name, overrides = CASES[case]
-    plain = reference(name, overrides)
-    rate = plain.scenario.servo_rate
+def test_gap_of_10_ms_is_bridged_50_ms_trips(case: str) -> None:
+    reference = without_faults(case, CASES[case])
+    rate = reference.scenario.servo_rate
     for samples in (math.floor(0.010 * rate), math.ceil(0.050 * rate)):
-        outcome, found, loop = run(name, overrides, f"delay@0.3:target,{samples}")
+        outcome, late, loop = run(case, CASES[case], f"delay@0.3:target,{samples}")
         if samples < 0.02 * rate:
             assert outcome.state is State.FINISHED
-            assert response(found, plain) < 2.0
+            assert response(late, reference) < 2.0
         else:
             assert outcome.state is State.TRIPPED
             assert mentions(outcome.reason, "bridge.max_bridge", "10")
         assert loop.rig.bridged == math.floor(0.010 * rate)
 
 
-def test_late_commands_are_bridged_in_the_rig(reference: Callable[..., Run]) -> None:
-    plain = reference("chen_ricles_2010", ("duration=4", *FIXED))
-    _, found, loop = run("chen_ricles_2010", ("duration=4", *FIXED), "late@0:command,0.05")
+def test_late_commands_are_bridged_in_the_rig_stage() -> None:
+    reference = without_faults(CHEN, CASES[CHEN])
+    _, late, loop = run(CHEN, CASES[CHEN], "late@0:command,0.05")
     assert loop.rig.bridged == loop.rig.late_commands > 150
     assert loop.commands.bridged == 0
-    assert tracking(found)[0] == pytest.approx(tracking(plain)[0], rel=0.1)
-    assert response(found, plain) < 2.0
+    assert tracking(late)[0] == pytest.approx(tracking(reference)[0], rel=0.1)
+    assert response(late, reference) < 2.0
 
 
-def test_holding_would_be_far_worse(reference: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop and a way back in front of a lead: a limit of the rig ends the test, or the error is large."""
-    name, overrides = CASES["phillips_spencer_2012"]
-    plain = reference(name, overrides)
-    fault = "delay@0.1:target,5,5,100"
-    _, bridged, _ = run(name, overrides, fault)
+def test_holding_is_worse_than_bridging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop and a return amplified by the lead: a limit of the rig ends the test, or the error is large."""
+    name, fault = "phillips_spencer_2012", "delay@0.1:target,5,5,100"
+    reference = without_faults(name, CASES[name])
+    _, bridged, _ = run(name, CASES[name], fault)
 
     def hold(self: MotionBridge, last: tuple[int, Any], sample: int) -> np.ndarray:
         return np.array([last[1][0], np.zeros_like(last[1][0]), np.zeros_like(last[1][0])])
 
     monkeypatch.setattr(MotionBridge, "_series", hold)
-    outcome, held, _ = run(name, overrides, fault)
-    n = min(len(held.target), len(plain.target))
-    wrong = [np.abs(found.true_displacement[:n] - plain.true_displacement[:n]).max() for found in (bridged, held)]
-    assert outcome.state is State.TRIPPED or wrong[1] > 20.0 * wrong[0]
+    outcome, held, _ = run(name, CASES[name], fault)
+    n = min(len(held.target), len(reference.target))
+    errors = [np.abs(run.true_displacement[:n] - reference.true_displacement[:n]).max() for run in (bridged, held)]
+    assert outcome.state is State.TRIPPED or errors[1] > 20.0 * errors[0]
 
 
-# What is wrong never reaches the rig
+# Invalid values never reach the rig
 
 
-NOT_A_NUMBER = [
-    ("chen_ricles_2010", "target", "displacement"),
-    ("chen_ricles_2010", "target", "velocity"),
-    ("chen_ricles_2010", "target", "acceleration"),
-    ("chen_ricles_2010", "command", "command"),
-    ("chen_ricles_2010", "command", "target"),
-    ("chen_ricles_2010", "measurement", "displacement"),
-    ("chen_ricles_2010", "measurement", "force"),
-    ("phillips_spencer_2012", "target", "auxiliary"),
-    ("phillips_spencer_2012", "command", "auxiliary"),
-    ("phillips_spencer_2012", "measurement", "auxiliary"),
-]
+FIELDS = {
+    "target": ("displacement", "velocity", "acceleration"),
+    "command": ("command", "target"),
+    "measurement": ("displacement", "force"),
+}
+NON_FINITE = [(CHEN, message, field) for message, fields in FIELDS.items() for field in fields]
+NON_FINITE += [("phillips_spencer_2012", message, "auxiliary") for message in FIELDS]
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", pytest.param("-inf", marks=pytest.mark.soak)])
-@pytest.mark.parametrize(("name", "message", "field"), NOT_A_NUMBER)
+@pytest.mark.parametrize(("name", "message", "field"), NON_FINITE)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_what_is_no_number_trips_and_is_never_sent(name: str, message: str, field: str, value: str) -> None:
+def test_non_finite_values_trip_and_are_never_sent(name: str, message: str, field: str, value: str) -> None:
     loop = FaultyLoop(Assembly(files.load(name, ["duration=0.3"])), [parse(f"nan@0.2:{message},{value},{field}")])
-    sent: list[np.ndarray] = []
-    write = loop.rig.port.write
-
-    def watched(command: Command) -> None:
-        sent.append(np.concatenate((command.command, command.auxiliary)))
-        write(command)
-
-    loop.rig.port.write = watched
+    sent = sent_values(loop)
     outcome = loop.run()
     assert outcome.state is State.TRIPPED
     assert re.search("= -?(nan|inf)", outcome.reason)
     assert np.isfinite(sent).all()
 
 
-EVERY = [
-    "drop@0.3:target",
-    "drop@0.3:command,2,40",
-    "delay@0.3:target,8,3,20",
-    "delay@0.3:command,8,3,60",
-    "delay@0.3:target,60",
-    "delay@0.3:command,60",
-    "late@0:target,0.3,4",
-    "late@0:command,0.1,2",
-    "duplicate@0.3:target,5",
-    "duplicate@0.3:command,5",
-    "reorder@0.3:target",
-    "reorder@0.3:command,3",
-    "corrupt@0.1:target,20,2",
-    "corrupt@0.1:command,20,2",
-    "nan@0.3:target",
-    "nan@0.3:command,inf",
-    "nan@0.3:measurement",
-    "slow@0.3:integrator,0.003,5",
-    "slow@0.3:compensator,0.003,5",
-    "sensor_stuck@0.3:story_1,displacement",
-    "sensor_stuck@0.3:story_1,force,0.1",
-    "sensor_spike@0.3:story_1,displacement,0.05",
-    "sensor_spike@0.3:story_1,force,2e5",
+FAULTS = [
+    *("drop@0.3:target", "drop@0.3:command,2,40", "delay@0.3:target,8,3,20", "delay@0.3:command,8,3,60"),
+    *("delay@0.3:target,60", "delay@0.3:command,60", "late@0:target,0.3,4", "late@0:command,0.1,2"),
+    *("duplicate@0.3:target,5", "duplicate@0.3:command,5", "reorder@0.3:target", "reorder@0.3:command,3"),
+    *("corrupt@0.1:target,20,2", "corrupt@0.1:command,20,2"),
+    *("nan@0.3:target", "nan@0.3:command,inf", "nan@0.3:measurement"),
+    *("slow@0.3:integrator,0.003,5", "slow@0.3:compensator,0.003,5"),
+    *("sensor_stuck@0.3:story_1,displacement", "sensor_stuck@0.3:story_1,force,0.1"),
+    *("sensor_spike@0.3:story_1,displacement,0.05", "sensor_spike@0.3:story_1,force,2e5"),
 ]
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("fault", EVERY)
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_no_fault_makes_the_rig_jump(fault: str, seed: int) -> None:
-    """From command to command no more than the velocity limit; a test ends finished, or tripped and at rest."""
-    loop = FaultyLoop(Assembly(files.load("chen_ricles_2010", ["duration=0.8", f"seed={seed}"])), [parse(fault)])
-    sent: list[np.ndarray] = [np.zeros(1)]
-    write = loop.rig.port.write
-
-    def watched(command: Command) -> None:
-        sent.append(command.command.copy())
-        write(command)
-
-    loop.rig.port.write = watched
+def test_faults_never_make_the_rig_jump(fault: str, seed: int) -> None:
+    """Steps stay within the velocity limit; a test ends finished, or tripped and at rest."""
+    loop = FaultyLoop(Assembly(files.load(CHEN, ["duration=0.8", f"seed={seed}"])), [parse(fault)])
+    sent = sent_values(loop)
     outcome = loop.run()
     limits, dt = loop.scenario.axes["story_1"].limits, loop.scenario.dt
-    steps = np.abs(np.diff(np.array(sent)[:, 0]))
-    assert np.isfinite(sent).all()
+    commands = np.array([0.0, *(values.item() for values in sent)])
+    steps = np.abs(np.diff(commands))
+    assert np.isfinite(commands).all()
     assert steps.max() <= limits.velocity * dt * (1.0 + 1e-9)
-    assert np.abs(sent).max() <= limits.stroke
+    assert np.abs(commands).max() <= limits.stroke
     if outcome.state is State.TRIPPED:
         assert outcome.reason
-    if outcome.state is State.TRIPPED and outcome.samples < loop.scenario.samples:  # else too late to stop for
+    if outcome.state is State.TRIPPED and outcome.samples < loop.scenario.samples:  # else too late to stop
         assert steps[-1] <= limits.deceleration * dt**2 * (1.0 + 1e-6)
     assert outcome.state in (State.TRIPPED, State.FINISHED)
 
 
-def test_a_lost_target_ends_the_test_in_order() -> None:
-    outcome, found, _ = run("chen_ricles_2010", ["duration=1"], "drop@0.5:target")
+def test_lost_target_trips() -> None:
+    outcome, result, _ = run(CHEN, ["duration=1"], "drop@0.5:target")
     assert outcome.state is State.TRIPPED
     assert "compensator: received Target 54, expected Target 53" in outcome.reason
-    assert np.count_nonzero(found.flags & FLAG_TRIPPED) > 0
+    assert np.count_nonzero(result.flags & FLAG_TRIPPED) > 0
 
 
-def test_a_lost_command_is_bridged() -> None:
-    outcome, found, loop = run("chen_ricles_2010", ["duration=1"], "drop@0.5:command,1,100")
+def test_lost_command_is_bridged() -> None:
+    outcome, result, loop = run(CHEN, ["duration=1"], "drop@0.5:command,1,100")
     assert outcome.state is State.FINISHED
-    assert loop.rig.bridged == np.count_nonzero(found.flags & FLAG_BRIDGED) == 6
+    assert loop.rig.bridged == np.count_nonzero(result.flags & FLAG_BRIDGED) == 6
     assert loop.rig.late_commands == 0
 
 
 @pytest.mark.parametrize("channel", ["displacement", "force"])
-def test_a_stuck_sensor_shows_what_it_showed(channel: str) -> None:
-    _, found, _ = run("predefined_sine", ["duration=1"], f"sensor_stuck@0.5:axis_1,{channel},0.01")
-    shown, true = getattr(found, channel)[:, 0], getattr(found, f"true_{channel}")[:, 0]
+def test_stuck_sensor_repeats_last_value(channel: str) -> None:
+    _, result, _ = run(SINE, ["duration=1"], f"sensor_stuck@0.5:axis_1,{channel},0.01")
+    measured, true = getattr(result, channel)[:, 0], getattr(result, f"true_{channel}")[:, 0]
     stuck = slice(512, 512 + 11)
-    assert np.all(shown[stuck] == shown[511])
+    assert np.all(measured[stuck] == measured[511])
     assert np.ptp(true[stuck]) > 0.0
-    np.testing.assert_array_equal(np.delete(shown, np.r_[stuck]), np.delete(true, np.r_[stuck]))
+    np.testing.assert_array_equal(np.delete(measured, np.r_[stuck]), np.delete(true, np.r_[stuck]))
 
 
-def test_a_spike_is_one_sample() -> None:
-    _, found, _ = run("predefined_sine", ["duration=1"], "sensor_spike@0.5:axis_1,displacement,1e-4")
-    difference = found.displacement[:, 0] - found.true_displacement[:, 0]
+def test_spike_affects_one_sample() -> None:
+    _, result, _ = run(SINE, ["duration=1"], "sensor_spike@0.5:axis_1,displacement,1e-4")
+    difference = result.displacement[:, 0] - result.true_displacement[:, 0]
     assert np.flatnonzero(difference).tolist() == [512]
     assert difference[512] == pytest.approx(1e-4)
 
 
-def test_a_command_that_the_safe_policy_has_replaced_bridges_nothing() -> None:
-    loaded = files.load("chen_ricles_2010")
-    collector = Collector(loaded, Assembly(loaded).names)
-    at, zero = 3, np.zeros(1)
-    for sample in range(at + 1):
-        flags = FLAG_TRIPPED if sample == at else FLAG_BRIDGED
+def test_replaced_command_is_not_flagged_as_bridged() -> None:
+    scenario = files.load(CHEN)
+    collector = Collector(scenario, Assembly(scenario).names)
+    tripped, zero = 3, np.zeros(1)
+    for sample in range(tripped + 1):
+        flags = FLAG_TRIPPED if sample == tripped else FLAG_BRIDGED
         collector.command(Command(sample, zero, zero, flags=FLAG_BRIDGED))
         collector.measurement(Measurement(sample, zero, zero, zero, flags=flags))
-    assert collector.run().flags.tolist() == [FLAG_BRIDGED] * at + [FLAG_TRIPPED]
+    assert collector.run().flags.tolist() == [FLAG_BRIDGED] * tripped + [FLAG_TRIPPED]
 
 
-def test_a_command_that_was_refused_is_not_shown_as_if_the_rig_had_got_it() -> None:
-    """A Target that is finite, but far from everything, makes a Command of 1e305 m: it is not sent."""
-    overrides = ["duration=1", "seed=309"]
-    outcome, found, loop = run("chen_ricles_2010", overrides, "corrupt@0.275:target,3,87")
+def test_refused_command_is_not_recorded() -> None:
+    """A finite but absurd Target gives a Command of 1e305 m, which is not sent."""
+    outcome, result, loop = run(CHEN, ["duration=1", "seed=309"], "corrupt@0.275:target,3,87")
     assert outcome.state is State.TRIPPED
     assert mentions(outcome.reason, "command", "-2.11401e+305 m")
     (limits,) = loop.scenario.limits.values()
-    assert np.abs(found.command).max() < limits.stroke
-    assert np.abs(np.diff(found.command[:, 0])).max() <= limits.velocity * loop.scenario.dt
+    assert np.abs(result.command).max() < limits.stroke
+    assert np.abs(np.diff(result.command[:, 0])).max() <= limits.velocity * loop.scenario.dt

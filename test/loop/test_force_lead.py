@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``force_lead``: measured forces that come late are brought up to now, by the slope of the last samples."""
+"""Tests of ``force_lead``: late measured forces are extrapolated by the slope of the last samples."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from sinks import History
 
 from rths_nodes.core.samples import FLAG_BRIDGED, Measurement
 from rths_nodes.loop.embedded import Loop
@@ -12,51 +13,48 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import ForceLead, force_lead_of
 
-NOTHING = np.zeros(1)
-
 
 def measurement(sample: int, force: float, flags: int = 0) -> Measurement:
-    return Measurement(sample, NOTHING, np.array([force]), NOTHING, flags=flags)
+    return Measurement(sample, np.zeros(1), np.array([force]), np.zeros(1), flags=flags)
 
 
 @pytest.mark.parametrize("span", [1, 2, 7])
-def test_it_is_exact_on_a_ramp(span: int) -> None:
+def test_force_lead_is_exact_on_a_ramp(span: int) -> None:
     lead = ForceLead(1.5, span, 1)
     for k in range(20):
         lead.add(measurement(k, 3.0 * k))
     assert lead.now()[0] == pytest.approx(3.0 * (19 + 1.5))
 
 
-def test_a_slope_over_one_sample_multiplies_the_noise_by_2_9_and_over_more_by_less() -> None:
-    generator = np.random.default_rng(1)
-    noise = generator.normal(size=40_000)
-    found = {}
+def test_noise_amplification_by_span() -> None:
+    noise = np.random.default_rng(1).normal(size=40_000)
+    deviations = {}
     for span in (1, 4):
-        lead, seen = ForceLead(1.5, span, 1), []
+        lead, forces = ForceLead(1.5, span, 1), []
         for k, force in enumerate(noise.tolist()):
             lead.add(measurement(k, force))
-            seen.append(lead.now()[0])
-        found[span] = np.std(seen)
-    assert found[1] == pytest.approx(np.hypot(2.5, 1.5), rel=0.02)
-    # weights of a line through five: 1.5 (2, 1, 0, -1, -2) / 10 on top of the newest
-    assert found[4] == pytest.approx(np.sqrt(1.3**2 + 0.15**2 + 0.15**2 + 0.3**2), rel=0.02)
+            forces.append(lead.now()[0])
+        deviations[span] = np.std(forces)
+    assert deviations[1] == pytest.approx(np.hypot(2.5, 1.5), rel=0.02)
+    # a line through five samples adds the weights 1.5 (2, 1, 0, -1, -2) / 10 to the newest
+    assert deviations[4] == pytest.approx(np.sqrt(1.3**2 + 0.15**2 + 0.15**2 + 0.3**2), rel=0.02)
 
 
-def test_it_is_frozen_on_flagged_samples_and_until_a_span_has_gone_by() -> None:
+def test_slope_is_frozen_on_flagged_samples() -> None:
     lead = ForceLead(2.0, 1, 1)
     for k in range(5):
         lead.add(measurement(k, float(k)))
     assert lead.now()[0] == 6.0
     lead.add(measurement(5, 100.0, FLAG_BRIDGED))
-    assert lead.now()[0] == 102.0  # the slope of before
+    assert lead.now()[0] == 102.0  # by the slope before
     lead.add(measurement(6, 0.0))
     assert lead.now()[0] == 2.0
     lead.add(measurement(7, 1.0))
     assert lead.now()[0] == 3.0
 
 
-def test_half_a_step_is_added_for_an_integrator_that_holds_and_only_then() -> None:
-    """chen_ricles: ten samples a step; exact holds unless it extrapolates itself, runge_kutta always does."""
+def test_half_a_step_is_added_if_integrator_holds_forces() -> None:
+    """Ten samples per step; exact holds the force unless it extrapolates, runge_kutta always extrapolates."""
     base = [
         "structure.restoring_force.type=linear",
         "structure.restoring_force.stiffness=11.76e6",
@@ -77,13 +75,13 @@ def test_half_a_step_is_added_for_an_integrator_that_holds_and_only_then() -> No
         assert len(lead._forces) == 11
 
 
-def test_without_it_nothing_is_extrapolated() -> None:
+def test_default_has_no_force_lead() -> None:
     scenario = files.load("chen_ricles_2010")
     assert force_lead_of(scenario, Assembly(scenario).integrator) is None
 
 
-def test_it_makes_up_for_a_late_force() -> None:
-    """A perfect actuator whose force is four samples late: the error falls by more than nine tenths."""
+def test_force_lead_corrects_late_force() -> None:
+    """For a perfect actuator and a force delay of 4 samples the error falls by more than 90 %."""
     changes = [
         "duration=4",
         "substeps=1",
@@ -97,15 +95,10 @@ def test_it_makes_up_for_a_late_force() -> None:
     late = [*changes, "axes.story_1.sensors.force_delay=4"]
 
     def response(overrides: list[str]) -> np.ndarray:
-        loop, found = Loop(Assembly(files.load("chen_ricles_2010", overrides))), []
-
-        class Seen:
-            target = staticmethod(lambda target: found.append(float(target.displacement[0])))
-            command = measurement = truth = staticmethod(lambda _: None)
-            state = staticmethod(lambda sample, values: None)
-
-        loop.run([Seen()])
-        return np.array(found)
+        sink, displacements = History(), []
+        sink.target = lambda target: displacements.append(float(target.displacement[0]))  # type: ignore
+        Loop(Assembly(files.load("chen_ricles_2010", overrides))).run([sink])
+        return np.array(displacements)
 
     exact = response([*changes, "force_lead=0"])
     uncorrected, corrected = response(late), response([*late, f"force_lead={4 / 2048}"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of the operator to stop, as real signals."""
+"""Tests of stop requests by real signals."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ def send(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", STOPPING, ids=lambda number: number.name)
-def test_every_request_is_heard_and_the_handlers_come_back(number: int) -> None:
+def test_stop_signals_are_handled_and_handlers_restored(number: int) -> None:
     before = signal.getsignal(number)
-    with orderly_stop() as asked:
-        assert not asked()
+    with orderly_stop() as requested:
+        assert not requested()
         send(number)
-        assert asked()
+        assert requested()
     assert signal.getsignal(number) == before
 
 
-def test_a_closed_terminal_that_was_ignored_at_the_start_stays_ignored() -> None:
+def test_sighup_ignored_at_start_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with orderly_stop() as asked:
+        with orderly_stop() as requested:
             send(signal.SIGHUP)
-            assert not asked()
+            assert not requested()
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_signals_that_follow_each_other_are_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell that loses its terminal hands on what the kernel has sent already."""
-    with orderly_stop() as asked:
+def test_signals_in_quick_succession_are_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that loses its terminal forwards the signal that the kernel has already sent."""
+    with orderly_stop() as requested:
         send(signal.SIGHUP)
         send(signal.SIGTERM)
-        assert asked()
+        assert requested()
         monkeypatch.setattr(interrupts, "SAME_REQUEST_S", -1.0)
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
 
 
-def test_behind_an_orderly_stop_the_signal_has_its_usual_effect() -> None:
-    heard: list[int] = []
-    with stop_signals_handled(heard.append):
+def test_signal_is_resent_after_orderly_stop() -> None:
+    received: list[int] = []
+    with stop_signals_handled(received.append):
         with orderly_stop(resend=True):
             send(signal.SIGQUIT)
-            assert heard == []
-        assert heard == [signal.SIGQUIT]
+            assert received == []
+        assert received == [signal.SIGQUIT]
 
 
-def test_another_thread_has_nobody_who_asks() -> None:
-    found: list[bool] = []
+def test_orderly_stop_in_other_thread_reports_no_request() -> None:
+    results: list[bool] = []
 
-    def ask() -> None:
-        with orderly_stop() as asked:
-            found.append(asked())
+    def enter() -> None:
+        with orderly_stop() as requested:
+            results.append(requested())
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    assert found == [False]
+    assert results == [False]
 
 
 INTERRUPTED = """
@@ -95,11 +95,7 @@ NODE = "from rths_nodes.app.node import node_main; node_main('actuator', [])"
     [(COMMAND, "numpy", "SIGINT"), (COMMAND, "yaml", "SIGTERM"), (NODE, "numpy", "SIGINT")],
     ids=["command", "SIGTERM", "node"],
 )
-def test_who_is_interrupted_while_modules_are_loaded_says_so_in_one_line(
-    program: str, module: str, number: str
-) -> None:
-    words = INTERRUPTED.format(program=program, module=module, number=number)
-    found = subprocess.run(
-        [sys.executable, "-c", words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (found.returncode, found.stderr) == (130, "rths: interrupted\n")
+def test_interrupt_during_import_prints_one_line(program: str, module: str, number: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED.format(program=program, module=module, number=number)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (130, "rths: interrupted\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of an axis: what they judge, how long, what they do, and what is told of them."""
+"""Tests of the levels of an axis: quantities, persistence, actions, reports."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ LEVELS = "axes.axis_1.limits.levels"
 
 
 def watch(**levels: Any) -> LevelWatch:
-    """Of two axes, of which the second has the levels."""
-    limits = {"a": from_data(Limits, BASE), "b": from_data(Limits, BASE | {"levels": levels})}
-    found = LevelWatch.of(limits, DT)
-    assert found is not None
-    return found
+    """Levels of the second of two axes."""
+    return LevelWatch.of(limits_of_axes(levels), DT)
+
+
+def limits_of_axes(levels: dict[str, Any]) -> dict[str, Limits]:
+    return {"a": from_data(Limits, BASE), "b": from_data(Limits, BASE | {"levels": levels})}
 
 
 def sample(k: int, x: float = 0.0, f: float = 0.0, u: float = 0.0, d: float = 0.0) -> tuple[Command, Measurement]:
@@ -58,13 +59,13 @@ EXPECTED = {
 }
 
 
-def test_each_quantity_of_one_sensor_has_an_expected_value() -> None:
+def test_every_single_sensor_quantity_has_expected_value() -> None:
     assert list(EXPECTED) == [name for name, row in QUANTITIES.items() if row.level is Level]
 
 
 @pytest.mark.parametrize("quantity", EXPECTED)
-def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
-    """Two samples by hand; a level a hundredth below the value acts, one above does not."""
+def test_value_of_quantity(quantity: str) -> None:
+    """A level 1 % below the value of two given samples acts, a level 1 % above does not."""
     value = EXPECTED[quantity]
     for factor, acts in ((0.99, True), (1.01, False)):
         levels = watch(**{quantity: {"maximum": factor * value}})
@@ -72,31 +73,29 @@ def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
         breach = levels.judge(*sample(2, x=0.003, f=500.0, u=0.006, d=0.0045))
         assert (breach is not None) == acts
         if breach is not None:
-            words = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity].unit}: must be <= "
-            assert breach.reason.startswith(words)
+            reason = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity].unit}: must be <= "
+            assert breach.reason.startswith(reason)
             assert breach.action == "stop"
 
 
 @pytest.mark.parametrize(("quantity", "unit"), [("displacement_disagreement", "m"), ("force_disagreement", "N")])
-def test_a_second_sensor_may_not_disagree(quantity: str, unit: str) -> None:
-    level = {"channel": "second", "minimum": -1e-3, "maximum": 1e-3}
-    limits = {"a": from_data(Limits, BASE), "b": from_data(Limits, BASE | {"levels": {quantity: level}})}
+def test_disagreement_of_second_sensor(quantity: str, unit: str) -> None:
+    limits = limits_of_axes({quantity: {"channel": "second", "minimum": -1e-3, "maximum": 1e-3}})
     levels = LevelWatch.of(limits, DT, ("first [V]", f"second [{unit}]"))
-    assert levels is not None
     for difference, agrees in ((0.9e-3, True), (-0.9e-3, True), (1.1e-3, False), (-1.1e-3, False)):
         measured = Measurement(1, np.array([0.0, 0.01]), np.array([0.0, 0.01]), np.zeros(2))
         measured.auxiliary = np.array([99.0, 0.01 - difference])
         assert (levels.judge(None, measured) is None) == agrees
-    for channels, words in (
+    for channels, reason in (
         (("first [V]",), rf"levels.{quantity}.channel: unknown channel 'second'; known: first"),
         (("second [mm]",), rf"levels.{quantity}.channel = 'second': its unit is mm, but must be {unit}"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=reason):
             LevelWatch.of(limits, DT, channels)
 
 
-def test_a_sensor_on_the_damper_shows_what_the_floor_does() -> None:
-    """The damper stands between the ground and the first floor: it moves as that axis does."""
+def test_disagreement_of_damper_sensor_and_floor() -> None:
+    """The damper connects the ground and the first floor, so it moves with that axis."""
     name, brief = "phillips_spencer_2012", ["duration=0.6", "compensator.feedback={}"]
     level = (
         "axes.floor_1.limits.levels={{displacement_disagreement: {{channel: {}, minimum: -5e-5, maximum: 5e-5}}}}"
@@ -109,24 +108,22 @@ def test_a_sensor_on_the_damper_shows_what_the_floor_does() -> None:
         rths_nodes.run(name, [*brief, level.format("acceleration_1")])
 
 
-def test_one_side_may_have_a_level_alone_and_nan_is_beyond_any() -> None:
+def test_one_sided_level_and_nan() -> None:
     levels = watch(force={"minimum": -10.0})
     assert levels.judge(*sample(1, f=1e6)) is None
     breach = levels.judge(*sample(2, f=-11.0))
-    assert breach is not None
     assert mentions(breach.reason, "axes.b.limits.levels.force", "-11 N", ">= -10 N")
     assert watch(force={"minimum": -10.0}).judge(*sample(1, f=math.nan)) is not None
 
 
-def test_it_acts_when_it_has_lasted_and_not_before() -> None:
+def test_level_acts_after_persistence() -> None:
     levels = watch(force={"maximum": 10.0, "persistence": 3})
     acted = [levels.judge(*sample(k, f=f)) for k, f in enumerate([11, 11, 9, 11, 12, 13.0], 1)]
-    assert [each is not None for each in acted] == [False] * 5 + [True]
-    assert acted[-1] is not None
+    assert [breach is not None for breach in acted] == [False] * 5 + [True]
     assert mentions(acted[-1].reason, "13 N", "3", "<= 10 N")
 
 
-def test_what_is_told_is_counted_and_told_once() -> None:
+def test_warnings_are_counted_and_reported_once() -> None:
     levels = watch(force={"warn_maximum": 10.0, "maximum": 20.0})
     for k, f in enumerate([5.0, 11.0, 12.0, 4.0, 15.0], 1):
         assert levels.judge(*sample(k, f=f)) is None
@@ -135,12 +132,12 @@ def test_what_is_told_is_counted_and_told_once() -> None:
     assert levels.numbers() == {"b": {"force": {"lowest": 4.0, "highest": 15.0, "samples": 3.0, "first": 2.0}}}
 
 
-def test_without_levels_nothing_is_watched() -> None:
+def test_without_levels_there_is_no_watch() -> None:
     assert checked_loop(files.load(NAME)).rig.levels is None
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_what_it_does(action: str, different: Any) -> None:
+def test_action_of_level(action: str, different: Any) -> None:
     level = f"{LEVELS}={{displacement: {{maximum: 0.015, persistence: 2, action: {action}}}}}"
     gentle = [BRIEF, "axes.axis_1.limits.deceleration=10"]
     run = rths_nodes.run(NAME, [*gentle, level])
@@ -158,15 +155,12 @@ def test_what_it_does(action: str, different: Any) -> None:
     velocity = np.diff(run.command[first + 1 :, 0])
     assert velocity[0] > 0.0
     assert velocity[-1] == 0.0
-    assert (np.diff(velocity) <= 1e-15).all()  # it decelerates, whatever the action
+    assert (np.diff(velocity) <= 1e-15).all()  # deceleration, for each action
 
 
 REFUSED = [
     ({"force": {}}, ("levels.force", "minimum", "warn_minimum")),
-    (
-        {"force": {"maximum": 1.8e6}},
-        ("levels.force.maximum", "1.8e+06", "1.7e+06"),
-    ),
+    ({"force": {"maximum": 1.8e6}}, ("levels.force.maximum", "1.8e+06", "1.7e+06")),
     ({"displacement": {"minimum": -0.3}}, ("levels.displacement.minimum", "-0.3", "0.25")),
     ({"force": {"warn_maximum": 2.0, "maximum": 1.0}}, ("force.warn_maximum", "2", "< maximum", "1")),
     ({"force": {"minimum": 2.0, "maximum": 1.0}}, ("force.minimum", "2", "< maximum", "1")),
@@ -177,54 +171,48 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("levels", "words"), REFUSED)
-def test_levels_that_make_no_sense_are_refused(levels: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_invalid_levels_are_refused(levels: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         from_data(Limits, BASE | {"levels": levels}, "limits")
 
 
-def test_a_port_without_a_heartbeat_is_told() -> None:
+def test_interlock_without_heartbeat_is_reported() -> None:
     level = f"{LEVELS}={{force: {{maximum: 1e6, action: interlock}}}}"
-    assert any(mentions(words, "simulator", "heartbeat") for words in doubts(files.load(NAME, [level])))
+    assert mentions(doubts(files.load(NAME, [level])), "simulator", "heartbeat")
     port = "port={type: udp, emulator: true}"
-    assert not any("heartbeat" in words for words in doubts(files.load(NAME, [level, port])))
+    assert not any("heartbeat" in caution for caution in doubts(files.load(NAME, [level, port])))
 
 
-def test_what_was_told_stands_in_the_output_and_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_are_in_output_and_report(capsys: pytest.CaptureFixture[str]) -> None:
     level = f"{LEVELS}={{force: {{warn_maximum: 1e3, maximum: 1.6e6}}}}"
     assert main(["run", NAME, "--set", BRIEF, "--set", level]) == 0
     assert mentions(capsys.readouterr().out, "note", f"{LEVELS}.force")
     run = rths_nodes.run(NAME, [BRIEF, level])
     assert "<h2>Limits</h2>" in render(run)
     rows = {row.title: row.values for row in limits_of(Evaluation(run)).rows}
-    assert each_mentions(
-        list(rows), ("axis_1", "stroke"), ("axis_1", "velocity"), ("axis_1", "force"), ("axis_1", "level")
-    )
+    assert each_mentions(rows, *(("axis_1", kind) for kind in ("stroke", "velocity", "force", "level")))
     largest = np.abs(run.force).max()
-    assert rows["axis_1: force"][1:4] == [
-        rounded(run.force.min(), 1e-3),
-        rounded(run.force.max(), 1e-3),
-        rounded(1700.0),
-    ]
-    assert rows["axis_1: force"][4] == rounded(largest / 1.7e6, 100.0)
+    extremes = [rounded(force, 1e-3) for force in (run.force.min(), run.force.max())]
+    assert rows["axis_1: force"][1:5] == [*extremes, rounded(1700.0), rounded(largest / 1.7e6, 100.0)]
     assert rows["axis_1: level of force"][2] == rounded(run.timing["levels"]["axis_1"]["force"]["highest"], 1e-3)
 
 
 @pytest.mark.nodes
-def test_nodes_hold_at_the_same_sample_and_record_the_same_numbers(tmp_path: Any, different: Any) -> None:
+def test_nodes_hold_at_same_sample_and_record_same_numbers(tmp_path: Any, different: Any) -> None:
     levels = "{force: {warn_maximum: 1e3, maximum: 1.6e6}, displacement: {maximum: 0.015, action: hold}}"
     sets = [BRIEF, f"{LEVELS}={levels}"]
     expected = rths_nodes.run(NAME, sets)
     done = hosts.run(NAME, sets, host="composed", record=tmp_path / "run", keep=False)
-    found = rths_nodes.read(tmp_path / "run")
+    recorded = rths_nodes.read(tmp_path / "run")
     assert (done.outcome, done.exit_code) == ("held", 130)
     assert done.reason == expected.information["reason"]
-    assert different(found, expected) == []
-    assert done.timing["levels"] == found.timing["levels"] == expected.timing["levels"]
+    assert different(recorded, expected) == []
+    assert done.timing["levels"] == recorded.timing["levels"] == expected.timing["levels"]
 
 
 @pytest.mark.parametrize("amplitude", [0.001, 0.1])
-def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(amplitude: float) -> None:
-    """A sine that is late by phi: TI grows by pi A^2 sin(phi) a period."""
+def test_indicator_rate_over_amplitude_depends_on_phase(amplitude: float) -> None:
+    """TI of a sine with phase lag phi grows by pi A^2 sin(phi) per period."""
     f, phi, dt = 2.0, 0.2, 1.0 / (64 * SPAN)
     rate = math.pi * f * math.sin(phi)
     for factor, breaks in ((0.97, True), (1.03, False)):
@@ -240,6 +228,6 @@ def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(ampl
     assert monitor.tracking.indicator[0] > 0.0
 
 
-def test_a_limit_over_the_amplitude_says_from_which_on() -> None:
+def test_limit_over_amplitude_requires_smallest_amplitude() -> None:
     with pytest.raises(ConfigError, match=r"monitor.smallest_amplitude: missing"):
         from_data(MonitorParams, {"tracking_indicator_rate_over_amplitude": 1.0}, "monitor")

@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force targets, their limits and bridges, what a scenario must say of them, and newtons on the wire."""
+"""Tests of loads: targets, limits, bridges, scenarios, the wire format, scaled specimens, vertical loads."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from messages import mentions, naming
+from scipy.integrate import trapezoid
 
+import rths_nodes
+from rths_nodes.analysis.energy import energies
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import (
@@ -23,6 +32,8 @@ from rths_nodes.core.samples import (
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
@@ -34,10 +45,11 @@ from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.loads import LoadBridge, fading_of
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.recording.run import Collector
+from rths_nodes.recording.run import Collector, Run
 
 NAME = "column_under_axial_load"
 DT = 1e-3
+CLOSED_BY_CONTROLLER = "axes.load.force_control.closed_by=controller"
 BY_FORCE = bytes([MODE_DISPLACEMENT, MODE_FORCE])
 LIMITS = {
     "drift": Limits(stroke=0.1, velocity=1.0, force=1e5),
@@ -54,27 +66,27 @@ def command(sample: int, target: float, load: float, modes: bytes = BY_FORCE) ->
     return Command(sample, numbers, numbers.copy(), control_mode=modes)
 
 
-# -- targets
+# Targets
 
 
-def test_a_value_is_reached_smoothly_from_the_force_that_is_there() -> None:
+def test_load_ramps_smoothly_from_current_force() -> None:
     load = history(value=4e3, ramp_time=0.1)
     load.begin(1e3)
-    found = [load.step(k * DT) for k in range(1, 200)]
-    assert found[0] == pytest.approx(1e3, abs=0.1)
-    assert found[49] == pytest.approx(2.5e3, rel=1e-9), "half way"
-    assert found[99:] == [4e3] * 100
-    assert max(np.diff(found)) == pytest.approx(1.875 * 3e3 / 100, rel=1e-3)
+    targets = [load.step(k * DT) for k in range(1, 200)]
+    assert targets[0] == pytest.approx(1e3, abs=0.1)
+    assert targets[49] == pytest.approx(2.5e3, rel=1e-9), "half of the ramp"
+    assert targets[99:] == [4e3] * 100
+    assert max(np.diff(targets)) == pytest.approx(1.875 * 3e3 / 100, rel=1e-3)
 
 
-def test_a_table_is_joined_at_the_force_rate_and_kept_beyond_its_end() -> None:
+def test_load_table_is_joined_at_force_rate_and_held() -> None:
     load = history(table=[[0.0, 1e3], [0.5, 1e3], [1.0, 6e3]])
     load.begin(0.0)
-    found = np.array([load.step(k * DT) for k in range(1, 1200)])
-    assert np.abs(np.diff(found)).max() <= SHARE * 1e5 * DT * 1.000001
-    assert found[200] == 1e3
-    assert found[749] == pytest.approx(3.5e3)
-    assert found[-1] == 6e3
+    targets = np.array([load.step(k * DT) for k in range(1, 1200)])
+    assert np.abs(np.diff(targets)).max() <= SHARE * 1e5 * DT * 1.000001
+    assert targets[200] == 1e3
+    assert targets[749] == pytest.approx(3.5e3)
+    assert targets[-1] == 6e3
 
 
 @pytest.mark.parametrize(
@@ -88,51 +100,43 @@ def test_a_table_is_joined_at_the_force_rate_and_kept_beyond_its_end() -> None:
         ({"table": [[0.0, 1.0]], "held_for": 2.0, "held_from": 1.0}, ("held_from", "1 s", "> held_for", "2 s")),
     ],
 )
-def test_a_target_that_is_none_is_refused(data: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_invalid_load_is_refused(data: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         from_data(Load, data, "load")
 
 
-# -- limits
+# Limits
 
 
-def checked() -> LimitCheck:
-    return LimitCheck(LIMITS, DT)
-
-
-def test_commands_are_judged_in_the_unit_of_their_mode() -> None:
-    check = checked()
+def test_command_limits_follow_control_mode() -> None:
+    check = LimitCheck(LIMITS, DT)
     assert check.command(command(2, 0.0, 5e5), [0.0, 5e5 - 99.0], BY_FORCE) == ""
-    assert "axes.load.limits.force: command = 600001 N" in check.command(
-        command(2, 0.0, 600001.0), [0.0, 6e5], BY_FORCE
-    )
+    reason = check.command(command(2, 0.0, 600001.0), [0.0, 6e5], BY_FORCE)
+    assert "axes.load.limits.force: command = 600001 N" in reason
     assert "axes.load.limits.force_rate" in check.command(command(2, 0.0, 5e5), [0.0, 5e5 - 101.0], BY_FORCE)
-    assert check.command(command(2, 0.0, 5e5), [0.0, 1e-3], b"") == "", (
-        "the mode changes: there was no force before"
-    )
+    assert check.command(command(2, 0.0, 5e5), [0.0, 1e-3], b"") == "", "no previous force after a mode change"
     assert "limits.stroke: command = 0.02 m" in check.command(command(2, 0.0, 0.02, b""), [0.0, 0.02], b"")
     assert "limits.velocity" in check.command(command(2, 0.0, 1e-3, b""), [0.0, 0.0], b"")
-    assert check.command(command(2, 0.0, 1e-3, b""), [0.0, 5e5], BY_FORCE) == "", "held again"
+    assert check.command(command(2, 0.0, 1e-3, b""), [0.0, 5e5], BY_FORCE) == "", "back in displacement control"
     assert mentions(check.command(command(2, 0.0, float("nan")), [0.0, 0.0], BY_FORCE), "must be finite")
     assert "axes.drift.limits.velocity" in check.command(command(2, 0.01, 5e5), [0.0, 5e5], BY_FORCE)
 
 
-def test_a_measured_force_is_held_against_its_target_in_newtons() -> None:
-    check = checked()
+def test_force_error_limit() -> None:
+    check = LimitCheck(LIMITS, DT)
     measured = Measurement(1, np.array([0.0, 1e-3]), np.array([0.0, 4e5]), np.zeros(2), control_mode=BY_FORCE)
     assert check.measurement(measured, np.array([0.0, 4.4e5]), BY_FORCE) == ""
-    assert mentions(
-        check.measurement(measured, np.array([0.0, 4.6e5]), BY_FORCE), "axes.load.limits.force_error", "60000 N"
-    )
-    assert check.measurement(measured, np.array([0.0, 1e-3]), b"") == "", "held: there is no target"
+    reason = check.measurement(measured, np.array([0.0, 4.6e5]), BY_FORCE)
+    assert mentions(reason, "axes.load.limits.force_error", "60000 N")
+    assert check.measurement(measured, np.array([0.0, 1e-3]), b"") == "", "no force target in displacement control"
     measured.displacement[1] = float("nan")
     assert "axes.load.limits.stroke" in check.measurement(measured, np.array([0.0, 4e5]), BY_FORCE)
 
 
-@pytest.mark.parametrize("told", [b"", bytes([MODE_DISPLACEMENT, MODE_DISPLACEMENT])])
-def test_a_rig_that_does_not_say_that_it_takes_newtons_gets_none(told: bytes) -> None:
-    check = checked()
-    measured = Measurement(1, np.zeros(2), np.zeros(2), np.zeros(2), control_mode=told)
+@pytest.mark.parametrize("modes", [b"", bytes([MODE_DISPLACEMENT, MODE_DISPLACEMENT])])
+def test_force_commands_require_reported_control_mode(modes: bytes) -> None:
+    check = LimitCheck(LIMITS, DT)
+    measured = Measurement(1, np.zeros(2), np.zeros(2), np.zeros(2), control_mode=modes)
     assert check.measurement(measured, np.zeros(2)) == ""
     assert mentions(check.command(command(2, 0.0, 1.0), [0.0, 0.0]), "commands in N", "none")
     measured.control_mode = bytes([MODE_DISPLACEMENT, MODE_HELD])
@@ -140,79 +144,69 @@ def test_a_rig_that_does_not_say_that_it_takes_newtons_gets_none(told: bytes) ->
     assert check.command(command(2, 0.0, 1.0), [0.0, 0.0]) == ""
 
 
-# -- bridges
+# Bridges
 
 
-def bridge() -> LoadBridge:
+def make_bridge() -> LoadBridge:
     fading = fading_of(BridgeParams(), LIMITS, DT)
-    found = LoadBridge(CommandBridge(fading, DT, np.zeros(1), np.zeros(0)), 1, [1e5], DT)
-    found.start(np.array([0.0, 2e-3]))
-    return found
+    bridge = LoadBridge(CommandBridge(fading, DT, np.zeros(1), np.zeros(0)), 1, [1e5], DT)
+    bridge.start(np.array([0.0, 2e-3]))
+    return bridge
 
 
-def sent(through: LoadBridge, given: Command) -> Command:
-    return through.rejoin(given)
-
-
-def test_a_bridge_holds_the_load_and_continues_the_motion() -> None:
-    through = bridge()
+def test_bridge_holds_load_and_continues_motion() -> None:
+    bridge = make_bridge()
     for k in (1, 2):
-        sent(through, command(k, 1e-4 * k, 1e5 + 50.0 * k))
-    found = through.command(3)
-    assert found.command.tolist() == pytest.approx([3e-4, 1e5 + 100.0])
-    assert found.control_mode == BY_FORCE
-    assert found.flags & FLAG_BRIDGED
-    assert through.command(4).command[1] == 1e5 + 100.0
+        bridge.rejoin(command(k, 1e-4 * k, 1e5 + 50.0 * k))
+    bridged = bridge.command(3)
+    assert bridged.command.tolist() == pytest.approx([3e-4, 1e5 + 100.0])
+    assert bridged.control_mode == BY_FORCE
+    assert bridged.flags & FLAG_BRIDGED
+    assert bridge.command(4).command[1] == 1e5 + 100.0
 
 
-def test_after_a_bridge_the_load_catches_up_within_its_rate() -> None:
-    through = bridge()
-    sent(through, command(1, 0.0, 1e5))
+def test_load_catches_up_within_force_rate_after_bridge() -> None:
+    bridge = make_bridge()
+    bridge.rejoin(command(1, 0.0, 1e5))
     for k in range(2, 12):
-        through.command(k)
-    found = [sent(through, command(k, 0.0, 1e5 + 50.0 * (k - 1))).command[1] for k in range(12, 60)]
-    assert np.diff([1e5, *found]).max() <= 1e5 * DT
-    assert found[-1] == 1e5 + 50.0 * 58
+        bridge.command(k)
+    loads = [bridge.rejoin(command(k, 0.0, 1e5 + 50.0 * (k - 1))).command[1] for k in range(12, 60)]
+    assert np.diff([1e5, *loads]).max() <= 1e5 * DT
+    assert loads[-1] == 1e5 + 50.0 * 58
 
 
-def test_a_mode_that_changes_over_a_bridge_is_taken_as_it_is() -> None:
-    through = bridge()
-    sent(through, command(1, 0.0, 2e-3, b""))
-    assert through.command(2).command[1] == 2e-3
-    assert sent(through, command(3, 0.0, 7e4)).command[1] == 7e4
+def test_bridge_applies_change_of_mode() -> None:
+    bridge = make_bridge()
+    bridge.rejoin(command(1, 0.0, 2e-3, b""))
+    assert bridge.command(2).command[1] == 2e-3
+    assert bridge.rejoin(command(3, 0.0, 7e4)).command[1] == 7e4
 
 
-def test_late_commands_are_bridged_with_the_load_held() -> None:
-    """Some come four samples late, while the load rises and the head drifts."""
-    sets = ["duration=2", "ground_motion.delay=0.1", "axes.load.load={value: 50.0e3, ramp_time: 1.0}"]
-    loop = FaultyLoop(Assembly(files.load(NAME, sets)), [parse("delay@0.5:command,4,6")])
+def run_with_fault(fault: str, *sets: str) -> tuple[Outcome, Run]:
+    """Run the shipped test for 2 s, the ground at rest for the first 0.1 s."""
+    scenario = files.load(NAME, ["duration=2", "ground_motion.delay=0.1", *sets])
+    loop = FaultyLoop(Assembly(scenario), [parse(fault)])
     collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector])
-    found = collector.run()
     assert outcome.state is State.FINISHED, outcome.reason
-    assert (found.flags & FLAG_BRIDGED).sum() >= 4
-    assert found.loads is not None
-    assert np.nanmax(np.abs(found.loads.error)) < 2e3
+    return outcome, collector.run()
 
 
-def test_a_pause_holds_the_load() -> None:
-    sets = [
-        "duration=2",
-        "ground_motion.delay=0.1",
-        "axes.load.load={value: 50.0e3, ramp_time: 0.4}",
-        "bridge.when_late=pause",
-    ]
-    loop = FaultyLoop(Assembly(files.load(NAME, sets)), [parse("delay@1.0:target,60,1")])
-    collector = Collector(loop.scenario, loop.assembly.names)
-    outcome = loop.run([collector])
-    found = collector.run()
-    assert outcome.state is State.FINISHED, outcome.reason
+def test_load_is_held_while_late_commands_are_bridged() -> None:
+    """Some Commands are four samples late while the load and the drift change."""
+    _, run = run_with_fault("delay@0.5:command,4,6", "axes.load.load={value: 50.0e3, ramp_time: 1.0}")
+    assert (run.flags & FLAG_BRIDGED).sum() >= 4
+    assert np.nanmax(np.abs(run.loads.error)) < 2e3
+
+
+def test_pause_holds_load() -> None:
+    sets = ["axes.load.load={value: 50.0e3, ramp_time: 0.4}", "bridge.when_late=pause"]
+    outcome, run = run_with_fault("delay@1.0:target,60,1", *sets)
     assert outcome.timing["pauses"] >= 1
-    assert found.loads is not None
-    assert np.nanmax(np.abs(found.loads.error[1024:])) < 2e3
+    assert np.nanmax(np.abs(run.loads.error[1024:])) < 2e3
 
 
-# -- scenarios
+# Scenarios
 
 
 @pytest.mark.parametrize(
@@ -230,18 +224,15 @@ def test_a_pause_holds_the_load() -> None:
         (["axes.load.load.ramp_time=1.0"], ("ramp_time", "1 s", ">= 2.604 s")),
         (["axes.load.load={table: [[0, 0], [1, 5.0e5]]}"], ("<= 360000 N/s",)),
         (["axes.load.force_control.closed_by=somebody"], ("known", "controller", "nodes")),
-        (
-            ["port={type: ros2_control}", "axes.load.force_control.closed_by=controller"],
-            ("ros2_control", "displacements"),
-        ),
+        (["port={type: ros2_control}", CLOSED_BY_CONTROLLER], ("ros2_control", "displacements")),
     ],
 )
-def test_what_a_load_needs_is_asked_for(sets: list[str], words: tuple[str, ...]) -> None:
+def test_incomplete_load_axis_is_refused(sets: list[str], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         override(files.load(NAME), sets)
 
 
-def test_force_axes_stand_behind_the_others() -> None:
+def test_force_axes_must_come_last() -> None:
     data = files.load(NAME).data()
     data["axes"] = {name: data["axes"][name] for name in ("load", "drift")}
     with pytest.raises(ConfigError, match=naming("mode", "drift")):
@@ -257,7 +248,7 @@ def test_force_axes_stand_behind_the_others() -> None:
         (["setup.force_axis=2"], ("force_axis", "2", "<= 1")),
     ],
 )
-def test_what_does_not_fit_together_is_refused(sets: list[str], words: tuple[str, ...]) -> None:
+def test_incompatible_force_loop_and_setup_are_refused(sets: list[str], words: tuple[str, ...]) -> None:
     scenario = override(files.load(NAME), sets)
 
     def fits() -> None:
@@ -268,15 +259,14 @@ def test_what_does_not_fit_together_is_refused(sets: list[str], words: tuple[str
         fits()
 
 
-def test_a_trip_is_recorded_in_metres_once_the_others_rest() -> None:
+def test_recording_of_load_after_trip() -> None:
     sets = ["duration=3", "ground_motion.delay=0.1", "axes.drift.limits.force=9.0e3"]
     scenario = files.load(NAME, [*sets, "axes.load.load={value: 50.0e3, ramp_time: 0.4, held_for: 0.1}"])
     loop = FaultyLoop(Assembly(scenario), [])
     collector = Collector(loop.scenario, loop.assembly.names)
     assert loop.run([collector]).state is State.TRIPPED
     loads = collector.run().loads
-    assert loads is not None
-    tripped = np.flatnonzero(collector.run().flags & FLAG_TRIPPED)[1:]  # the first was driven by force
+    tripped = np.flatnonzero(collector.run().flags & FLAG_TRIPPED)[1:]  # the first one is under force control
     assert len(tripped)
     assert np.isnan(loads.target[tripped]).all()
     assert np.isnan(loads.held[tripped[:-1]]).all()
@@ -285,10 +275,10 @@ def test_a_trip_is_recorded_in_metres_once_the_others_rest() -> None:
     assert loads.command[900, 0] == pytest.approx(50e3)
 
 
-# -- the wire
+# Wire format
 
 
-def test_newtons_travel_with_their_mode_and_metres_keep_their_bytes() -> None:
+def test_codec_packs_force_commands_with_their_mode() -> None:
     run = RunMark()
     loaded, plain = (Codec(1, 2, 0, run=run, n_force=n) for n in (1, 0))
     newtons, metres = command(3, 0.1, 5e5), command(3, 0.1, 0.2, b"")
@@ -298,8 +288,183 @@ def test_newtons_travel_with_their_mode_and_metres_keep_their_bytes() -> None:
     assert loaded.unpack_command(loaded.pack_command(metres, 7))[0].control_mode == b""
     with pytest.raises(ValueError, match=naming("displacement", "axes")):
         plain.unpack_command(plain.pack_command(newtons, 7))
-    held = bytes([MODE_DISPLACEMENT, MODE_HELD])
-    for modes in (bytes([MODE_FORCE, MODE_FORCE]), held, bytes([MODE_DISPLACEMENT, 0])):
-        wrong = command(3, 0.1, 5e5, modes)
+    for modes in ([MODE_FORCE, MODE_FORCE], [MODE_DISPLACEMENT, MODE_HELD], [MODE_DISPLACEMENT, 0]):
         with pytest.raises(ValueError, match=naming("displacement", "1", "axes")):
-            loaded.unpack_command(loaded.pack_command(wrong, 7))
+            loaded.unpack_command(loaded.pack_command(command(3, 0.1, 5e5, bytes(modes)), 7))
+
+
+# Scaled specimens
+
+NOISELESS = [f"axes.{a}.sensors.{b}_noise_rms=0" for a in ("drift", "load") for b in ("displacement", "force")]
+LENGTH, FORCE = 4.0, 16.0
+LOAD, ACTUATOR = 500e3, 2.0
+
+OnRig = Callable[..., Scenario]
+
+
+@pytest.fixture
+def on_rig(tmp_path: Path) -> OnRig:
+    """Load the shipped test on the rig of a specimen scaled by ``length`` and ``force``."""
+
+    def on_rig(length: float, force: float, *more: str, other: dict[str, float] | None = None) -> Scenario:
+        scale = {"length": length, "force": force}
+        axes: dict[str, Any] = {}
+        for name, axis in files.load(NAME).data()["axes"].items():
+            limits = {key: value for key, value in axis["limits"].items() if value is not None}
+            for key, factor in (("stroke", length), ("velocity", length), ("force", force)):
+                limits[key] /= factor
+            for key in limits.keys() & {"force_rate", "force_error"}:
+                limits[key] *= 5.0 / force  # for a short ramp
+            axes[name] = {
+                "displacement": {"unit": "m", "range": 2.0 * limits["stroke"]},
+                "force": {"unit": "N", "range": 2.0 * limits["force"]},
+                "command": {"unit": "m", "range": 2.0 * limits["stroke"]},
+                "similitude": scale if name == "load" or other is None else other,
+                "limits": limits,
+            }
+        lengths = {"column_length": 3.0 / length, "actuator_length": 2.0 / length}
+        law = {"type": "feed_forward_pi", "stiffness": 1e9 * length / force, "lead": 0.0137, "column": lengths}
+        axes["load"]["force_control"] = {"closed_by": "nodes", "largest_correction": 10e-6 / length, "law": law}
+        data = {"version": 1, "name": "scaled", "port": {"type": "simulator"}, "axes": axes}
+        file = tmp_path / f"scale_{length:g}.yaml"
+        file.write_text(yaml.safe_dump(data))
+        softer = length / force
+        rig = [f"rig.{key}={value!r}" for key, value in lengths.items()]
+        rig += [f"rig.axial_stiffness={1e9 * softer!r}", f"rig.lateral.stiffness={1e6 * softer!r}"]
+        rig += [f"rig.lateral.damping={10e3 * softer!r}"]
+        return files.load(NAME, [*NOISELESS, *rig, *more], rig=file)
+
+    return on_rig
+
+
+SOON = "{value: 500.0e3, ramp_time: 1.0, held_for: 0.1}"
+BRIEF = ("duration=2.5", "ground_motion.delay=1.2", f"axes.load.load={SOON}")
+
+
+def test_scaled_specimen_has_bits_of_full_scale(on_rig: OnRig) -> None:
+    """A quarter of the length, a sixteenth of the force; the scenario states the load of the structure."""
+    full = rths_nodes.run(on_rig(1.0, 1.0, *BRIEF))
+    small = rths_nodes.run(on_rig(LENGTH, FORCE, *BRIEF))
+    assert full.outcome == small.outcome == "finished"
+    assert np.abs(full.dof_displacement).max() > 1e-3
+    np.testing.assert_array_equal(small.dof_displacement, full.dof_displacement)
+    np.testing.assert_array_equal(LENGTH * small.displacement, full.displacement)
+    np.testing.assert_array_equal(FORCE * small.force, full.force)
+    assert full.loads.force.max() == pytest.approx(LOAD, rel=1e-3)
+    np.testing.assert_array_equal(FORCE * small.loads.force, full.loads.force)
+    np.testing.assert_array_equal(FORCE * small.loads.target, full.loads.target)
+    np.testing.assert_array_equal(LENGTH * small.loads.displacement, full.loads.displacement)
+    assert small.metrics["hsem_percent"] == pytest.approx(full.metrics["hsem_percent"], rel=1e-12)
+
+
+def test_scale_not_power_of_two_agrees_within_rounding(on_rig: OnRig) -> None:
+    full, small = (rths_nodes.run(on_rig(*scale, *BRIEF)) for scale in ((1.0, 1.0), (3.0, 7.0)))
+    np.testing.assert_allclose(small.dof_displacement, full.dof_displacement, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(7.0 * small.loads.force, full.loads.force, rtol=1e-6, atol=1.0)
+
+
+def test_stability_is_independent_of_scale(on_rig: OnRig) -> None:
+    full, small = (judge(on_rig(*scale)) for scale in ((1.0, 1.0), (LENGTH, FORCE)))
+    assert small.critical_delay == pytest.approx(full.critical_delay, rel=1e-6)
+    assert small.modes[0].frequency == pytest.approx(full.modes[0].frequency, rel=1e-6)
+    (full_loop,), (small_loop,) = full.force_loops, small.force_loops
+    assert small_loop.load == full_loop.load / FORCE
+    assert small_loop.stiffness == pytest.approx(full_loop.stiffness * LENGTH / FORCE, rel=1e-6)
+    assert small_loop.further_delay == pytest.approx(full_loop.further_delay, rel=1e-6)
+
+
+def test_axes_of_one_specimen_must_have_one_scale(on_rig: OnRig) -> None:
+    with pytest.raises(ConfigError, match=naming("axes.load", "drift")):
+        on_rig(LENGTH, FORCE, other={"length": 1.0, "force": 1.0})
+
+
+def test_load_beyond_scaled_limit_is_refused(on_rig: OnRig) -> None:
+    with pytest.raises(ConfigError, match=naming("axes.load.load", "50000 N", "< limits.force", "43750 N")):
+        on_rig(LENGTH, FORCE, "axes.load.load.value=800.0e3", "axes.load.load.ramp_time=10")
+
+
+# Vertical loads
+
+STRONG = ("axes.load.limits.force_rate=2.0e6",)
+SLOWLY = (
+    *("structure=null", "ground_motion={type: none}", f"axes.load.load={SOON}", "duration=5.5"),
+    "integrator={type: prescribed, displacement: {type: delayed, delay: 1.3, "
+    "motion: {type: harmonic, amplitude: 0.05, frequency: 0.25, periods: 1}}}",
+    *("rig.actuator_length=0.5", "setup.actuator_length=0.5", "axes.load.limits.stroke=0.05"),
+    *("axes.load.limits.velocity=0.1", "axes.load.limits.force_rate=2.0e6", "axes.drift.limits.velocity=0.4"),
+    *(
+        "axes.load.force_control.law.column.actuator_length=0.5",
+        "axes.load.force_control.law.integral_gain=40",
+        "axes.load.force_control.largest_correction=0.1e-3",
+    ),
+    *("axes.load.sensors.force_noise_rms=0", "axes.drift.sensors.displacement_noise_rms=0"),
+)
+"""Slow drift below an actuator of 0.5 m, whose inclination matters: 50 mm are 0.5 %."""
+
+
+def test_vertical_load_is_kept_by_inclined_actuator() -> None:
+    """The actuator pushes P / cos b; otherwise the column loses P (1 - cos b)."""
+    lost = []
+    for on in ("false", "true"):
+        run = rths_nodes.run(NAME, [*SLOWLY, f"axes.load.load.vertical={on}"])
+        assert run.outcome == "finished"
+        moves = run.time > 2.0
+        drift, push = run.true_displacement[moves, 0], run.loads.true_force[moves, 0]
+        upright = np.sqrt(1.0 - (drift / (0.5 + run.loads.true_displacement[moves, 0])) ** 2)
+        lost.append(1.0 - push * upright / LOAD)
+    relieved = 1.0 - math.sqrt(1.0 - 0.1**2)
+    assert (lost[0] - lost[1]).max() == pytest.approx(relieved, rel=0.03)  # both loops have the same delay
+    assert np.abs(lost[1]).max() < 0.2 * relieved
+
+
+def test_target_of_vertical_load_is_divided_by_cosine() -> None:
+    run = rths_nodes.run(NAME, [*BRIEF, *STRONG, "axes.load.load.vertical=true"])
+    late = run.time > 1.2
+    expected = LOAD * np.hypot(1.0, run.target[late, 0] / ACTUATOR)
+    np.testing.assert_allclose(run.loads.target[late, 0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("axes.load.force_control.law.column.actuator_length=null", ("load.vertical", "column.actuator_length")),
+        ("axes.load.force_control.law.column=null", ("load.vertical", "column.actuator_length")),
+        ("axes.load.limits.force=500.1e3", ("load.vertical", "500625 N", "< limits.force", "500100 N")),
+        ("axes.drift.limits.velocity=9.0", ("load.vertical", "112500 N/s")),
+    ],
+)
+def test_invalid_vertical_load_is_refused(change: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
+        files.load(NAME, ["axes.load.load.vertical=true", change])
+
+
+def test_rig_without_setup_cannot_be_scaled() -> None:
+    scenario = files.load("phillips_spencer_2012")
+    assert (scenario.rig.to_scale, files.load(NAME).rig.to_scale) == (False, True)
+
+
+# Energy, round trip
+
+
+def test_energy_error_excludes_work_of_load() -> None:
+    """Energy of the specimen minus energy of the structure; the setup subtracts the load at the target.
+
+    The push P sin b does the same work along the measured path and the target path, so the energy error depends
+    only on the measured force F, and the monitor computes it.
+    """
+    late = [*BRIEF, *STRONG, "duration=4.0", "compensator={type: none}"]
+    run = rths_nodes.run(NAME, [*late, *NOISELESS])
+    moved, push = run.displacement[:, 0], run.loads.force[:, 0]
+    restoring = run.force[:, 0] + push * moved / np.hypot(ACTUATOR, moved)
+    of_specimen = trapezoid(restoring, moved)
+    of_structure = energies(Evaluation(run))["experimental substructure"][-1]
+    fed_in = run.metrics["hsem_percent"] / 100.0 * Evaluation(run).running.input_energy[-1]
+    assert abs(fed_in) > 10.0
+    assert of_specimen - of_structure == pytest.approx(fed_in, rel=0.05)  # steps against samples
+
+
+def test_scenario_with_scaled_rig_file_round_trip(on_rig: OnRig) -> None:
+    scenario = on_rig(LENGTH, FORCE)
+    assert files.from_text(dump(scenario.data()), "again") == scenario
+    axis = scenario.axes["load"]
+    assert axis.load.largest == FORCE * axis.own_load.largest

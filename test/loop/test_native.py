@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops over kernels in C: the bits of the embedded loop, the folder of libraries, and runs without a compiler."""
+"""Tests of compiled loops: same bits as the embedded loop, folder of libraries, runs without a compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from driven_kernels import functions_of, without_purpose
 from fresh_library import forget
-from shipped_cases import WITHOUT_KERNELS, cases
+from shipped_cases import WITHOUT_KERNELS, cases, loaded
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -31,13 +31,16 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run
 
 Different = Callable[..., list[str]]
+ENGINES = ("python", "compiled")
 SHORT = ["duration=5"]
+RUN = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
+RUN += ["--engine", "compiled", "--no-record", "--json"]
 LEARNING = (
     "rths_benchmark_2020",
     "marths_2023",
     "chen_ricles_2010|compensator={type: adaptive_time_series, delay: 0.01}",
 )
-"""Scenarios and changes with compensators that learn from filtered signals."""
+"""Scenarios with compensators that learn from filtered signals."""
 
 
 def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Parts:
@@ -57,8 +60,8 @@ def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[An
     return result, result.read()
 
 
-def test_long_tables_of_constants_are_read_in_place() -> None:
-    """The filter of a block of 16 samples was copied from 64 numbers in each sample."""
+def test_long_constant_tables_are_not_copied() -> None:
+    """The filter of a block of 16 samples copied 64 numbers in each sample."""
     inputs, *_ = parts("rths_benchmark_2020").constants["of_law"].learning  # type: ignore[attr-defined]
     assert np.shape(inputs) == (16, 4)
     assert "_15_3" not in text_of("rths_benchmark_2020")
@@ -66,7 +69,7 @@ def test_long_tables_of_constants_are_read_in_place() -> None:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the library of one loop."""
+    """Folder with the library of one loop."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(native, "_ways", {})
@@ -76,7 +79,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A process that has not loaded anything yet, and the folder."""
+    """Folder of libraries, for a process that has not loaded any."""
     forget(monkeypatch)
     return cache
 
@@ -86,10 +89,10 @@ def digests(folder: Path) -> set[str]:
     return {path.stem.partition("-")[2] for path in folder.glob("*.so")}
 
 
-# The same bits
+# Same bits
 
 
-def test_the_loop_in_c_has_the_bits_of_the_embedded_loop(process: Path, different: Different) -> None:
+def test_compiled_loop_has_bits_of_embedded_loop(process: Path, different: Different) -> None:
     plain, expected = run("python")
     compiled, computed = run("compiled")
     assert different(computed, expected) == []
@@ -101,32 +104,30 @@ def test_the_loop_in_c_has_the_bits_of_the_embedded_loop(process: Path, differen
     assert "library" not in expected.information
 
 
-@pytest.mark.parametrize("words", sorted(cases()))
-def test_every_shipped_case_has_the_same_bits(words: str, process: Path, different: Different) -> None:
-    if words in WITHOUT_KERNELS:
-        pytest.skip(WITHOUT_KERNELS[words])
-    name, _, case = words.partition(" ")
-    plain = hosts.run(name, ["duration=2"], case=case, engine="python")
-    compiled = hosts.run(name, ["duration=2"], case=case, engine="compiled")
+@pytest.mark.parametrize("shipped", sorted(cases()))
+def test_every_shipped_case_has_same_bits(shipped: str, process: Path, different: Different) -> None:
+    if shipped in WITHOUT_KERNELS:
+        pytest.skip(WITHOUT_KERNELS[shipped])
+    plain, compiled = (hosts.run(loaded(shipped, "duration=2"), engine=engine) for engine in ENGINES)
     assert different(compiled.read(), plain.read()) == []
     if plain.outcome == "finished":
         assert (compiled.engine, compiled.notes) == ("compiled", [])
 
 
-def test_the_functions_of_a_loop_state_their_purpose() -> None:
-    """Their comments in C are the first paragraphs of their docstrings."""
+def test_functions_of_compiled_loops_have_docstrings() -> None:
+    """The comments in C are the first paragraphs of docstrings."""
     functions = {name: function for name, function in vars(arithmetic).items() if inspect.isfunction(function)}
-    for words in sorted(set(cases()).difference(WITHOUT_KERNELS)):
-        name, _, case = words.partition(" ")
+    for shipped in sorted(set(cases()).difference(WITHOUT_KERNELS)):
+        name, _, case = shipped.partition(" ")
         for kernel in parts(name, case=case).kernels.values():
             functions_of(kernel, functions)
-    assert sorted({where for function in functions.values() if (where := without_purpose(function))}) == []
+    assert sorted({location for function in functions.values() if (location := without_purpose(function))}) == []
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("level", ["-O1", "-O2", "-O3"])
-def test_compilers_and_levels_give_the_same_bits(
+def test_compilers_and_optimisation_levels_give_same_bits(
     compiler: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: Different
 ) -> None:
     if shutil.which(compiler) is None:
@@ -135,17 +136,14 @@ def test_compilers_and_levels_give_the_same_bits(
     monkeypatch.setenv("CC", compiler)
     monkeypatch.setattr(building, "FLAGS", (*building.FLAGS, level))
     forget(monkeypatch)
-    for words in sorted(cases()):
-        if words not in WITHOUT_KERNELS:
-            name, _, case = words.partition(" ")
-            results = [hosts.run(name, ["duration=2"], case=case, engine=each) for each in ("python", "compiled")]
-            assert different(*(result.read() for result in results)) == [], words
+    for shipped in sorted(set(cases()).difference(WITHOUT_KERNELS)):
+        runs = [hosts.run(loaded(shipped, "duration=2"), engine=engine).read() for engine in ENGINES]
+        assert different(*runs) == [], shipped
 
 
-def test_a_limit_that_breaks_is_reported_by_the_embedded_loop(process: Path, different: Different) -> None:
+def test_broken_limit_is_reported_by_embedded_loop(process: Path, different: Different) -> None:
     overrides = [*SHORT, "axes.story_1.limits.force=1e5"]
-    expected = hosts.run("chen_ricles_2010", overrides)
-    computed = hosts.run("chen_ricles_2010", overrides, engine="compiled")
+    expected, computed = (hosts.run("chen_ricles_2010", overrides, engine=engine) for engine in ENGINES)
     assert computed.outcome == "tripped"
     assert (computed.outcome, computed.samples) == (expected.outcome, expected.samples)
     assert different(computed.read(), expected.read()) == []
@@ -153,21 +151,21 @@ def test_a_limit_that_breaks_is_reported_by_the_embedded_loop(process: Path, dif
     assert "library" not in computed.read().information
 
 
-def test_the_text_does_not_depend_on_the_order_of_a_set() -> None:
-    """So that two builds of one loop have one hash, which a recording keeps."""
-    words = "from test_native import text_of\nimport hashlib\n"
-    words += "print(hashlib.sha256(text_of('horiuchi_1996_verification').encode()).hexdigest())\n"
+def test_c_text_is_independent_of_hash_seed() -> None:
+    """Two builds of one loop have one hash, which a recording stores."""
+    program = "from test_native import text_of\nimport hashlib\n"
+    program += "print(hashlib.sha256(text_of('horiuchi_1996_verification').encode()).hexdigest())\n"
     folders = [Path(__file__).parent, Path(__file__).parents[1] / "helpers", *map(Path, sys.path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     digests = {
-        subprocess.check_output([sys.executable, "-c", words], env={**environment, "PYTHONHASHSEED": seed})
+        subprocess.check_output([sys.executable, "-c", program], env={**environment, "PYTHONHASHSEED": seed})
         for seed in "34"
     }
     assert len(digests) == 1
 
 
-def test_the_text_has_names_and_purposes_of_the_kernels() -> None:
-    """Fields of named tuples, names that get the result of a call, and the first lines of docstrings."""
+def test_c_text_has_names_and_docstrings_of_kernels() -> None:
+    """Fields of named tuples, names assigned from calls, and first lines of docstrings."""
     text = text_of()
     assert "double k_yield_displacement" in text
     assert re.search(r"double k2__1 = bouc_wen_bouc_wen_slope\(z__1 \+ half__1 \* k1__1, move_,", text)
@@ -175,38 +173,37 @@ def test_the_text_has_names_and_purposes_of_the_kernels() -> None:
     assert not re.search(r":\w+:`|``", text)
 
 
-# The folder of libraries
+# Folder of libraries
 
 
-def test_a_second_process_builds_nothing(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_process_uses_stored_library(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "_made", None)
     way = native.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20", "duration=7"))
     assert (way.compiled, way.notes) == (True, ())
     assert way.library in digests(process)
 
 
-def test_scenarios_of_a_kind_share_a_library(process: Path) -> None:
-    ways = [native.way_of(parts("chen_ricles_2010", f"compensator.alpha_es={alpha}")) for alpha in (15, 20, 25)]
+@pytest.mark.parametrize(
+    ("scenario", "change"),
+    [
+        ("chen_ricles_2010", "compensator.alpha_es={}"),
+        *((scenario, "compensator.cutoff_frequency={}") for scenario in LEARNING),
+    ],
+)
+def test_parameter_values_share_library(scenario: str, change: str, process: Path) -> None:
+    """A search changes these values in every run."""
+    ways = [native.way_of(parts(*scenario.split("|"), change.format(value))) for value in (14, 15, 20, 25)]
     assert len({id(way.run) for way in ways}) == 1
 
 
-@pytest.mark.parametrize("words", LEARNING)
-def test_cut_off_frequencies_share_a_library(words: str, process: Path) -> None:
-    """A search tries another one in every run."""
-    low, high = (
-        native.way_of(parts(*words.split("|"), f"compensator.cutoff_frequency={cutoff}")) for cutoff in (14, 25)
-    )
-    assert low.run is high.run
-
-
-def test_tests_of_any_duration_share_a_library(process: Path) -> None:
+def test_durations_share_library(process: Path) -> None:
     changes = "integrator={type: hht_alpha, iterations: 3}"
     ways = [native.way_of(parts("chen_ricles_2010", changes, f"duration={duration}")) for duration in (3, 4)]
     assert [(way.compiled, way.notes) for way in ways] == [(True, ())] * 2
     assert ways[0].library == ways[1].library
 
 
-def test_the_key_is_of_text_and_compiler() -> None:
+def test_library_key_depends_on_text_and_compiler() -> None:
     tools = building.toolchain()
 
     def key(*overrides: str) -> str:
@@ -220,11 +217,11 @@ def test_the_key_is_of_text_and_compiler() -> None:
     assert len(keys) == 6
 
 
-def test_the_folder_belongs_to_its_user_alone(process: Path) -> None:
+def test_library_folder_is_private(process: Path) -> None:
     assert process.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_damaged_library_is_built_again(process: Path, different: Different) -> None:
+def test_damaged_library_is_rebuilt(process: Path, different: Different) -> None:
     before = sorted(process.glob("*.so"))
     for file in before:
         damaged = file.with_suffix(".damaged")
@@ -237,34 +234,32 @@ def test_a_damaged_library_is_built_again(process: Path, different: Different) -
 
 
 @pytest.mark.parametrize("folder", ["a file", "readable by others", "a link"])
-def test_a_folder_that_is_not_private_keeps_nothing(
+def test_folder_that_is_not_private_is_not_used(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: Different
 ) -> None:
-    place = tmp_path / "rths_nodes" / "kernels"
-    place.parent.mkdir(parents=True)
+    path = tmp_path / "rths_nodes" / "kernels"
+    path.parent.mkdir(parents=True)
     if folder == "a file":
-        place.write_text("", encoding="utf-8")
+        path.write_text("", encoding="utf-8")
     elif folder == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)
-        place.symlink_to(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
     else:
-        place.mkdir(mode=0o755)
+        path.mkdir(mode=0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     forget(monkeypatch)
     compiled, computed = run("compiled")
     assert compiled.engine == "compiled"
-    assert [str(place) in note for note in compiled.notes] == [True]
+    assert [str(path) in note for note in compiled.notes] == [True]
     assert different(computed, run("python")[1]) == []
     assert not list(tmp_path.rglob("*.so"))
 
 
-def test_two_processes_build_one_library(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
-    words += ["--engine", "compiled", "--no-record", "--json"]
+def test_two_processes_build_library_concurrently(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     pipe = {"stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    runs = [subprocess.Popen(words, env=environment, **pipe) for _ in range(2)]
-    engines = [json.loads(each.communicate(timeout=110)[0])["engine"] for each in runs]
+    processes = [subprocess.Popen(RUN, env=environment, **pipe) for _ in range(2)]
+    engines = [json.loads(process.communicate(timeout=110)[0])["engine"] for process in processes]
     assert engines == ["compiled", "compiled"]
     assert not list(tmp_path.rglob("*.new"))
 
@@ -272,8 +267,8 @@ def test_two_processes_build_one_library(tmp_path: Path) -> None:
 # Without a compiler
 
 
-def broken_compiler(place: Path, text: str) -> str:
-    script = place / "cc"
+def broken_compiler(folder: Path, text: str) -> str:
+    script = folder / "cc"
     script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo broken && exit 0\n{text}\n', encoding="utf-8")
     script.chmod(0o755)
     return str(script)
@@ -283,7 +278,7 @@ def broken_compiler(place: Path, text: str) -> str:
     ("compiler", "parts_of_note"),
     [("missing", ("no C compiler", "gcc")), ("failing", ("cannot compile", "no such instruction"))],
 )
-def test_without_a_compiler_the_loop_runs_in_plain_python(
+def test_loop_runs_in_plain_python_without_compiler(
     compiler: str,
     parts_of_note: tuple[str, ...],
     tmp_path: Path,
@@ -303,7 +298,7 @@ def test_without_a_compiler_the_loop_runs_in_plain_python(
     assert run("compiled")[0].notes == []  # reported once
 
 
-def test_another_c_library_is_refused(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_results_of_c_library_are_refused(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = {**building.RESULTS, "exp": " ".join(["0x1.0p+0"] * len(building.ARGUMENTS))}
     monkeypatch.setattr(building, "RESULTS", results)
     way = native.way_of(parts())
@@ -312,53 +307,50 @@ def test_another_c_library_is_refused(process: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("words", "parts_of_message"),
+    ("arguments", "parts_of_message"),
     [
         ("chen_ricles_2010 --host composed", ("engine = 'compiled'", "embedded", "composed")),
         ("chen_ricles_2010 --fault delay@1:target,3", ("engine = 'compiled'", "faults", "python")),
         ("tall_frame", ("engine = 'compiled'", "interface", "use python")),
     ],
 )
-def test_an_engine_that_does_not_fit_is_refused(
-    words: str, parts_of_message: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_incompatible_engine_is_refused(
+    arguments: str, parts_of_message: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", *words.split(), "--engine", "compiled", "--no-record"]) == 2
+    assert main(["run", *arguments.split(), "--engine", "compiled", "--no-record"]) == 2
     message = capsys.readouterr().err
     assert all(part in message for part in parts_of_message)
 
 
-def test_a_recording_of_it_is_that_of_the_embedded_loop(
-    process: Path, tmp_path: Path, different: Different
-) -> None:
+def test_recording_equals_recording_of_embedded_loop(process: Path, tmp_path: Path, different: Different) -> None:
     runs = [
         hosts.run("chen_ricles_2010", SHORT, engine=engine, record=tmp_path / engine, keep=False).read()
-        for engine in ("python", "compiled")
+        for engine in ENGINES
     ]
     assert different(*runs) == []
     assert repr(runs[0].metrics) == repr(runs[1].metrics)
-    assert [each.information["engine"] for each in runs] == ["python", "compiled"]
-    assert [len(each.information.get("library", "")) for each in runs] == [0, 64]
+    assert [run.information["engine"] for run in runs] == ["python", "compiled"]
+    assert [len(run.information.get("library", "")) for run in runs] == [0, 64]
 
 
-RUN = ["run", "chen_ricles_2010", "--set", "duration=2", "--engine", "compiled", "--no-record", "--json"]
 MOUNTED = {
     "noexec": ("noexec,size=64m", "", "noexec", "compiled"),
     "full": ("size=64k", "", "kept", "compiled"),
     "read-only": ("size=64m", "mount -o remount,ro $XDG_CACHE_HOME;", "Read-only", "compiled"),
     "noexec everywhere": ("noexec,size=64m", "export TMPDIR=$XDG_CACHE_HOME;", "noexec", "kernels"),
 }
-"""Options of a mounted folder, what follows the mount, words of the note, and the engine."""
+"""Mount options, command after the mount, part of the note, engine."""
 
 
 @pytest.mark.parametrize("how", MOUNTED)
-def test_a_folder_that_cannot_be_used_is_named(how: str, tmp_path: Path) -> None:
+def test_unusable_folder_is_reported(how: str, tmp_path: Path) -> None:
     options, more, reason, engine = MOUNTED[how]
     if subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this user may not mount a folder (unshare -Urm)")
     program = f'mount -t tmpfs -o {options} tmpfs "$XDG_CACHE_HOME" && {more} exec "$@"'
-    words = ["unshare", "-Urm", "sh", "-c", program, "sh", sys.executable, "-m", "rths_nodes.app.cli", *RUN]
+    command = ["unshare", "-Urm", "sh", "-c", program, "sh", *RUN]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["engine"] == engine
@@ -367,7 +359,7 @@ def test_a_folder_that_cannot_be_used_is_named(how: str, tmp_path: Path) -> None
     assert ("plain Python" in note) == (engine == "kernels")
 
 
-def test_an_interrupted_compiler_leaves_nothing_half_done(
+def test_interrupted_compiler_leaves_no_partial_files(
     process: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: Different
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

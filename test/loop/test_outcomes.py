@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table from the end of a test to its exit code."""
+"""Tests of the outcome of a test, its exit code, and the report of a node process to its launch."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from messages import mentions
 
+from rths_nodes.loop import outcomes
 from rths_nodes.loop.indices.late_periods import LateData
-from rths_nodes.loop.outcomes import ExitCode, of_nodes, of_state, valid
+from rths_nodes.loop.outcomes import ExitCode, LastWords, of_nodes, of_state, valid
 from rths_nodes.loop.supervision.states import State
 
 
-def test_the_codes_are_those_that_scripts_know() -> None:
-    known = {"finished": 0, "failed": 1, "refused": 2, "tripped": 3, "held": 130}
-    assert {code.outcome: int(code) for code in ExitCode if code is not ExitCode.NOT_VALID} == known
+def test_exit_codes_are_fixed() -> None:
+    codes = {"finished": 0, "failed": 1, "refused": 2, "tripped": 3, "held": 130}
+    assert {code.outcome: int(code) for code in ExitCode if code is not ExitCode.NOT_VALID} == codes
     assert (int(ExitCode.NOT_VALID), ExitCode.NOT_VALID.outcome) == (4, "not valid")
     recorded = {code.outcome: code.recorded for code in ExitCode}
-    assert recorded == {name: name for name in known} | {"not valid": "finished"}
+    assert recorded == {name: name for name in codes} | {"not valid": "finished"}
 
 
-def test_the_page_of_commands_has_the_table() -> None:
+def test_commands_page_lists_exit_codes() -> None:
     lines = (Path(__file__).resolve().parents[2] / "doc" / "commands.md").read_text(encoding="utf-8").splitlines()
     start = lines.index("| exit code | outcome | when |") + 2
     rows = [f"| {code:d} | `{code.outcome}` | {code.meaning} |" for code in ExitCode]
@@ -46,13 +51,13 @@ def test_the_page_of_commands_has_the_table() -> None:
         (LateData(0, 900, 3.25, 0.010), 3080, ("23 % missed", "3250 ms", "bridge.max_bridge = 10 ms")),
     ],
 )
-def test_a_test_with_more_late_periods_or_a_longer_gap_than_the_bounds_is_not_valid(
+def test_late_periods_or_gap_beyond_bounds_are_not_valid(
     late: LateData, samples: int, parts: tuple[str, ...]
 ) -> None:
-    words = late.not_valid(samples)
-    assert words.startswith("not valid: ") is bool(parts)
-    assert [part for part in parts if part not in words] == []
-    assert late.ending("finished", samples) == (words or "finished")
+    reason = late.not_valid(samples)
+    assert reason.startswith("not valid: ") is bool(parts)
+    assert [part for part in parts if part not in reason] == []
+    assert late.ending("finished", samples) == (reason or "finished")
     assert late.ending("tripped", samples) == "tripped"
     assert valid(ExitCode.FINISHED, late, samples) is (ExitCode.NOT_VALID if parts else ExitCode.FINISHED)
     assert valid(ExitCode.HELD, late, samples) is ExitCode.HELD
@@ -61,13 +66,13 @@ def test_a_test_with_more_late_periods_or_a_longer_gap_than_the_bounds_is_not_va
 @pytest.mark.parametrize(
     ("bridged", "longest"), [([], 0), ([7], 1), ([1, 3, 5], 1), ([1, 2, 3, 9, 10], 3), ([1, 4, 5, 6, 7], 4)]
 )
-def test_the_longest_gap_of_bridged_samples_is_counted(bridged: list[int], longest: int) -> None:
+def test_longest_gap_of_bridged_samples(bridged: list[int], longest: int) -> None:
     late = LateData.of_bridged(bridged, 0.001, 0.010)
     assert (late.bridged, late.missed, late.max_bridge) == (len(bridged), 0.0, 0.010)
     assert late.gap == pytest.approx(0.001 * longest)
 
 
-def test_a_test_that_came_to_no_end_has_failed() -> None:
+def test_exit_code_of_state() -> None:
     ended = {State.FINISHED: 0, State.HELD: 130, State.TRIPPED: 3}
     assert {state: int(of_state(state)) for state in State} == {state: ended.get(state, 1) for state in State}
 
@@ -92,7 +97,63 @@ def test_a_test_that_came_to_no_end_has_failed() -> None:
         ((), State.RUNNING, False, ExitCode.FAILED),
     ],
 )
-def test_the_worst_of_the_nodes_counts(
+def test_exit_code_of_nodes_is_the_worst(
     codes: Sequence[int], state: State, interrupted: bool, expected: ExitCode
 ) -> None:
     assert of_nodes(codes, state, interrupted) is expected
+
+
+# Report to the launch
+
+
+def test_report_to_launch_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = LastWords(0, "", 3, "the test was tripped after 7 samples: too far", {"metrics.hsem_percent": 0.1})
+    monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "monitor"))
+    assert outcomes.report_to_launch(report)
+    assert outcomes.read_report(tmp_path / "monitor") == report
+
+
+def test_report_fails_without_launch_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(outcomes.REPORT_FILE, raising=False)
+    assert not outcomes.report_to_launch(LastWords(3)), "without a launch"
+    monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "gone" / "monitor"))
+    assert not outcomes.report_to_launch(LastWords(3)), "the folder is missing"
+
+
+@pytest.mark.parametrize("text", ["", '{"exit_code": 3, "prob', "[3]", '{"of": 1}'])
+def test_incomplete_report_is_ignored(text: str, tmp_path: Path) -> None:
+    (tmp_path / "monitor").write_text(text)
+    assert outcomes.read_report(tmp_path / "monitor") is None
+    assert outcomes.read_report(tmp_path / "other") is None
+
+
+def test_death_is_reported_within_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(outcomes.REPORT_FILE, raising=False)
+    assert outcomes.reported_death() == "", "without a launch"
+    monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "recorder.json"))
+    assert outcomes.reported_death() == ""
+    (tmp_path / outcomes.DIED).write_text("the monitor node died (SIGKILL)")
+    assert mentions(outcomes.reported_death(), "died", "SIGKILL")
+
+
+INTERRUPTED = """
+import signal
+from rths_nodes.loop.interrupts import exit_at_once
+from rths_nodes.loop.outcomes import LastWords, report_to_launch
+with exit_at_once(130, lambda: report_to_launch(LastWords(130, "interrupted"))):
+    signal.raise_signal(signal.{name})
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_during_import_is_reported(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = [sys.executable, "-c", INTERRUPTED.format(name=number.name)]
+    monkeypatch.delenv(outcomes.REPORT_FILE, raising=False)
+    alone = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (alone.returncode, alone.stderr) == (130, "rths: interrupted\n")
+    monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "monitor"))
+    launched = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (launched.returncode, launched.stderr) == (0, "")
+    assert outcomes.read_report(tmp_path / "monitor") == LastWords(130, "interrupted")

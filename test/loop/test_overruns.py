@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overruns: so much may be late in a row and in a window, nothing counts at first; then the rig trips in words."""
+"""Tests of overruns: late periods allowed in a row and in a window, and the trip beyond."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def overruns(**changed: Any) -> Overruns:
     return Overruns(from_data(OverrunParams, ALLOWED | changed, "overruns"), DT)
 
 
-def played(found: Overruns, late: dict[int, int], samples: int = 300) -> tuple[int, str]:
-    """The sample of a breach, and its words; ``late``: periods that are missed before a sample, -1: bridged."""
+def first_breach(count: Overruns, late: dict[int, int], samples: int = 300) -> tuple[int, str]:
+    """Return sample and reason of the first breach; ``late``: periods missed before a sample, or -1 if bridged."""
     for sample in range(1, samples):
-        found.sampled(sample, abs(late.get(sample, 0)))
-        if found.breach:
-            return sample, found.breach
+        count.sampled(sample, abs(late.get(sample, 0)))
+        if count.breach:
+            return sample, count.breach
     return 0, ""
 
 
@@ -42,29 +42,25 @@ def played(found: Overruns, late: dict[int, int], samples: int = 300) -> tuple[i
         ({20: -1, 21: -1, 22: -1}, 22, ("bridge.overruns.in_a_row", "3", "<= 2")),
         ({20: -1, 21: 2}, 21, ("bridge.overruns.in_a_row", "3", "<= 2")),
         ({20: 2, 22: 2, 24: 2}, 24, ("bridge.overruns.in_window", "6", "0.0976562 s", "<= 5")),
-        ({20: 2, 22: 2, 120: 2}, 0, ()),  # the first of them has left the window
-        (
-            {20: 2, 22: 2, 119: 2},
-            119,
-            ("bridge.overruns.in_window", "6", "0.0976562 s", "<= 5"),
-        ),
+        ({20: 2, 22: 2, 120: 2}, 0, ()),  # the first one has left the window
+        ({20: 2, 22: 2, 119: 2}, 119, ("bridge.overruns.in_window", "6", "0.0976562 s", "<= 5")),
     ],
 )
-def test_what_is_late_counts_in_a_row_and_in_the_window(late, sample, words):
-    found, breach = played(overruns(), late)
-    assert found == sample
+def test_late_periods_count_in_a_row_and_in_window(late, sample, words):
+    breach_sample, breach = first_breach(overruns(), late)
+    assert breach_sample == sample
     assert mentions(breach, *words) if words else not breach
 
 
-def test_nothing_counts_in_the_time_that_is_ignored():
+def test_late_periods_in_ignored_time_are_not_counted():
     late = {3: 500, 10: 500, 11: 1}
-    assert played(overruns(ignored=10 * DT), late) == (0, "")
-    assert played(overruns(ignored=9 * DT), late)[0] == 10
+    assert first_breach(overruns(ignored=10 * DT), late) == (0, "")
+    assert first_breach(overruns(ignored=9 * DT), late)[0] == 10
 
 
-def test_where_none_is_allowed_the_first_one_is_told_in_the_singular():
-    words = "bridge.overruns.in_a_row: 1 period was late in a row: must be <= 0"
-    assert played(overruns(in_a_row=0, in_window=0), {7: 1}) == (7, words)
+def test_reason_of_single_late_period():
+    reason = "bridge.overruns.in_a_row: 1 period was late in a row: must be <= 0"
+    assert first_breach(overruns(in_a_row=0, in_window=0), {7: 1}) == (7, reason)
 
 
 @given(
@@ -73,7 +69,7 @@ def test_where_none_is_allowed_the_first_one_is_told_in_the_singular():
     st.integers(0, 5),
     st.integers(1, 9),
 )
-def test_the_first_breach_is_that_of_counting_anew_at_every_sample(late, in_a_row, more, window):
+def test_first_breach_equals_count_at_every_sample(late, in_a_row, more, window):
     in_window = in_a_row + more
     counted = [abs(late.get(sample, 0)) for sample in range(61)]
 
@@ -85,19 +81,19 @@ def test_the_first_breach_is_that_of_counting_anew_at_every_sample(late, in_a_ro
         )
 
     expected = next((sample for sample in range(1, 61) if broken(sample)), 0)
-    found = overruns(in_a_row=in_a_row, in_window=in_window, window=window * DT)
-    assert played(found, late, 61)[0] == expected
+    count = overruns(in_a_row=in_a_row, in_window=in_window, window=window * DT)
+    assert first_breach(count, late, 61)[0] == expected
 
 
-def test_a_test_with_late_commands_trips_with_the_reason():
+def test_late_commands_trip():
     allowed = ["bridge.overruns={in_a_row: 1, in_window: 3, window: 1.0}", "duration=2"]
     faults = ["late@0.1:command,0.05"]
-    free = hosts.run(NAME, allowed[1:], faults=faults)
-    assert (free.exit_code, free.timing["bridged"]) == (4, pytest.approx(100, abs=50))
+    unlimited = hosts.run(NAME, allowed[1:], faults=faults)
+    assert (unlimited.exit_code, unlimited.timing["bridged"]) == (4, pytest.approx(100, abs=50))
     done = hosts.run(NAME, allowed, faults=faults)
     assert done.exit_code == 3
     assert "bridge.overruns.in_" in done.reason
-    assert hosts.run(NAME, allowed).exit_code == 0, "nothing is late"
+    assert hosts.run(NAME, allowed).exit_code == 0, "without faults"
 
 
 @pytest.mark.parametrize(
@@ -108,18 +104,15 @@ def test_a_test_with_late_commands_trips_with_the_reason():
             ("bridge.overruns.in_a_row", "6", "<= bridge.overruns.in_window", "5"),
         ),
         ({"overruns": {"in_a_row": 1}}, ("bridge.overruns.in_window", "missing")),
-        (
-            {"overruns": ALLOWED, "when_late": "pause"},
-            ("bridge.overruns", "bridge.when_late", "pause"),
-        ),
+        ({"overruns": ALLOWED, "when_late": "pause"}, ("bridge.overruns", "bridge.when_late", "pause")),
     ],
 )
-def test_what_means_nothing_is_refused(data, words):
+def test_invalid_overruns_are_refused(data, words):
     with pytest.raises(ConfigError, match=naming(*words)):
         from_data(BridgeParams, data, "bridge")
 
 
-def test_a_typo_is_refused_with_the_names_that_are_known(capsys):
+def test_unknown_key_is_refused_with_known_names(capsys):
     sets = "--set=bridge.overruns={in_row: 1, in_window: 3, window: 1.0}"
     assert main(["check", NAME, sets]) == 2
     assert "in_a_row" in capsys.readouterr().err

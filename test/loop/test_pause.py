@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pause of the test: without a jump from the motion to rest and back, and never for long."""
+"""Tests of the pause of a test: smooth slowing, smooth return, limited duration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(sample: int, value: float, flags: int = 0) -> Command:
 
 
 def paused(path: Callable[[float], float], late: int = 0, at: int = 100) -> tuple[list[float], dict[int, float]]:
-    """What is sent from ``at`` - 1 on; nothing follows for ``late`` ticks. And of that the samples by number."""
+    """Pause at sample ``at`` for ``late`` ticks; return the sent commands and the samples by number."""
     pause = Pause(PARAMS, LIMITS, DT)
     before, last = (command(k, path(k * DT)) for k in (at - 1, at))
     sent, samples = [before.command[0], last.command[0]], dict[int, float]()
@@ -58,8 +58,7 @@ def paused(path: Callable[[float], float], late: int = 0, at: int = 100) -> tupl
         sent.append(pause.command(following).command[0])
         if pause.sampled:
             samples[following] = sent[-1]
-    for k in range(following + 1, following + 4):
-        sent.append(path(k * DT))
+    sent += [path(k * DT) for k in range(following + 1, following + 4)]
     return sent, samples
 
 
@@ -68,53 +67,53 @@ def line(time: float) -> float:
 
 
 def wave(time: float) -> float:
-    """3 Hz and 20 mm: at most 0.38 m/s and 7.1 m/s^2."""
+    """Sine of 3 Hz and 20 mm: at most 0.38 m/s and 7.1 m/s^2."""
     return 0.02 * math.sin(2.0 * math.pi * 3.0 * time)
 
 
-# the way down, and the way back
+# Slowing and return
 
 
-def test_it_slows_down_to_where_the_formula_says() -> None:
-    """From 0.3 m/s with at most 10 m/s^2: in 45 ms, over half the way."""
+def test_slowing_motion_follows_formula() -> None:
+    """A stop from 0.3 m/s at 10 m/s^2 takes 45 ms and half of the distance at full speed."""
     sent, _ = paused(line, late=400)
     ticks = math.ceil(1.5 * 0.3 / BRAKING / DT)
     slowing = np.diff(sent[1 : 3 + ticks]) / DT
     s = np.arange(ticks + 1) / ticks
     travel = line(100 * DT) + 0.3 * ticks * DT * (s - s**3 + 0.5 * s**4)
     np.testing.assert_allclose(sent[1 : 2 + ticks], travel, rtol=0.0, atol=1e-15)
-    assert np.all(np.diff(slowing) <= 1e-12), "it only ever gets slower"
+    assert np.all(np.diff(slowing) <= 1e-12)
     rest = sent[1 + ticks : 402]
     np.testing.assert_allclose(rest, sent[1] + 0.5 * 0.3 * ticks * DT, atol=1e-15)
 
 
 @pytest.mark.parametrize("late", [0, 1, 20, 300])
 @pytest.mark.parametrize("speed", [0.001, 0.1, 0.7, -0.7])
-def test_neither_way_is_faster_than_the_axis_may(speed: float, late: int) -> None:
+def test_pause_and_return_keep_deceleration(speed: float, late: int) -> None:
     sent, _ = paused(lambda time: speed * time, late)
     velocity = np.diff(sent) / DT
     assert np.abs(velocity).max() <= abs(speed) * (1 + 1e-9) + 0.2
-    # a polynomial at samples is at most as curved as the polynomial
+    # second differences of a polynomial are at most its second derivative
     assert np.abs(np.diff(velocity) / DT).max() <= BRAKING * (1 + 1e-9)
 
 
-def test_at_a_share_of_the_speed_the_command_leads_by_that_share() -> None:
-    """As an inverse of a first-order lag asks for at any speed; it neither jumps nor bends more than it may."""
+def test_lead_of_command_scales_with_speed() -> None:
+    """The inverse of a first-order lag requires this; the acceleration stays within the limit."""
     speed, lag = 0.2, 0.03
     pause = Pause(PARAMS, LIMITS, DT)
 
     def ahead(k: int) -> Command:
         return Command(k, np.array([speed * k * DT]), np.array([speed * (k * DT + lag)]))
 
-    given, sent = 6, [ahead(4), ahead(5)]
+    following, sent = 6, [ahead(4), ahead(5)]
     pause.begin(*sent)
     while pause.active:
         if len(sent) > 250 and pause.coming is None:
-            pause.supply(ahead(given))
-        sent.append(pause.command(given))
-        given += pause.sampled
-    sent += [ahead(given), ahead(given + 1)]
-    target, driven = (np.array([getattr(one, name)[0] for one in sent]) for name in ("target", "command"))
+            pause.supply(ahead(following))
+        sent.append(pause.command(following))
+        following += pause.sampled
+    sent += [ahead(following), ahead(following + 1)]
+    target, driven = (np.array([getattr(message, name)[0] for message in sent]) for name in ("target", "command"))
     middle = (target[2:] - target[:-2]) / (2.0 * DT)
     returning = np.flatnonzero(middle < -1e-9)
     lead = np.delete((driven - target)[1:-1], returning)
@@ -123,8 +122,8 @@ def test_at_a_share_of_the_speed_the_command_leads_by_that_share() -> None:
 
 
 @pytest.mark.parametrize("at", range(20, 360, 20))
-def test_a_wave_is_joined_without_a_step(at: int) -> None:
-    """Beside what the wave itself has, its growth on the way included, the pause adds its own acceleration."""
+def test_wave_is_joined_without_step(at: int) -> None:
+    """The pause adds its own acceleration to the acceleration of the wave."""
     sent, _ = paused(wave, 50, at)
     velocity = np.diff(sent) / DT
     acceleration = np.diff(velocity) / DT
@@ -133,22 +132,22 @@ def test_a_wave_is_joined_without_a_step(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [25, 100, 171])
-def test_samples_on_the_way_back_are_at_their_commands(at: int) -> None:
+def test_samples_of_return_are_at_their_commands(at: int) -> None:
     _, samples = paused(wave, 30, at)
-    assert list(samples) == list(range(at + 1, at + 1 + len(samples))), "none is left out"
+    assert list(samples) == list(range(at + 1, at + 1 + len(samples)))
     for k, value in samples.items():
         half = 0.5 * abs(wave(k * DT) - wave((k - 1) * DT)) + 1e-5
         assert abs(value - wave(k * DT)) <= half
     assert samples[max(samples)] == pytest.approx(wave(max(samples) * DT), abs=1e-15)
 
 
-def test_a_rig_at_rest_goes_on_at_once() -> None:
+def test_rig_at_rest_continues_at_once() -> None:
     sent, samples = paused(lambda time: 0.003, late=5)
     assert sent == [0.003] * len(sent)
     assert samples == {101: 0.003}
 
 
-def test_a_pause_that_waits_too_long_says_so() -> None:
+def test_pause_beyond_max_pause_is_a_breach() -> None:
     pause = Pause(PARAMS, LIMITS, DT)
     pause.begin(command(1, 0.0), command(2, 0.0))
     for _ in range(512):
@@ -160,7 +159,7 @@ def test_a_pause_that_waits_too_long_says_so() -> None:
     assert not pause.breach
 
 
-# in the stage of the rig
+# Pause in the stage of the rig
 
 
 def rig_of(*overrides: str) -> RigStage:
@@ -172,34 +171,27 @@ def rig_of(*overrides: str) -> RigStage:
     return stage
 
 
-class Driven:
-    """A rig whose Command k has ``path(k DT)`` and comes ``lateness(k)`` ticks late."""
-
-    def __init__(self, rig: RigStage, path: Callable[[float], float], lateness: Callable[[int], int]) -> None:
-        self.rig = rig
-        self.measured: list[Measurement] = []
-        self.sent = [0.0, 0.0]
-        waited = 0
-        while not rig.ended:
-            coming: Command | None = None
-            following = rig.sample + 1
-            if rig.pause.coming is None and not rig.stopping:
-                if waited >= lateness(following):
-                    coming = command(following, path(following * DT))
-                waited += 1
-            before = len(self.measured)
-            self._keep(rig.tick(coming, late=coming is None))
-            if len(self.measured) > before:
-                waited = 0
-            self.sent.append(float(rig._sent[0]))
-
-    def _keep(self, measured: Measurement | None) -> None:
+def drive(
+    rig: RigStage, path: Callable[[float], float], lateness: Callable[[int], int]
+) -> tuple[list[Measurement], list[float]]:
+    """Send Command k at ``path(k DT)``, ``lateness(k)`` ticks late; return measurements and sent commands."""
+    measurements, sent, waited = [], [0.0, 0.0], 0
+    while not rig.ended:
+        coming, following = None, rig.sample + 1
+        if rig.pause.coming is None and not rig.stopping:
+            if waited >= lateness(following):
+                coming = command(following, path(following * DT))
+            waited += 1
+        measured = rig.tick(coming, late=coming is None)
         if measured is not None:
-            self.measured.append(measured)
+            measurements.append(measured)
+            waited = 0
+        sent.append(float(rig._sent[0]))
+    return measurements, sent
 
 
-def test_beyond_the_bridge_the_samples_stand_still() -> None:
-    """A Command that is late by more than its bridge; those before it were bridged and are over."""
+def test_sample_number_stops_during_pause() -> None:
+    """One Command is later than the longest bridge."""
     rig = rig_of()
     for k in range(1, 41):
         rig.tick(command(k, wave(k * DT)))
@@ -226,8 +218,8 @@ def test_beyond_the_bridge_the_samples_stand_still() -> None:
     assert rig.machine.state is State.RUNNING
 
 
-def test_bridged_targets_count_with_bridged_commands() -> None:
-    """What the compensator still bridges, when nothing more may be, pauses the rig as well."""
+def test_bridged_targets_and_commands_are_counted_together() -> None:
+    """Bridges of the compensator beyond ``max_bridge`` pause the rig."""
     rig = rig_of()
     for k in range(1, 5):
         rig.tick(command(k, wave(k * DT)))
@@ -239,43 +231,42 @@ def test_bridged_targets_count_with_bridged_commands() -> None:
 
 @pytest.mark.parametrize("bridge", [0.0, 0.004])
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_late_makes_no_jump(seed: int, bridge: float) -> None:
+def test_random_lateness_causes_no_jump(seed: int, bridge: float) -> None:
     random = np.random.default_rng(seed)
     late = np.where(random.random(2000) < 0.02, random.integers(0, 90, 2000), 0)
     rig = rig_of("duration=0.6", f"bridge.max_bridge={bridge}")
-    driven = Driven(rig, wave, lambda k: int(late[k]))
+    measurements, sent = drive(rig, wave, lambda k: int(late[k]))
     assert rig.machine.state is State.FINISHED, rig.machine.reason
-    assert [measured.sample for measured in driven.measured] == list(range(1, rig.sample + 1))
-    velocity = np.diff(driven.sent) / DT
+    assert [measured.sample for measured in measurements] == list(range(1, rig.sample + 1))
+    velocity = np.diff(sent) / DT
     acceleration = np.diff(velocity[2:]) / DT
     assert np.abs(velocity).max() < 0.6
-    # from where it is slow already a second pause begins on a chord of the motion
+    # a second pause during slow motion begins on a chord of the motion
     assert np.abs(acceleration).max() < 2.0 * (BRAKING + 2.0 * 7.11)
     assert rig.ticks - rig.sample == pytest.approx(rig.pause_counts["paused_s"] / DT)
-    flagged = sum(measured.flags & FLAG_SLOWED > 0 for measured in driven.measured)
-    assert rig.slowed == flagged
-    assert rig.bridged == sum(measured.flags & FLAG_BRIDGED > 0 for measured in driven.measured)
+    assert rig.slowed == sum(measured.flags & FLAG_SLOWED > 0 for measured in measurements)
+    assert rig.bridged == sum(measured.flags & FLAG_BRIDGED > 0 for measured in measurements)
     assert (rig.bridged > 0) == (bridge > 0.0)
     if bridge:
-        return  # what was bridged fades in samples that are not flagged
-    true = [measured.command[0] for measured in driven.measured if not measured.flags]
-    plain = [wave(measured.sample * DT) for measured in driven.measured if not measured.flags]
-    np.testing.assert_array_equal(true, plain)
+        return  # bridges fade in samples without a flag
+    unflagged = [measured for measured in measurements if not measured.flags]
+    expected = [wave(measured.sample * DT) for measured in unflagged]
+    np.testing.assert_array_equal([measured.command[0] for measured in unflagged], expected)
 
 
-def test_beyond_the_longest_pause_it_trips_at_rest() -> None:
+def test_pause_beyond_max_pause_trips_at_rest() -> None:
     rig = rig_of("bridge.max_pause=0.2")
-    driven = Driven(rig, wave, lambda k: 10_000 if k > 60 else 0)
-    words = "sample 71: bridge.max_pause: nothing to follow for 0.2 s: must be <= 0.2 s"
-    assert (rig.machine.state, rig.machine.reason.replace("0.201", "0.2")) == (State.TRIPPED, words)
-    assert len({round(value, 12) for value in driven.sent[-20:]}) == 1, "it had stood long before"
-    assert driven.measured[-1].sample == 71
-    assert driven.measured[-1].flags & FLAG_TRIPPED
+    measurements, sent = drive(rig, wave, lambda k: 10_000 if k > 60 else 0)
+    reason = "sample 71: bridge.max_pause: nothing to follow for 0.2 s: must be <= 0.2 s"
+    assert (rig.machine.state, rig.machine.reason.replace("0.201", "0.2")) == (State.TRIPPED, reason)
+    assert len({round(value, 12) for value in sent[-20:]}) == 1, "at rest before the trip"
+    assert measurements[-1].sample == 71
+    assert measurements[-1].flags & FLAG_TRIPPED
 
 
-@pytest.mark.parametrize("ask", ["trip", "hold"])
+@pytest.mark.parametrize("end", ["trip", "hold"])
 @pytest.mark.parametrize("ticks", [3, 200])
-def test_a_stop_ends_a_pause(ask: str, ticks: int) -> None:
+def test_stop_ends_pause(end: str, ticks: int) -> None:
     rig = rig_of()
     for k in range(1, 41):
         rig.tick(command(k, wave(k * DT)))
@@ -283,80 +274,71 @@ def test_a_stop_ends_a_pause(ask: str, ticks: int) -> None:
         rig.tick(None, late=True)
     for _ in range(ticks):
         rig.tick(None, late=True)
-    getattr(rig, ask)("enough")
+    getattr(rig, end)("enough")
     last = rig._sent[0]
     while not rig.ended:
         measured = rig.tick(None)
         assert measured is not None
         assert abs(rig._sent[0] - last) < 0.4 * DT
         last = rig._sent[0]
-    assert rig.machine.state is (State.TRIPPED if ask == "trip" else State.HELD)
+    assert rig.machine.state is (State.TRIPPED if end == "trip" else State.HELD)
     assert rig.machine.reason == "sample 51: enough"
 
 
-def test_a_limit_that_is_broken_in_a_pause_trips() -> None:
+def test_limit_broken_in_pause_trips() -> None:
     rig = rig_of("axes.axis_1.limits.stroke=0.0199", "bridge.max_bridge=0")
-    Driven(rig, wave, lambda k: 100 if k == 70 else 0)
+    drive(rig, wave, lambda k: 100 if k == 70 else 0)
     assert rig.machine.state is State.TRIPPED
     assert "sample 70: axes.axis_1.limits.stroke: command" in rig.machine.reason
 
 
-@pytest.mark.parametrize("wrong", [math.nan, 0.5])
-def test_a_command_that_may_not_be_sent_trips_after_a_pause_as_well(wrong: float) -> None:
+@pytest.mark.parametrize("invalid", [math.nan, 0.5])
+def test_invalid_command_after_pause_trips(invalid: float) -> None:
     rig = rig_of("bridge.max_bridge=0")
-    driven = Driven(rig, lambda time: wrong if time > 69.5 * DT else wave(time), lambda k: 50 if k == 70 else 0)
+    _, sent = drive(rig, lambda time: invalid if time > 69.5 * DT else wave(time), lambda k: 50 if k == 70 else 0)
     assert rig.machine.state is State.TRIPPED
     assert "axes.axis_1" in rig.machine.reason
-    assert np.isfinite(driven.sent).all()
-    assert np.abs(driven.sent).max() < 0.03, "m: not a bit on the way there"
+    assert np.isfinite(sent).all()
+    assert np.abs(sent).max() < 0.03
 
 
-# the compensator waits meanwhile
+# Pause and compensator
 
 
-def test_slowed_samples_do_not_adapt() -> None:
-    seen: list[bool] = []
+def test_compensator_does_not_adapt_to_slowed_samples() -> None:
+    flagged: list[bool] = []
 
     class Watching(Compensator):
         state_names = ()
 
         def step(self, motion: Motion, measured: np.ndarray) -> np.ndarray:
-            seen.append(motion.flagged)
+            flagged.append(motion.flagged)
             return motion.displacement
 
         def state(self) -> tuple[float, ...]:
             return ()
 
         def reset(self) -> None:
-            seen.clear()
+            flagged.clear()
 
     parts = Assembly(SINE)
     parts.compensator = Watching()
     stage = CommandStage(parts)
-    stage.target(command_target(0))
-    stage.target(command_target(1))
+    for step in (0, 1):
+        stage.target(Target(step, *np.zeros((6, 1))))
     zero = np.zeros(1)
     stage.next(Measurement(0, zero, zero, zero, flags=FLAG_SLOWED))
-    assert seen == [True]
+    assert flagged == [True]
 
 
-def command_target(step: int) -> Target:
-    return Target(step, *(np.zeros(1) for _ in range(6)))
+def test_run_with_late_targets_pauses_and_finishes() -> None:
+    """Repeated delays of 60 samples, for an actuator with a lag of 29 ms.
 
-
-def test_late_targets_pause_the_test_and_it_finishes() -> None:
-    """Targets 60 samples late, again and again, to an actuator that is 29 ms behind its command.
-
-    A specimen without rates: its force is that of the plain test, and so are the Targets.
+    The specimen does not depend on the rate, so force and Targets equal those without faults.
     """
-    overrides = [
-        "duration=1.5",
-        "bridge={when_late: pause, max_bridge: 0}",
-        "substeps=4",
-        "ramp.type=quadratic",
-        "compensator={type: inverse, alpha: 29}",
-        "axes.story_1.specimen={type: kelvin_voigt, stiffness: 3.0e6, damping: 0.0}",
-    ]
+    overrides = ["duration=1.5", "bridge={when_late: pause, max_bridge: 0}", "substeps=4", "ramp.type=quadratic"]
+    overrides += ["compensator={type: inverse, alpha: 29}"]
+    overrides += ["axes.story_1.specimen={type: kelvin_voigt, stiffness: 3.0e6, damping: 0.0}"]
     loaded = files.load("chen_ricles_2010", overrides)
     plain, late = (Collector(loaded, Assembly(loaded).names) for _ in range(2))
     FaultyLoop(Assembly(loaded), []).run([plain])
@@ -365,28 +347,28 @@ def test_late_targets_pause_the_test_and_it_finishes() -> None:
     assert report.state is State.FINISHED, report.reason
     assert report.timing["pauses"] >= 5
     assert report.timing["slowed"] == np.count_nonzero(late.run().flags & FLAG_SLOWED) > 10
-    one, other = plain.run(), late.run()
-    assert len(one.time) == len(other.time)
-    peak = np.abs(one.target).max()
-    assert np.abs(one.target - other.target).max() < 3e-3 * peak
-    # what is left of the straight lines between the samples
-    assert np.abs(other.target - other.displacement).max() < 0.04 * peak
+    expected, run = plain.run(), late.run()
+    assert len(run.time) == len(expected.time)
+    peak = np.abs(expected.target).max()
+    assert np.abs(run.target - expected.target).max() < 3e-3 * peak
+    # the rest is due to straight lines between the samples
+    assert np.abs(run.target - run.displacement).max() < 0.04 * peak
 
 
-def test_without_lateness_a_pause_that_may_be_changes_nothing() -> None:
+def test_pause_option_changes_nothing_without_lateness() -> None:
     runs = []
-    for which in ("trip", "pause"):
-        loaded = files.load("chen_ricles_2010", ["duration=1", f"bridge.when_late={which}"])
-        found = Collector(loaded, Assembly(loaded).names)
-        FaultyLoop(Assembly(loaded), []).run([found])
-        runs.append(found.run().arrays())
+    for reaction in ("trip", "pause"):
+        loaded = files.load("chen_ricles_2010", ["duration=1", f"bridge.when_late={reaction}"])
+        collector = Collector(loaded, Assembly(loaded).names)
+        FaultyLoop(Assembly(loaded), []).run([collector])
+        runs.append(collector.run().arrays())
     for name, value in runs[0].items():
         np.testing.assert_array_equal(value, runs[1][name])
 
 
-# what is refused
+# Refusals
 
 
-def test_a_pause_is_not_longer_than_the_port_waits() -> None:
+def test_max_pause_beyond_longest_wait_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("bridge.max_pause", "6 s", "<= port.longest_wait", "5 s")):
         override(SINE, ["bridge.max_pause=6"])

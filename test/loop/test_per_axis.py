@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig whose axes have a node each: the gathered rig is the whole one, to the bit; an axis alone stops safely."""
+"""Tests of a rig with one node per axis: same bits as with a single node, safe stop of each axis."""
 
 from __future__ import annotations
 
@@ -32,18 +32,12 @@ def gathered(rig):
     return RigStage(rig, PerAxisPort(tuple(rig.axes), rig.port.transport_samples, wires)), wires
 
 
-def whole_rig(rig):
+def single_node(rig):
     return RigStage(rig, Assembly(rig).port)
 
 
-def first(stage):
-    """Measurement 0, once it is there."""
-    stage.begin()
-    return completed(stage)
-
-
 def tick(stage, command, late=False):
-    """Both halves of a sample, the port asked in between as often as it takes."""
+    """Run both halves of a sample; poll the port in between."""
     stage.begin_tick(command, late)
     return completed(stage)
 
@@ -55,24 +49,38 @@ def completed(stage):
 
 
 def commands(samples, amplitude=5e-3, frequency=3.0, dt=1 / 1024):
-    """A sine on all three axes, with its phases."""
+    """Sines on all three axes."""
     for k in range(1, samples + 1):
         motion = amplitude * np.sin(2 * np.pi * frequency * k * dt * np.array([1.0, 1.3, 1.7]))
         yield Command(k, motion, motion)
 
 
-def run(stage, samples=150, **options):
-    """All Measurements until the rig rests, or ``samples`` are over."""
+def started(stage):
+    """Connect and arm the rig; return Measurement 0."""
     stage.connect()
     stage.machine.to(State.ARMED)
-    found = [first(stage)]
-    for command in commands(samples, **options):
+    stage.begin()
+    return completed(stage)
+
+
+def run(stage, samples=150):
+    """Return all Measurements until the rig rests, or of ``samples``."""
+    measured = [started(stage)]
+    for command in commands(samples):
         if stage.ended:
             break
-        found.append(tick(stage, None if stage.stopping or stage.stop_due else command))
+        measured.append(tick(stage, None if stage.stopping or stage.stop_due else command))
     while stage.stopping and not stage.ended:
-        found.append(tick(stage, None))
-    return found
+        measured.append(tick(stage, None))
+    return measured
+
+
+def true_states(stage):
+    """Return all gathered true states."""
+    states = []
+    while (state := stage.port.true_state()) is not None:
+        states.append(state)
+    return states
 
 
 def numbers(measurements):
@@ -84,14 +92,14 @@ NOISY = ("axes.story_1.sensors.force_noise_rms=50", "axes.story_3.sensors.displa
 
 
 @pytest.mark.parametrize("overrides", [(), NOISY, ("port.transport_samples=3",)], ids=["as_is", "noisy", "late"])
-def test_the_gathered_rig_is_the_whole_one_to_the_bit(overrides):
+def test_gathered_rig_has_bits_of_single_node(overrides):
     rig = loaded(*overrides)
     stage, _ = gathered(rig)
-    assert numbers(run(stage)) == numbers(run(whole_rig(rig)))
+    assert numbers(run(stage)) == numbers(run(single_node(rig)))
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
+    ("override", "reason"),
     [
         ("axes.story_2.limits.velocity=0.1", "axes.story_2.limits.velocity: command"),
         ("axes.story_2.limits.force=2000", "axes.story_2.limits.force: measured"),
@@ -99,42 +107,38 @@ def test_the_gathered_rig_is_the_whole_one_to_the_bit(overrides):
         ("axes.story_1.sensors.displacement_range=1e-3", ""),
     ],
 )
-def test_a_breach_of_one_axis_stops_all_of_them_as_with_one_node(override, words):
+def test_breach_of_one_axis_stops_all_axes(override, reason):
     rig = loaded(override, "axes.story_1.limits.deceleration=0.5")
     stage, wires = gathered(rig)
-    whole = whole_rig(rig)
-    assert numbers(run(stage)) == numbers(run(whole))
-    assert (stage.machine.state, stage.machine.reason) == (whole.machine.state, whole.machine.reason)
-    assert words in stage.machine.reason
-    assert bool(words) == (stage.machine.state == State.TRIPPED)
-    if words:
+    single = single_node(rig)
+    assert numbers(run(stage)) == numbers(run(single))
+    assert (stage.machine.state, stage.machine.reason) == (single.machine.state, single.machine.reason)
+    assert reason in stage.machine.reason
+    assert bool(reason) == (stage.machine.state == State.TRIPPED)
+    if reason:
         assert all(axis.at_rest for axis in wires.stages.values())
 
 
 @pytest.mark.parametrize("length", [1, 10, 11])
-def test_late_commands_are_bridged_as_with_one_node(length):
-    """The axes check their measurement against the bridged target, too; 10 samples are 10 ms."""
-    found = []
-    for stage in (gathered(loaded())[0], whole_rig(loaded())):
-        stage.connect()
-        stage.machine.to(State.ARMED)
-        measured = [first(stage)]
+def test_late_commands_are_bridged_as_by_single_node(length):
+    """The axes check their measurements against the bridged target; 10 samples are 10 ms."""
+    results = []
+    for stage in (gathered(loaded())[0], single_node(loaded())):
+        measured = [started(stage)]
         for command in commands(60):
             late = 40 <= command.sample < 40 + length
             measured.append(tick(stage, None if late or stage.stopping else command, late))
             if stage.ended:
                 break
-        found.append((numbers(measured), stage.machine.reason, stage.bridged))
-    assert found[0] == found[1]
-    assert found[0][2] == min(length, 10)
-    assert mentions(found[0][1], "bridge.max_bridge", "10.7 ms") == (length > 10)
+        results.append((numbers(measured), stage.machine.reason, stage.bridged))
+    assert results[0] == results[1]
+    assert results[0][2] == min(length, 10)
+    assert mentions(results[0][1], "bridge.max_bridge", "10.7 ms") == (length > 10)
 
 
-def test_the_axes_hear_the_target_that_is_bridged():
+def test_axes_receive_bridged_target():
     stage, wires = gathered(loaded())
-    stage.connect()
-    stage.machine.to(State.ARMED)
-    first(stage)
+    started(stage)
     sent = []
     send = wires.send_command
     wires.send_command = lambda axis, command: (sent.append(command), send(axis, command))
@@ -145,55 +149,47 @@ def test_the_axes_hear_the_target_that_is_bridged():
     assert all(command.flags & FLAG_BRIDGED for command in sent[-3:])
 
 
-def test_an_operators_hold_is_the_same_too():
+def test_trip_at_sample_equals_single_node():
     rig = loaded()
-    stage, _ = gathered(rig)
-    whole = whole_rig(rig)
-    stage.trip("enough", 40)
-    whole.trip("enough", 40)
-    assert numbers(run(stage)) == numbers(run(whole))
-    assert stage.machine.reason == whole.machine.reason == "sample 40: enough"
+    stages = gathered(rig)[0], single_node(rig)
+    for stage in stages:
+        stage.trip("enough", 40)
+    assert numbers(run(stages[0])) == numbers(run(stages[1]))
+    assert stages[0].machine.reason == stages[1].machine.reason == "sample 40: enough"
 
 
-def test_the_true_state_is_gathered_too():
+def test_true_state_is_gathered():
     rig = loaded(*NOISY)
     stage, _ = gathered(rig)
     run(stage, 20)
-    whole = whole_rig(rig)
-    whole.connect()
-    whole.machine.to(State.ARMED)
-    first(whole)
-    expected = [whole.port.truth()]
+    single = single_node(rig)
+    started(single)
+    expected = [single.port.truth()]
     for command in commands(20):
-        tick(whole, command)
-        expected.append(whole.port.truth())
-    found = []
-    while (true := stage.port.true_state()) is not None:
-        found.append(true[0])
-        assert true[1] == true[0].sample
-    assert numbers(found) == numbers(expected)
+        tick(single, command)
+        expected.append(single.port.truth())
+    states = true_states(stage)
+    assert all(sample == state.sample for state, sample in states)
+    assert numbers([state for state, _ in states]) == numbers(expected)
     assert stage.port.true_state_complete
 
 
-def test_a_lost_axis_stops_the_others_and_has_no_measurement():
+def test_lost_axis_stops_others_and_has_no_measurement():
     stage, wires = gathered(loaded())
     wires.deaf["story_2"] = 30
-    found = run(stage)
+    measured = run(stage)
     assert stage.machine.state == State.TRIPPED
     assert stage.machine.reason == "sample 30: no Measurement 30 of story_2"
-    assert found[29].flags == 0
-    assert all(m.flags & FLAG_TRIPPED for m in found[30:])
-    assert all(np.isnan([m.displacement[1], m.force[1]]).all() for m in found[30:])
-    assert np.isfinite([m.displacement[[0, 2]] for m in found]).all()
+    assert measured[29].flags == 0
+    assert all(m.flags & FLAG_TRIPPED for m in measured[30:])
+    assert all(np.isnan([m.displacement[1], m.force[1]]).all() for m in measured[30:])
+    assert np.isfinite([m.displacement[[0, 2]] for m in measured]).all()
     assert wires.stages["story_1"].at_rest
     assert wires.stages["story_3"].at_rest
-    truths = []
-    while (true := stage.port.true_state()) is not None:
-        truths.append(true[0])
-    assert len(truths) == len(found)
+    assert len(true_states(stage)) == len(measured)
 
 
-def test_who_asked_for_a_trip_knows_best_why_an_axis_is_lost():
+def test_reason_of_requested_trip_is_kept_for_lost_axis():
     stage, wires = gathered(loaded())
     wires.deaf["story_2"] = 30
     wires.lost = lambda axes, sample: stage.trip("runner: the story_2/axis node died (SIGKILL)") or "silent"
@@ -201,11 +197,9 @@ def test_who_asked_for_a_trip_knows_best_why_an_axis_is_lost():
     assert mentions(stage.machine.reason, "sample 30", "runner", "story_2/axis", "SIGKILL")
 
 
-def test_the_port_does_not_wait_for_a_measurement_that_is_missing():
+def test_port_is_not_ready_until_measurement_arrives():
     stage, wires = gathered(loaded())
-    stage.connect()
-    stage.machine.to(State.ARMED)
-    first(stage)
+    started(stage)
     answer = wires.measurement_of
     wires.measurement_of = lambda axis: None if axis == "story_2" else answer(axis)
     wires.lost = lambda axes, sample: "" if axes == ["story_2"] else "others are missing"
@@ -219,11 +213,9 @@ def test_the_port_does_not_wait_for_a_measurement_that_is_missing():
     assert np.isfinite(measured.displacement).all()
 
 
-def test_an_axis_that_stops_by_itself_stops_the_others():
+def test_axis_that_stops_by_itself_stops_others():
     stage, wires = gathered(loaded())
-    stage.connect()
-    stage.machine.to(State.ARMED)
-    first(stage)
+    started(stage)
     for command in commands(150):
         if stage.ended:
             break
@@ -235,25 +227,24 @@ def test_an_axis_that_stops_by_itself_stops_the_others():
     assert mentions(stage.machine.reason, "sample 50", "axes.story_3")
 
 
-def test_an_axis_of_which_a_measurement_is_missing_is_lost():
+def test_axis_with_missing_measurement_is_lost():
     stage, wires = gathered(loaded())
     answer = wires.measurement_of
 
-    def one_missing(axis):
+    def without_sample_30(axis):
         measured = answer(axis)
-        later = measured.sample == 30 and axis == "story_2"
-        return replace(measured, sample=31) if later else measured
+        return replace(measured, sample=31) if measured.sample == 30 and axis == "story_2" else measured
 
-    wires.measurement_of = one_missing
-    found = run(stage)
+    wires.measurement_of = without_sample_30
+    measured = run(stage)
     assert stage.machine.state == State.TRIPPED
     assert stage.machine.reason == "sample 30: axes.story_2: received Measurement 31, expected Measurement 30"
-    assert np.isnan(found[30].displacement[1])
-    assert all(axis.at_rest for axis in wires.stages.values()), "all of them are led to rest"
+    assert np.isnan(measured[30].displacement[1])
+    assert all(axis.at_rest for axis in wires.stages.values())
     assert len({axis.sample for axis in wires.stages.values()}) == 1
 
 
-def test_what_comes_twice_counts_once():
+def test_repeated_messages_count_once():
     rig = loaded()
     stage, wires = gathered(rig)
     send, answer, last = wires.send_command, wires.measurement_of, {}
@@ -270,24 +261,23 @@ def test_what_comes_twice_counts_once():
         wires.true[axis].append(wires.true[axis][-1])
 
     wires.send_command, wires.measurement_of, wires.lost = send_twice, twice, lambda axes, sample: ""
-    found = run(stage)
-    assert numbers(found) == numbers(run(whole_rig(rig)))
-    for expected in found:
-        true, _ = stage.port.true_state()
-        assert true.sample == expected.sample
+    measured = run(stage)
+    assert numbers(measured) == numbers(run(single_node(rig)))
+    states = (stage.port.true_state()[0] for _ in measured)
+    assert [state.sample for state in states] == [m.sample for m in measured]
 
 
 def follow(stage, position, flags=0):
     return stage.follow(Command(stage.sample + 1, np.array([position]), np.array([position]), flags=flags))
 
 
-def test_command_0_moves_nothing():
+def test_command_0_does_not_move_axis():
     stage = connected(loaded(), "story_2")
-    first = stage.follow(Command(0, np.array([0.01]), np.array([0.01])))
-    assert (first.sample, first.command.tolist()) == (0, [0.0])
+    measured = stage.follow(Command(0, np.array([0.01]), np.array([0.01])))
+    assert (measured.sample, measured.command.tolist()) == (0, [0.0])
 
 
-def test_an_axis_of_which_a_command_is_missing_stops_by_itself():
+def test_axis_stops_after_missing_command():
     stage = connected(loaded(), "story_2")
     for k in range(5):
         follow(stage, 1e-4 * k)
@@ -299,26 +289,26 @@ def test_an_axis_of_which_a_command_is_missing_stops_by_itself():
         assert stage.stop_alone().command[0] >= 4e-4
 
 
-def test_an_axis_alone_brakes_at_its_deceleration_and_holds():
+def test_single_axis_brakes_at_its_deceleration_and_holds():
     stage = connected(loaded("axes.story_2.limits.deceleration=2.0"), "story_2")
     step = 0.5e-3  # of the command, per sample: 0.512 m/s
     follow(stage, 0.0)
     for k in range(1, 11):
         follow(stage, k * step)
     assert not stage.at_rest
-    stage.stop("nobody leads")
+    stage.stop("no commands")
     sent = [10 * step]
     while not stage.at_rest:
         measured = stage.stop_alone()
         assert measured.flags & FLAG_TRIPPED
         sent.append(measured.command[0])
     v, dt = step * 1024, 1 / 1024
-    assert sent[-1] - sent[0] == pytest.approx(v**2 / (2 * 2.0) - v * dt / 2, rel=5e-3)  # of bounded deceleration
+    assert sent[-1] - sent[0] == pytest.approx(v**2 / (2 * 2.0) - v * dt / 2, rel=5e-3)
     assert np.abs(np.diff(sent, 2) * 1024**2).max() <= 2.0 * (1 + 1e-9)
-    assert follow(stage, 0.0).command[0] == sent[-1], "it follows no Command any more"
+    assert follow(stage, 0.0).command[0] == sent[-1]  # no Command is applied after the stop
 
 
-def test_a_wrong_command_does_not_reach_the_axis():
+def test_invalid_command_is_not_applied():
     stage = connected(loaded(), "story_2")
     follow(stage, 0.0)
     measured = follow(stage, 0.2)
@@ -326,22 +316,21 @@ def test_a_wrong_command_does_not_reach_the_axis():
     assert (measured.command[0], measured.flags) == (0.0, FLAG_TRIPPED)
 
 
-def test_the_safe_stop_of_the_rig_is_not_ended_by_a_limit_of_one_axis():
+def test_limit_of_one_axis_does_not_end_safe_stop():
     stage = connected(loaded("axes.story_2.limits.tracking_error=1e-6"), "story_2")
     follow(stage, 0.0)
     assert follow(stage, 0.5e-3, FLAG_TRIPPED).flags == 0
     assert stage.trip == ""
 
 
-def test_a_rig_that_couples_its_axes_has_one_node():
+def test_coupled_rig_requires_single_node():
     with pytest.raises(ConfigError, match=naming("rig", "axes")):
         check_layout(files.load("phillips_spencer_2012"))
 
 
-def test_an_axis_needs_a_name_that_a_namespace_may_have():
+def test_axis_name_must_be_valid_namespace():
     rig = loaded()
-    named = attrs.evolve(rig, axes={"2nd": rig.axes["story_1"]})
     with pytest.raises(ConfigError, match=naming("axes.2nd", "ASCII")):
-        check_layout(named)
+        check_layout(attrs.evolve(rig, axes={"2nd": rig.axes["story_1"]}))
     with pytest.raises(ConfigError, match=naming("story_1")):
         AxisStage(rig, "story1")

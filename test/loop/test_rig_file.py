@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig file: it takes the place of what a scenario says of the rig, or is refused with the reason."""
+"""Tests of the rig file, which replaces the description of the rig in a scenario."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from rths_nodes.loop.scenario import files
 PAGE = Path(__file__).resolve().parents[2] / "doc" / "rig_file.md"
 NAME = "predefined_sine"
 BRIEF = "duration=0.1"
-WHAT = """
+MOTION = """
 version: 1
-name: what
+name: motion
 servo_rate: 1024
 substeps: 1
 duration: 0.05
@@ -39,18 +39,11 @@ axes: {axis_1: {}}
 Rig = Callable[..., Path]
 
 
-def of_page() -> str:
-    """The example of the page."""
-    found = re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    assert found
-    return found[1]
-
-
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
-    """A rig file: a simple one, with changes of ``section.key`` of its axis, or of the whole by keyword."""
+    """Write a simple rig file; change its axis by ``section.key``, its other sections by name."""
 
-    def rig(changes: dict[str, Any] | None = None, **more: Any) -> Path:
+    def rig(changes: dict[str, Any] | None = None, sections: dict[str, Any] | None = None) -> Path:
         channel = {"unit": "m", "range": 0.5}
         axis: dict[str, Any] = {
             "serves": ["axis_1"],
@@ -60,34 +53,31 @@ def rig(tmp_path: Path) -> Rig:
             "limits": {"stroke": 0.25, "velocity": 10.0, "force": 1.7e6},
         }
         for key, value in (changes or {}).items():
-            place, _, last = key.rpartition(".")
-            section = axis[place] if place else axis
+            name, _, last = key.rpartition(".")
+            section = axis[name] if name else axis
             if value is None:
                 del section[last]
             else:
                 section[last] = value
-        data = {"version": 1, "name": "bench", "port": {"type": "simulator"}, "axes": {"bench": axis}} | more
+        data = {"version": 1, "name": "bench", "port": {"type": "simulator"}, "axes": {"bench": axis}}
         file = tmp_path / "bench.yaml"
-        file.write_text(yaml.safe_dump(data))
+        file.write_text(yaml.safe_dump(data | (sections or {})))
         return file
 
     return rig
 
 
-def test_a_rig_of_metres_and_newtons_changes_no_bit(rig: Rig, different: Any) -> None:
-    expected = rths_nodes.run(NAME, [BRIEF])
-    found = rths_nodes.run(NAME, [BRIEF], rig=rig({"displacement.range": 100.0, "force.range": 1e9}))
-    assert different(found, expected) == []
-    assert found.scenario.rig_file is not None
-    assert found.scenario.rig_file.name == "bench"
+def test_rig_in_si_units_changes_no_bit(rig: Rig, different: Any) -> None:
+    run = rths_nodes.run(NAME, [BRIEF], rig=rig({"displacement.range": 100.0, "force.range": 1e9}))
+    assert different(run, rths_nodes.run(NAME, [BRIEF])) == []
+    assert run.scenario.rig_file.name == "bench"
 
 
-def test_the_example_of_the_page_loads_and_says_everything_in_si(tmp_path: Path) -> None:
+def test_example_of_page_is_converted_to_si(tmp_path: Path) -> None:
     file = tmp_path / "my_rig.yaml"
-    file.write_text(of_page())
+    file.write_text(re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.M | re.S)[1])
     scenario = files.load(NAME, rig=file)
     axis = scenario.axes["axis_1"]
-    assert axis.rig_axis is not None
     assert axis.rig_axis.displacement.gain == pytest.approx(-0.013)
     assert axis.rig_axis.force.gain == pytest.approx(30e3)
     assert (axis.limits.stroke, axis.limits.force) == (0.12, 250e3)
@@ -99,139 +89,120 @@ def test_the_example_of_the_page_loads_and_says_everything_in_si(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
-def test_a_shipped_rig_runs_a_scenario_or_is_to_be_emulated(name: str) -> None:
+def test_shipped_rig_runs_scenario(name: str) -> None:
     slow = ["time_ratio=10"] if name == "bench_ros2_control" else []
     loop = checked_loop(files.load(of_rig(name), slow, rig=name))
     assert loop.rig.port.transport_samples == 1
 
 
-def test_what_comes_out_needs_the_file_no_more(rig: Rig) -> None:
+def test_scenario_data_include_rig_file(rig: Rig) -> None:
     scenario = files.load(NAME, rig=rig({"displacement.calibrated": "2026-03-02"}))
     again = files.from_text(dump(scenario.data()), "again")
     assert again == scenario
     assert again.shared_hash() == scenario.shared_hash() != files.load(NAME).shared_hash()
 
 
-def test_a_scenario_may_leave_all_of_the_rig_to_the_file(rig: Rig, tmp_path: Path) -> None:
-    what = tmp_path / "what.yaml"
-    what.write_text(WHAT)
+def test_rig_file_supplies_missing_sections(rig: Rig, tmp_path: Path) -> None:
+    motion = tmp_path / "motion.yaml"
+    motion.write_text(MOTION)
     with pytest.raises(ConfigError, match=r"axes.axis_1.limits: missing .*--rig"):
-        files.load(what)
+        files.load(motion)
     with pytest.raises(ConfigError, match=r"axes.axis_1.specimen: missing"):
-        files.load(what, rig=rig({"actuator": {"type": "pure_delay", "delay": 0.002}}))
-    scenario = files.load(what, rig=rig(port={"type": "udp", "emulator": True}))
+        files.load(motion, rig=rig({"actuator": {"type": "pure_delay", "delay": 0.002}}))
+    scenario = files.load(motion, rig=rig(None, {"port": {"type": "udp", "emulator": True}}))
     assert checked_loop(scenario).scenario.limits["axis_1"].stroke == 0.25
 
 
-def test_the_actuator_may_be_that_of_the_rig(rig: Rig) -> None:
+def test_actuator_of_rig_file(rig: Rig) -> None:
     scenario = files.load(NAME, rig=rig({"actuator": {"type": "first_order", "alpha": 11.0}}))
     assert scenario.axes["axis_1"].actuator.alpha == 11.0
     assert files.load(NAME, ["axes.axis_1.actuator.alpha=12"], rig=rig()).axes["axis_1"].actuator.alpha == 12.0
 
 
-def test_a_case_does_not_move_the_limits_of_a_rig_but_an_operator_may_narrow_them() -> None:
+def test_limits_of_rig_can_only_be_reduced() -> None:
     name, key = "chen_ricles_2010", "axes.story_1.limits.velocity"
-    on = files.load(name, case="alpha_45_k_p_0", rig="bench_simulated")
-    assert (on.limits["story_1"].velocity, on.compensator.alpha_es) == (1.2, 45.0)
+    scenario = files.load(name, case="alpha_45_k_p_0", rig="bench_simulated")
+    assert (scenario.limits["story_1"].velocity, scenario.compensator.alpha_es) == (1.2, 45.0)
     assert files.load(name, [f"{key}=0.7"], "alpha_45_k_p_0", "bench_simulated").limits["story_1"].velocity == 0.7
     wider = "axes.story_1.limits.velocity = 1.3 m/s: must be <= 1.2 m/s, the limit of the rig bench_simulated"
     with pytest.raises(ConfigError, match=re.escape(wider)):
         files.load(name, [f"{key}=1.3"], rig="bench_simulated")
     with pytest.raises(ConfigError, match=re.escape(wider)):
-        files.load(on, [f"{key}=1.3"])
+        files.load(scenario, [f"{key}=1.3"])
     renamed = "{north: {limits: {stroke: 1.0, velocity: 1.0, force: 1e6, deceleration: 5}}}"
     with pytest.raises(ConfigError, match=naming("unknown", "bench_udp", "north", "story_1")):
         files.load(name, ["rig_file=null", f"axes={renamed}"], rig="bench_udp")
 
 
-def test_nobody_leaves_a_limit_of_a_rig_out(rig: Rig) -> None:
+def test_limit_of_rig_cannot_be_removed(rig: Rig) -> None:
     bounded = rig({"limits.tracking_error": 0.02})
     with pytest.raises(ConfigError, match=naming("limits.tracking_error", "<= 0.02 m")):
         files.load(NAME, ["axes.axis_1.limits.tracking_error=null"], rig=bounded)
 
 
-REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "unit": (
-        {"displacement.unit": "kN"},
-        {},
-        r"displacement.unit: unknown value 'kN'.*known: cm, ft, in, m, mm, um",
-    ),
-    "no range": ({"force.range": None}, {}, r"axes.bench.force.range: missing"),
-    "sign": ({"force.sign": 0}, {}, r"force.sign = 0: must be 1 or -1"),
-    "sign of two": ({"force.sign": 2}, {}, r"force.sign = 2: must be >= -1 and <= 1"),
-    "scale": ({"force.scale": 0.0}, {}, r"force.scale = 0 its unit: must be > 0"),
+REFUSED = {
+    "unit": (r"displacement.unit: unknown value 'kN'.*known: cm, ft, in, m, mm, um", {"displacement.unit": "kN"}),
+    "no range": (r"axes.bench.force.range: missing", {"force.range": None}),
+    "sign": (r"force.sign = 0: must be 1 or -1", {"force.sign": 0}),
+    "sign of two": (r"force.sign = 2: must be >= -1 and <= 1", {"force.sign": 2}),
+    "scale": (r"force.scale = 0 its unit: must be > 0", {"force.scale": 0.0}),
     "empty auxiliary": (
+        r"auxiliary = None: must be a mapping of names to sections; omit",
         {},
         {"auxiliary": None},
-        r"auxiliary = None: must be a mapping of names to sections; omit",
     ),
-    "served twice": (
-        {"serves": ["axis_1", "axis_1"]},
-        {},
-        r"axes.bench.serves: 'axis_1' is listed more than once",
-    ),
+    "served twice": (r"axes.bench.serves: 'axis_1' is listed more than once", {"serves": ["axis_1", "axis_1"]}),
     "address": (
+        r"port.address = '0.0.0.0': must be the address of the rig's computer",
         {},
         {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},
-        r"port.address = '0.0.0.0': must be the address of the rig's computer",
     ),
     "broadcast": (
+        r"port.address = '255.255.255.255': must be the address of the rig's computer",
         {},
         {"port": {"type": "udp", "address": "255.255.255.255", "emulator": True}},
-        r"port.address = '255.255.255.255': must be the address of the rig's computer",
     ),
     "wait": (
+        r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s",
         {},
         {"port": {"type": "udp", "longest_wait": 1e6}},
-        r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s",
     ),
-    "date": ({"force.calibrated": "2.3.2026"}, {}, r"calibrated = '2.3.2026': must be a date such as 2026-03-02"),
-    "resolution": ({"force.resolution": 3e6}, {}, r"resolution = 3e\+06 N: must be < range = 2e\+06 N"),
-    "no limit": ({"limits.force": None}, {}, r"axes.bench.limits.force: missing"),
-    "no velocity": ({"limits.velocity": None}, {}, r"axes.bench.limits.velocity: missing"),
-    "limit beyond": (
-        {"limits.force": 3e6},
-        {},
-        r"limits.force = 3e\+06 N: must be <= 2e\+06 N, the range of force",
-    ),
-    "stroke beyond": (
-        {"displacement.range": 0.1},
-        {},
-        r"limits.stroke = 0.25 m: must be <= 0.1 m, the range of disp",
-    ),
-    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1\. .*time_ratio"),
-    "misspelt": ({"similtude": {}}, {}, r"unknown key 'similtude' \(did you mean 'similitude'\?\)"),
+    "date": (r"calibrated = '2.3.2026': must be a date such as 2026-03-02", {"force.calibrated": "2.3.2026"}),
+    "resolution": (r"resolution = 3e\+06 N: must be < range = 2e\+06 N", {"force.resolution": 3e6}),
+    "no limit": (r"axes.bench.limits.force: missing", {"limits.force": None}),
+    "no velocity": (r"axes.bench.limits.velocity: missing", {"limits.velocity": None}),
+    "limit beyond": (r"limits.force = 3e\+06 N: must be <= 2e\+06 N, the range of force", {"limits.force": 3e6}),
+    "stroke beyond": (r"limits.stroke = 0.25 m: must be <= 0.1 m, the range of disp", {"displacement.range": 0.1}),
+    "time": (r"similitude.time = 2: must be 1\. .*time_ratio", {"similitude": {"time": 2.0}}),
+    "misspelt": (r"unknown key 'similtude' \(did you mean 'similitude'\?\)", {"similtude": {}}),
     "name": (
-        {"serves": ["story_1"]},
-        {},
         r"axes.axis_1: no axis of the rig bench .*The axes of the rig are bench \(serves story_1\)",
+        {"serves": ["story_1"]},
     ),
     "rate": (
+        r"servo_rate = 1024 Hz: must be 2048 Hz, the rate of the controller of the rig bench",
         {},
         {"servo_rate": 2048.0},
-        r"servo_rate = 1024 Hz: must be 2048 Hz, the rate of the controller of the rig bench",
     ),
-    "port": ({}, {"port": {"type": "udb"}}, r"port.type: unknown port 'udb' \(did you mean 'udp'\?\)"),
+    "port": (r"port.type: unknown port 'udb' \(did you mean 'udp'\?\)", {}, {"port": {"type": "udb"}}),
     "channel": (
+        r"rig_file.auxiliary.oil: unknown channel 'oil'; known: none",
         {},
         {"auxiliary": {"oil": {"unit": "bar", "range": 350.0}}, "port": {"type": "udp", "emulator": True}},
-        r"rig_file.auxiliary.oil: unknown channel 'oil'; known: none",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_or_does_not_fit_is_refused_in_words(rig: Rig, case: str) -> None:
-    changes, more, words = REFUSED[case]
-    with pytest.raises(ConfigError, match=words):
-        checked_loop(files.load(NAME, rig=rig(changes, **more)))
+def test_invalid_rig_file_is_refused(rig: Rig, case: str) -> None:
+    message, *changes = REFUSED[case]
+    with pytest.raises(ConfigError, match=message):
+        checked_loop(files.load(NAME, rig=rig(*changes)))
 
 
-def test_axes_fit_by_name_each_to_one(rig: Rig, tmp_path: Path) -> None:
-    one = yaml.safe_load(rig().read_text())
-    axis = one["axes"]["bench"]
-    name = "three_independent_axes"
-    for serves, words in (
+def test_axes_are_assigned_by_name(rig: Rig) -> None:
+    axis = yaml.safe_load(rig().read_text())["axes"]["bench"]
+    for serves, message in (
         ({"a": ["story_1"], "b": ["story_2"]}, r"axes.story_3: no axis of the rig bench"),
         (
             {"a": ["story_1", "story_2"], "b": ["story_3"]},
@@ -243,43 +214,42 @@ def test_axes_fit_by_name_each_to_one(rig: Rig, tmp_path: Path) -> None:
         ),
         ({"a": ["story_1"], "b": ["story_1"]}, r"axes: 'story_1' is a name of both a and b"),
     ):
-        one["axes"] = {key: axis | {"serves": names} for key, names in serves.items()}
-        rig().write_text(yaml.safe_dump(one))
-        with pytest.raises(ConfigError, match=words):
-            files.load(name, rig=tmp_path / "bench.yaml")
+        axes = {key: axis | {"serves": names} for key, names in serves.items()}
+        with pytest.raises(ConfigError, match=message):
+            files.load("three_independent_axes", rig=rig(None, {"axes": axes}))
 
 
-def test_a_specimen_to_half_scale_gives_the_response_of_the_whole_one(rig: Rig) -> None:
-    """Half the length, a quarter of the force: stiffness and damping are half of those of the structure."""
+def test_half_scale_specimen_gives_same_response(rig: Rig) -> None:
+    """Half the length, a quarter of the force: half the stiffness and damping of the structure."""
     name, brief = "chen_ricles_2010", ["duration=1.0", "compensator={type: inverse, alpha: 29.0}"]
     serves = {"serves": ["story_1"], "limits.velocity": 0.76}
     full = rths_nodes.run(name, brief, rig=rig(serves))
-    scaled = [*brief, "axes.story_1.specimen.stiffness=3.8e6", "axes.story_1.specimen.damping=0.32e6"]
-    half = rths_nodes.run(name, scaled, rig=rig({**serves, "similitude": {"length": 2.0, "force": 4.0}}))
+    half_scale = [*brief, "axes.story_1.specimen.stiffness=3.8e6", "axes.story_1.specimen.damping=0.32e6"]
+    half = rths_nodes.run(name, half_scale, rig=rig({**serves, "similitude": {"length": 2.0, "force": 4.0}}))
     np.testing.assert_allclose(half.dof_displacement, full.dof_displacement, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(2.0 * half.displacement, full.displacement, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(4.0 * half.force, full.force, rtol=1e-9, atol=1e-6)
     assert half.metrics["hsem_percent"] == pytest.approx(full.metrics["hsem_percent"], rel=1e-6)
-    on = files.load(name, rig=rig({**serves, "similitude": {"length": 2.0}}))
-    alone = driven(on, 0, from_data(Noise, {"duration": 1.0}))
-    assert (on.scaled, alone.scaled) == (True, False)  # an identification moves the specimen in its own scale
+    scaled = files.load(name, rig=rig({**serves, "similitude": {"length": 2.0}}))
+    identification = driven(scaled, 0, from_data(Noise, {"duration": 1.0}))
+    assert (scaled.scaled, identification.scaled) == (True, False)  # in the scale of the specimen
     with pytest.raises(ConfigError, match=naming("semi_active", "numbers")):
         files.load(name, ["semi_active={type: passive}"], rig=rig({**serves, "similitude": {"length": 2.0}}))
 
 
-def test_limits_of_a_prescribed_motion_apply_to_the_scaled_specimen(rig: Rig) -> None:
+def test_prescribed_motion_is_limited_by_scaled_stroke(rig: Rig) -> None:
     sine = "integrator={type: prescribed, displacement: {type: sine, amplitude: 0.4, frequency: 1.0}}"
     files.load(NAME, [sine], rig=rig({"similitude": {"length": 2.0}})).check_fit("integrator")
     with pytest.raises(ConfigError, match=naming("axes.axis_1", "0.8 m", "limits.stroke = 0.25 m")):
         files.load(NAME, [sine], rig=rig({"similitude": {"length": 0.5}})).check_fit("integrator")
 
 
-@pytest.mark.parametrize("called", ["bench", "axis_1"])
-def test_expressions_of_a_rig_file_go_by_its_own_axes_and_those_that_it_serves(rig: Rig, called: str) -> None:
+@pytest.mark.parametrize("axis", ["bench", "axis_1"])
+def test_expressions_accept_rig_and_scenario_axis_names(rig: Rig, axis: str) -> None:
     levels = {
-        "quantities": {"smooth": {"type": "low_pass", "of": [f"force.{called}"], "frequency": 20.0}},
-        "expressions": {"power": {"of": f"force.{called} * piston_velocity.{called}", "unit": "kW", "maximum": 9}},
+        "quantities": {"smooth": {"type": "low_pass", "of": [f"force.{axis}"], "frequency": 20.0}},
+        "expressions": {"power": {"of": f"force.{axis} * piston_velocity.{axis}", "unit": "kW", "maximum": 9}},
     }
-    loaded = files.load(NAME, rig=rig(levels=levels)).levels
+    loaded = files.load(NAME, rig=rig(None, {"levels": levels})).levels
     assert loaded.expressions["power"].of == "force.axis_1 * piston_velocity.axis_1"
     assert loaded.quantities["smooth"].of == ("force.axis_1",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kernel and every shipped loop in C under the address and undefined-behaviour sanitizers."""
+"""Tests of compiled kernels and loops under the address, undefined-behaviour and thread sanitizers."""
 
 from __future__ import annotations
 
@@ -23,28 +23,17 @@ SELECTED = {
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("which", SELECTED)
-def test_the_sanitizers_find_nothing(which: str, tmp_path: Path) -> None:
-    file, words = SELECTED[which]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "-m",
-        "",
-        "-k",
-        words,
-        str(TESTS / file),
-    ]
-    env = (of_threads if "threads" in which else environment)(tmp_path)
+@pytest.mark.parametrize("case", SELECTED)
+def test_sanitizers_find_nothing_in_compiled_code(case: str, tmp_path: Path) -> None:
+    file, selection = SELECTED[case]
+    options = ["-p", "no:cacheprovider", "-q", "-m", "", "-k", selection]
+    command = [sys.executable, "-m", "pytest", *options, str(TESTS / file)]
+    env = (of_threads if "threads" in case else environment)(tmp_path)
     done = subprocess.run(command, env=env, cwd=TESTS.parent, capture_output=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
 
 
-def test_the_sanitizers_see_a_write_beyond_an_array(tmp_path: Path) -> None:
+def test_sanitizers_detect_write_beyond_array(tmp_path: Path) -> None:
     program = """
 import numpy as np
 from in_c import compiled

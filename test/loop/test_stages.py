@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of the loop: who answers what, pairing by numbers, and what happens when something is wrong."""
+"""Tests of the stages of the loop: numerical substructure, commands, rig, monitor."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -46,42 +47,36 @@ def command(sample: int, value: float = 0.0, goal: float = 0.0) -> Command:
     return Command(sample, np.array([goal]), np.array([value]))
 
 
-# Substructure
+# Numerical substructure
 
 
-def test_the_substructure_answers_only_the_measurement_that_its_step_needs() -> None:
+def test_target_is_returned_for_last_measurement_of_step() -> None:
     stage = NumericalStage(Assembly(PAPER))
     assert stage.first().step == 0
-    first = stage.next(measurement(0))
-    assert first is not None
-    assert first.step == 1
+    assert stage.next(measurement(0)).step == 1
     assert all(stage.next(measurement(sample)) is None for sample in range(1, 10))
     assert stage.next(measurement(10, flags=FLAG_TRIPPED)) is None
-    second = stage.next(measurement(10))
-    assert second is not None
-    assert second.step == 2
+    assert stage.next(measurement(10)).step == 2
 
 
-def test_the_substructure_ends_with_the_test() -> None:
+def test_last_target_is_that_of_last_step() -> None:
     stage = NumericalStage(Assembly(PAPER))
     answers = [stage.next(measurement(10 * step)) for step in range(PAPER.steps + 1)]
     assert [answer.step for answer in answers[:-1] if answer] == list(range(1, PAPER.steps + 1))
     assert answers[-1] is None
 
 
-def test_a_measured_force_slows_the_structure_down() -> None:
+def test_measured_force_reduces_displacement() -> None:
     free, held = NumericalStage(Assembly(PAPER)), NumericalStage(Assembly(PAPER))
     for step in range(3):
         a, b = free.next(measurement(10 * step)), held.next(measurement(10 * step, force=1e5))
-    assert a is not None
-    assert b is not None
     assert b.displacement[0] < a.displacement[0]
 
 
 # Commands
 
 
-def test_commands_need_the_target_of_their_step() -> None:
+def test_commands_require_target_of_their_step() -> None:
     stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
     assert stage.ready(0)
@@ -91,32 +86,28 @@ def test_commands_need_the_target_of_their_step() -> None:
     assert not stage.ready(11)
 
 
-def test_a_target_out_of_order_is_refused() -> None:
+def test_target_out_of_order_is_refused() -> None:
     stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
     with pytest.raises(ValueError, match="received Target 2, expected Target 1"):
         stage.target(target(2))
 
 
-def test_after_a_trip_there_are_no_commands() -> None:
+def test_tripped_measurement_gets_no_command() -> None:
     stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
     stage.target(target(1))
     assert stage.next(measurement(0, flags=FLAG_TRIPPED)) is None
-    answer = stage.next(measurement(0))
-    assert answer is not None
-    assert answer.sample == 1
+    assert stage.next(measurement(0)).sample == 1
 
 
-def test_bridged_samples_do_not_adapt() -> None:
-    """A burst of nonsense that is flagged leaves the compensator as it was."""
+def test_compensator_does_not_adapt_to_bridged_samples() -> None:
+    """Flagged samples of any value leave the parameter unchanged."""
     stage = CommandStage(Assembly(SINE))
     steps = NumericalStage(Assembly(SINE))
     stage.target(steps.first())
     for sample in range(20):
-        goal = steps.next(measurement(sample))
-        assert goal is not None
-        stage.target(goal)
+        stage.target(steps.next(measurement(sample)))
         stage.next(measurement(sample, displacement=0.3 * sample, flags=FLAG_BRIDGED))
     assert dict(zip(stage.state_names, stage.state(), strict=True))["axes.axis_1.alpha"] == 15.0
 
@@ -124,14 +115,19 @@ def test_bridged_samples_do_not_adapt() -> None:
 # Rig
 
 
-@pytest.fixture
-def rig() -> RigStage:
-    """A rig at Measurement 0; the stroke is 0.25 m, the velocity 10 m/s."""
-    stage = RigStage(SINE, Assembly(SINE).port)
+def started(scenario: Scenario) -> RigStage:
+    """Return a rig at Measurement 0."""
+    stage = RigStage(scenario, Assembly(scenario).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
     return stage
+
+
+@pytest.fixture
+def rig() -> RigStage:
+    """Rig with a stroke of 0.25 m and a velocity limit of 10 m/s."""
+    return started(SINE)
 
 
 def until_rest(rig: RigStage) -> list[Measurement]:
@@ -141,7 +137,7 @@ def until_rest(rig: RigStage) -> list[Measurement]:
     return measured
 
 
-def test_a_command_is_applied_and_measured(rig: RigStage) -> None:
+def test_command_is_applied_and_measured(rig: RigStage) -> None:
     measured = rig.tick(command(1, 0.00145))
     assert (measured.sample, measured.command[0], measured.flags) == (1, 0.00145, 0)
     assert measured.displacement[0] == pytest.approx(0.00005)
@@ -155,11 +151,11 @@ def test_a_command_is_applied_and_measured(rig: RigStage) -> None:
         (0.02, ("sample 1", "axes.axis_1.limits.velocity", "command", "20.48 m/s")),
     ],
 )
-def test_a_bad_command_is_never_sent(rig: RigStage, value: float, reason: tuple[str, ...]) -> None:
+def test_invalid_command_is_not_sent(rig: RigStage, value: float, reason: tuple[str, ...]) -> None:
     measured = rig.tick(command(1, value))
     assert measured.command[0] == 0.0
     assert measured.flags & FLAG_TRIPPED
-    assert rig.machine.state is State.TRIPPED  # it stood still
+    assert rig.machine.state is State.TRIPPED  # at rest, without a stop
     assert mentions(rig.machine.reason, *reason)
 
 
@@ -172,7 +168,7 @@ def test_a_bad_command_is_never_sent(rig: RigStage, value: float, reason: tuple[
         (0.0, -2e6, "axes.axis_1.limits.force: measured = -2e+06 N"),
     ],
 )
-def test_a_bad_measurement_trips(
+def test_invalid_measurement_trips(
     rig: RigStage, displacement: float, force: float, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rig.port, "read", lambda: measurement(1, displacement, force))
@@ -182,28 +178,24 @@ def test_a_bad_measurement_trips(
     assert reason in rig.machine.reason
 
 
-def test_the_tracking_error_trips() -> None:
-    limited = override(SINE, ["axes.axis_1.limits.tracking_error=0.01"])
-    rig = RigStage(limited, Assembly(limited).port)
-    rig.connect()
-    rig.machine.to(State.ARMED)
-    rig.first()
+def test_tracking_error_trips() -> None:
+    rig = started(override(SINE, ["axes.axis_1.limits.tracking_error=0.01"]))
     assert not rig.tick(command(1, 0.0, goal=0.0099)).flags
     assert rig.tick(command(2, 0.0, goal=0.0101)).flags & FLAG_TRIPPED
     assert mentions(rig.machine.reason, "sample 2", "axes.axis_1.limits.tracking_error", "0.0101 m")
 
 
-def test_without_a_command_the_rig_stops(rig: RigStage) -> None:
+def test_missing_command_stops_rig(rig: RigStage) -> None:
     rig.tick(command(1, 0.001))
     measured = [rig.tick(None), *until_rest(rig)]
     assert mentions(rig.machine.reason, "command", "came")
     assert all(m.flags & FLAG_TRIPPED for m in measured)
 
 
-def test_a_trip_in_motion_stops_with_bounded_deceleration(rig: RigStage) -> None:
+def test_trip_in_motion_stops_with_bounded_deceleration(rig: RigStage) -> None:
     for sample in range(1, 101):
         rig.tick(command(sample, 0.0005 * sample))
-    rig.trip("somebody pressed the button")
+    rig.trip("button pressed")
     measured = [rig.tick(command(101, 0.0505)), *until_rest(rig)]
     assert rig.machine.state is State.TRIPPED
     assert mentions(rig.machine.reason, "pressed", "button")
@@ -212,7 +204,7 @@ def test_a_trip_in_motion_stops_with_bounded_deceleration(rig: RigStage) -> None
     assert positions[-1] == pytest.approx(0.05 + (0.0005 / SINE.dt) ** 2 / (2.0 * 10.0), rel=0.02)
 
 
-def test_hold_is_the_same_stop_with_another_end(rig: RigStage) -> None:
+def test_hold_stops_rig(rig: RigStage) -> None:
     for sample in range(1, 11):
         rig.tick(command(sample, 0.0005 * sample))
     rig.hold("interrupted")
@@ -220,7 +212,7 @@ def test_hold_is_the_same_stop_with_another_end(rig: RigStage) -> None:
     assert (rig.machine.state, rig.machine.reason) == (State.HELD, "sample 11: interrupted")
 
 
-def test_the_first_reason_counts(rig: RigStage) -> None:
+def test_first_reason_is_kept(rig: RigStage) -> None:
     rig.trip("first")
     rig.trip("second")
     rig.hold("third")
@@ -228,15 +220,14 @@ def test_the_first_reason_counts(rig: RigStage) -> None:
     assert (rig.machine.state, rig.machine.reason) == (State.TRIPPED, "sample 1: first")
 
 
-def test_a_trip_waits_for_its_sample(rig: RigStage) -> None:
+def test_trip_waits_for_its_sample(rig: RigStage) -> None:
     rig.trip("later", 5)
-    flags = [rig.tick(command(sample)).flags for sample in range(1, 5)]
-    assert flags == [0, 0, 0, 0]
+    assert [rig.tick(command(sample)).flags for sample in range(1, 5)] == [0, 0, 0, 0]
     assert rig.stop_due
     assert rig.tick(command(5)).flags == FLAG_TRIPPED
 
 
-def test_a_safe_stop_is_written_as_a_tripped_command(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_safe_stop_is_written_as_tripped_command(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Command] = []
     monkeypatch.setattr(rig.port, "write", written.append)
     rig.tick(Command(1, np.array([0.001]), np.array([0.002]), flags=FLAG_TRIPPED | FLAG_BRIDGED))
@@ -256,7 +247,7 @@ def test_a_safe_stop_is_written_as_a_tripped_command(rig: RigStage, monkeypatch:
         ("", "", "limits.stroke: measured = 0.26 m"),
     ],
 )
-def test_an_interlock_counts_before_a_limit_and_a_partial_stop_after_it(
+def test_interlock_precedes_limit_and_partial_stop(
     rig: RigStage, interlock: str, partial_stop: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rig.port, "read", lambda: measurement(1, 0.26))
@@ -267,13 +258,13 @@ def test_an_interlock_counts_before_a_limit_and_a_partial_stop_after_it(
     assert measured.interlock == (INTERLOCK_OPEN if interlock else INTERLOCK_NOT_TOLD)
 
 
-def test_a_partial_stop_trips(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_stop_trips(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig.port, "partial_stop", "axes.a: its node has stopped it")
     rig.tick(command(1))
     assert mentions(rig.machine.reason, "sample 1", "axes.a")
 
 
-def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_rig_is_not_armed_without_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = RigStage(SINE, Assembly(SINE).port)
     monkeypatch.setattr(rig.port, "simulated", False)
     with pytest.raises(ConfigError, match=naming("operator", "arm")):
@@ -284,7 +275,7 @@ def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatc
 
 
 class Script:
-    """A sink that keeps what the loop sent."""
+    """Sink that stores the messages of the loop."""
 
     def __init__(self) -> None:
         self.sent: dict[str, list[Any]] = {"target": [], "command": [], "measurement": []}
@@ -304,8 +295,8 @@ class Script:
 
 
 @pytest.mark.parametrize("overrides", [[], ["axes.story_1.limits.force=2e4"]], ids=["finished", "tripped"])
-def test_the_monitor_pairs_by_numbers_however_messages_arrive(overrides: list[str]) -> None:
-    """Each kind in its own order, the kinds interleaved at random: the same indices to the bit."""
+def test_monitor_pairs_messages_by_number(overrides: list[str]) -> None:
+    """Messages of one kind in order, the kinds interleaved at random: same indices to the bit."""
     loop, script = Loop(Assembly(override(PAPER, overrides))), Script()
     outcome = loop.run([script])
     for seed in range(5):
@@ -323,7 +314,7 @@ def test_the_monitor_pairs_by_numbers_however_messages_arrive(overrides: list[st
 
 
 @pytest.mark.parametrize(("request_late", "state"), [("hold", State.FINISHED), ("trip", State.TRIPPED)])
-def test_only_a_trip_changes_the_end_of_a_finished_test(request_late: str, state: State) -> None:
+def test_only_trip_changes_outcome_of_finished_test(request_late: str, state: State) -> None:
     stage = RigStage(SINE, Assembly(SINE).port)
     stage.machine.state = State.FINISHED
     stage.stop_request = StopRequest("late", end=State.HELD) if request_late == "hold" else StopRequest("late")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits, the safe stop and the diagram of the states of a test."""
+"""Tests of limits, the safe stop, stop groups and the states of a test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.layout import constants
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
@@ -40,7 +41,7 @@ def measurement(displacement: float = 0.0, force: float = 0.0) -> Measurement:
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, -0.25])
-def test_a_command_up_to_the_stroke_may_be_sent(value: float) -> None:
+def test_command_up_to_stroke_is_valid(value: float) -> None:
     assert LimitCheck(limits(), DT).command(command(value), np.array([value, 0.0])) == ""
 
 
@@ -55,22 +56,19 @@ def test_a_command_up_to_the_stroke_may_be_sent(value: float) -> None:
         (math.inf, 0.0, ("axes.a", "command", "inf", "finite")),
     ],
 )
-def test_a_command_that_must_not_be_sent(value: float, previous: float, reason: tuple[str, ...]) -> None:
+def test_command_beyond_limit_is_reported(value: float, previous: float, reason: tuple[str, ...]) -> None:
     assert mentions(LimitCheck(limits(), DT).command(command(value), np.array([previous, 0.0])), *reason)
 
 
-def test_a_target_that_is_not_a_number_is_named_as_the_reason() -> None:
-    lost = Command(1, np.array([0.0, math.nan]), np.zeros(2))  # whatever a compensator makes of it
-    reason = LimitCheck(limits(), DT).command(lost, np.zeros(2))
+def test_nan_target_is_reported() -> None:
+    with_nan = Command(1, np.array([0.0, math.nan]), np.zeros(2))  # the compensated command may be finite
+    reason = LimitCheck(limits(), DT).command(with_nan, np.zeros(2))
     assert mentions(reason, "axes.b", "target", "nan", "finite")
 
 
 def test_every_axis_is_checked() -> None:
-    assert (
-        LimitCheck(limits(), DT)
-        .command(command(0.0, 0.3), np.array([0.0, 0.3]))
-        .startswith("axes.b.limits.stroke")
-    )
+    reason = LimitCheck(limits(), DT).command(command(0.0, 0.3), np.array([0.0, 0.3]))
+    assert reason.startswith("axes.b.limits.stroke")
 
 
 @pytest.mark.parametrize(
@@ -84,19 +82,19 @@ def test_every_axis_is_checked() -> None:
         (0.0, math.inf, 0.0, ("axes.a.limits.force", "measured", "inf N", "1.7e+06 N")),
     ],
 )
-def test_a_measurement_that_ends_the_test(
+def test_measurement_beyond_limit_is_reported(
     displacement: float, force: float, target: float, reason: tuple[str, ...]
 ) -> None:
     check = LimitCheck(limits(tracking_error=0.01), DT)
     assert mentions(check.measurement(measurement(displacement, force), np.array([target, 0.0])), *reason)
 
 
-def test_the_tracking_error_is_not_limited_if_left_out() -> None:
+def test_tracking_error_is_unlimited_by_default() -> None:
     assert LimitCheck(limits(), DT).measurement(measurement(), np.array([99.0, 0.0])) == ""
 
 
 @pytest.mark.parametrize("name", ["stroke", "velocity", "force"])
-def test_a_limit_cannot_be_switched_off(name: str) -> None:
+def test_limit_cannot_be_disabled(name: str) -> None:
     with pytest.raises(ConfigError, match=f"limits.{name} = 1e\\+12 .*: must be > 0 and <= "):
         from_data(Limits, LIMITS | {name: 1e12}, "limits")
 
@@ -105,7 +103,7 @@ def test_a_limit_cannot_be_switched_off(name: str) -> None:
 
 
 def stop(position: float, velocity: float, **data: float) -> np.ndarray:
-    """Positions of the first axis from the last command until rest."""
+    """Return the positions of the first axis from the last command until rest."""
     safe, last = SafeStop(limits(**data), DT), np.array([position, 0.0])
     safe.begin(last - DT * np.array([velocity, 0.0]), last)
     path = [position]
@@ -114,60 +112,50 @@ def stop(position: float, velocity: float, **data: float) -> np.ndarray:
     return np.array(path)
 
 
-def test_the_stop_is_that_of_its_deceleration() -> None:
+def test_stopping_distance_follows_deceleration() -> None:
     path = stop(0.0, 0.5, deceleration=10.0)
     assert len(path) - 1 == math.ceil(0.5 / 10.0 / DT)
     assert path[-1] == pytest.approx(0.5**2 / (2.0 * 10.0), rel=0.03)
 
 
-@given(
-    position=st.floats(-0.25, 0.25),
-    velocity=st.floats(-0.76, 0.76),
-    deceleration=st.floats(0.5, 100.0),
-)
-def test_the_stop_never_leaves_the_stroke_and_ends_at_rest(
-    position: float, velocity: float, deceleration: float
-) -> None:
-    """From any state, as a foreign driver may leave one."""
+@given(position=st.floats(-0.25, 0.25), velocity=st.floats(-0.76, 0.76), deceleration=st.floats(0.5, 100.0))
+def test_stop_stays_within_stroke_and_ends_at_rest(position: float, velocity: float, deceleration: float) -> None:
+    """The initial state is arbitrary, as after a foreign driver."""
     path = stop(position, velocity, deceleration=deceleration)
     assert np.abs(path).max() <= 0.25
     assert len(path) - 1 <= abs(velocity) / deceleration / DT + 2
     speed = np.diff(path)
     change = np.abs(np.diff(np.concatenate(([velocity * DT], speed)), append=0.0))
-    passed = LimitCheck(limits(deceleration=deceleration), DT).command(
-        command(position), [position - velocity * DT, 0.0]
-    )
-    if not passed:
+    check = LimitCheck(limits(deceleration=deceleration), DT)
+    if not check.command(command(position), [position - velocity * DT, 0.0]):
         assert np.all(change <= deceleration * DT**2 + 1e-12)
-    else:  # evenly, as hard as it must
+    else:  # even deceleration, as high as necessary
         assert np.ptp(change[:-1]) <= 1e-12
 
 
-def test_an_axis_without_room_to_brake_stops_in_front_of_the_end_of_its_stroke() -> None:
-    path = stop(0.2499, 0.76, deceleration=0.1)
-    assert path.tolist() == [0.2499, 0.2499]
-    path = stop(0.24, 0.76, deceleration=0.1)
-    assert 0.25 - 0.76 * DT <= path[-1] <= 0.25
+def test_axis_near_end_of_stroke_stops_before_it() -> None:
+    assert stop(0.2499, 0.76, deceleration=0.1).tolist() == [0.2499, 0.2499]
+    assert 0.25 - 0.76 * DT <= stop(0.24, 0.76, deceleration=0.1)[-1] <= 0.25
 
 
-def test_an_axis_beyond_its_stroke_goes_no_further_and_does_not_jump() -> None:
+def test_axis_beyond_stroke_does_not_move_further_or_jump() -> None:
     assert stop(0.26, 0.5).tolist() == [0.26, 0.26]
     assert np.all(np.diff(stop(0.26, -0.5)) <= 0.0)
 
 
-def test_a_stop_from_a_jump_is_not_faster_than_the_limit() -> None:
+def test_stop_after_jump_keeps_velocity_limit() -> None:
     path = stop(0.0, 50.0, deceleration=10.0)
     assert np.abs(np.diff(path)).max() <= 0.76 * DT
 
 
-def test_from_rest_it_holds() -> None:
+def test_stop_from_rest_holds_position() -> None:
     safe, last = SafeStop(limits(), DT), np.array([0.1, -0.1])
     safe.begin(last, last)
     assert safe.at_rest
     assert safe.step().tolist() == [0.1, -0.1]
 
 
-def test_axes_stop_each_with_its_own_deceleration() -> None:
+def test_each_axis_stops_with_its_deceleration() -> None:
     safe = SafeStop(limits(deceleration=1.0), DT)
     safe.begin(np.full(2, -0.1 * DT), np.zeros(2))
     for _ in range(11):
@@ -176,30 +164,61 @@ def test_axes_stop_each_with_its_own_deceleration() -> None:
     assert not safe.at_rest
 
 
+# Stop groups
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "groups"),
+    [
+        ("chen_ricles_2010", (), (0,)),
+        ("two_actuator_coupler", (), (0, 0)),
+        ("two_actuator_coupler", ("setup={type: identity}",), (0, 1)),
+        ("two_actuator_coupler", ("setup={type: matrix, matrix: [[1, -2], [1, 2]]}",), (0, 0)),
+        ("two_actuator_coupler", ("setup={type: matrix, matrix: [[1, 0], [0, 2]]}",), (0, 1)),
+        ("three_independent_axes", (), (0, 1, 2)),
+        ("three_independent_axes", ("setup.coupled=true",), (0, 0, 0)),
+        ("marths_2023", (), (0, 0)),
+        ("column_under_axial_load", (), (0, 0)),
+    ],
+)
+def test_axes_of_specimen_stop_together(name: str, overrides: tuple[str, ...], groups: tuple[int, ...]) -> None:
+    assert files.load(name, overrides).stop_groups == groups
+
+
+def test_load_stops_with_axis_that_inclines_it() -> None:
+    setup = files.load("column_under_axial_load").setup
+    assert setup.stop_groups(1, 2) == (0, 0)
+    assert setup.stop_groups(3, 4) == (0, 1, 2, 0)
+
+
 # States
 
 
-def test_the_way_of_a_test_that_finishes() -> None:
-    machine = TestMachine()
-    for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.RUNNING, State.FINISHED):
-        machine.to(state)
-    assert machine.state in ENDED
-
-
-def test_a_reason_stays_until_the_end() -> None:
+def running() -> TestMachine:
     machine = TestMachine()
     for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.RUNNING):
         machine.to(state)
+    return machine
+
+
+def test_states_of_finished_test() -> None:
+    machine = running()
+    machine.to(State.FINISHED)
+    assert machine.state in ENDED
+
+
+def test_reason_is_kept_until_end() -> None:
+    machine = running()
     machine.to(State.STOPPING, "force")
     machine.to(State.TRIPPED)
     assert (machine.state, machine.reason) == (State.TRIPPED, "force")
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.ARMED, State.FINISHED, State.TRIPPED])
-def test_a_transition_that_is_not_in_the_diagram_is_refused(state: State) -> None:
+def test_invalid_transition_is_refused(state: State) -> None:
     with pytest.raises(RuntimeError, match=f"IDLE -> {state.name}"):
         TestMachine().to(state)
 
 
-def test_the_states_are_those_of_the_message() -> None:
+def test_states_equal_constants_of_message() -> None:
     assert {state.name: int(state) for state in State} == constants("TestState")

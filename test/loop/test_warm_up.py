@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsals: a twin that stands still goes the way of the real step, and the test does not notice it."""
+"""Tests of the warm-up: a copy at rest runs the code of a step without effect on the test."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rths_nodes.recording.run import Collector
 BRIEF = ("duration=0.25", "soft_start=null")
 
 
-class Rehearsed(Loop):
-    """The reference loop with a rehearsal before every step."""
+class WarmedLoop(Loop):
+    """Reference loop with a warm-up before every step."""
 
     def __init__(self, assembly: Assembly) -> None:
         super().__init__(assembly)
         self._codec = assembly.codec()
-        self._rehearsals = step_warm_up(assembly), command_warm_up(assembly)
+        self._warm_ups = step_warm_up(assembly), command_warm_up(assembly)
 
     def _answer(self, measured: Measurement) -> Command | None:
         if measured.sample % self.scenario.samples_per_step == 0:
-            for rehearse in self._rehearsals:
-                rehearse(self._codec)
+            for warm_up in self._warm_ups:
+                warm_up(self._codec)
         return super()._answer(measured)
 
 
@@ -41,31 +41,31 @@ def numbers(loop: Loop) -> dict[str, bytes]:
 
 
 def cases() -> Iterator[Any]:
-    """Every scenario and case; of cases that differ in numbers only, all but the last under ``soak``."""
+    """Every scenario and case; of cases that differ only in numbers, all but the last are marked ``soak``."""
     for name in files.shipped():
         yield pytest.param(name, "")
-        found = files.load(name).cases
-        last = {str(kinds(case.set)): label for label, case in found.items()}
-        for label, case in found.items():
+        labelled = files.load(name).cases
+        last = {str(kinds(case.set)): label for label, case in labelled.items()}
+        for label, case in labelled.items():
             soak = last[str(kinds(case.set))] != label
             yield pytest.param(name, label, marks=[pytest.mark.soak] if soak else [])
 
 
 def kinds(value: Any) -> Any:
-    """Keys and words of ``value``, its numbers left out."""
+    """Keys and texts of ``value``, without its numbers."""
     if isinstance(value, Mapping):
         return {key: kinds(inner) for key, inner in sorted(value.items())}
     return value if isinstance(value, str) else None
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_a_rehearsal_changes_no_bit(name: str, case: str) -> None:
+def test_warm_up_changes_no_bit(name: str, case: str) -> None:
     rig = files.load(name, BRIEF, case)
-    assert numbers(Rehearsed(Assembly(rig))) == numbers(Loop(Assembly(rig)))
+    assert numbers(WarmedLoop(Assembly(rig))) == numbers(Loop(Assembly(rig)))
 
 
 @pytest.mark.parametrize("name", files.shipped())
-def test_a_twin_stands_still_through_the_whole_test(name: str) -> None:
+def test_copy_for_warm_up_stays_at_rest(name: str) -> None:
     rig = files.load(name, BRIEF)
     assembly = Assembly(rig)
     codec = assembly.codec()
@@ -73,7 +73,6 @@ def test_a_twin_stands_still_through_the_whole_test(name: str) -> None:
     prescribed = rig.structure is None
     for number in range(1, rig.steps + 1):
         target = step(codec)
-        assert target is not None
         assert target.step == number
         for motion in (target.displacement, target.velocity, target.acceleration):
             assert np.isfinite(motion).all() if prescribed else not motion.any()
