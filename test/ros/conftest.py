@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes whose inboxes are filled by hand: what arrives, and when, is the test's choice."""
+"""Nodes with inboxes that the test fills, test clocks, runs in one process, and network namespaces."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 
 RUN = mark_of("by hand")
-"""The run that nodes by hand take part in which have not told one themselves."""
+"""Run of the nodes that a test creates without a run of their own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder starts nodes."""
+    """Mark every test of this folder with ``nodes``."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.nodes)
 
 
 class Tray:
-    """Stands for an Inbox."""
+    """Inbox that the test fills."""
 
     def __init__(self) -> None:
         self._waiting: deque[bytes] = deque()
@@ -51,7 +51,7 @@ class Tray:
 
 
 class NullWriter:
-    """A recording that keeps only what it is told at its end."""
+    """Recording that stores the topics of its messages, and the information of its end."""
 
     information: dict[str, str]
 
@@ -71,9 +71,9 @@ class NullWriter:
         self.information = information
 
 
-def trays() -> Any:
-    """What puts a Tray in place of each inbox of a node, and keeps what it sends in ``sent`` by topic."""
-    from rths_nodes.ros.transport.topics import Interposer  # not where ROS 2 is missing
+def trays(_: Any) -> Any:
+    """Create an interposer that replaces each inbox of a node by a Tray, and stores sent messages by topic."""
+    from rths_nodes.ros.transport.topics import Interposer  # needs ROS 2
 
     class Trays(Interposer):
         def __init__(self) -> None:
@@ -83,30 +83,31 @@ def trays() -> Any:
             return Tray()
 
         def sender(self, topic: str, send: Any) -> Any:
-            kept = self.sent[topic] = []
+            messages = self.sent[topic] = []
 
-            def keep(data: bytes) -> None:
-                kept.append(data)
+            def store_and_send(data: bytes) -> None:
+                messages.append(data)
                 send(data)
 
-            return keep
+            return store_and_send
 
-    return lambda _: Trays()
+    return Trays()
 
 
 @contextmanager
 def node_by_hand(
     role: str, namespace: str = names.NAMESPACE, clock: Any = None, interpose: Any = None, **values: Any
 ) -> Iterator[Any]:
-    """The node ``role`` in ``namespace``, active, with a Tray for each of its inboxes."""
+    """Run the active node ``role`` in ``namespace``, with a Tray for each of its inboxes."""
     from rths_nodes.ros.hosting import composed
 
-    own = {"record": "nowhere"} if role == names.RECORDER else {}
-    options = {"interpose": interpose or trays()} | ({"clock": clock} if clock else {})
+    record = {"record": "nowhere"} if role == names.RECORDER else {}
+    parameters = {"scenario": "chen_ricles_2010"} | record | values
+    options = {"interpose": interpose or trays} | ({"clock": clock} if clock else {})
     with composed.ros_context() as context:
-        given = {"scenario": "chen_ricles_2010"} | own | values
-        words = ["--ros-args", "-r", f"__ns:=/{namespace}"]
-        node = composed.make_node(role, NullWriter, context, given, cli_args=words, **options)
+        node = composed.make_node(
+            role, NullWriter, context, parameters, cli_args=composed.in_namespace(f"/{namespace}"), **options
+        )
         node.start()
         if not node.topics.run.mark:
             node.topics.join(RUN)
@@ -117,31 +118,99 @@ def node_by_hand(
 
 
 def put(node: Any, topic: str, /, **values: Any) -> None:
-    """A message at a low rate, of the run of the ``node``."""
+    """Put a message of a topic with a low rate into the inbox of ``node``; it belongs to the run of the node."""
     header = {"run": node.topics.run.mark}
     node.topics.inboxes[topic].put(encode(names.TOPICS[topic].message, header | values))
 
 
+def put_sample(node: Any, topic: str, sample: Any, stamp: int = 0) -> None:
+    """Put a Target, Command or Measurement into the inbox of ``node``."""
+    node.topics.inboxes[topic].put(getattr(node.topics.codec, f"pack_{topic}")(sample, stamp))
+
+
 def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:
-    """A TestState, heard at once."""
+    """Let ``node`` receive a TestState immediately."""
     put(node, "test_state", state=int(state), sample=sample, reason=reason)
     node.handshake.receive_state()
 
 
-def put_summary(node: Any, speaker: str, /, **sent: int) -> None:
-    """The Summary of ``speaker``, with the numbers of messages that it has sent."""
+def put_summary(node: Any, sender: str, /, **sent: int) -> None:
+    """Put the Summary of ``sender``, with its numbers of sent messages, into the inbox of ``node``."""
     numbers = flatten(sent, "sent")
-    put(node, "summary", node=speaker, names=list(numbers), values=list(numbers.values()))
+    put(node, "summary", node=sender, names=list(numbers), values=list(numbers.values()))
+
+
+def work(node: Any) -> None:
+    """Let ``node`` work until it has nothing to do."""
+    while node.work():
+        pass
 
 
 @pytest.fixture(scope="session")
 def by_hand() -> SimpleNamespace:
-    """Nodes by hand, and what is put into their inboxes."""
-    return SimpleNamespace(node=node_by_hand, put=put, put_state=put_state, put_summary=put_summary)
+    """Nodes with inboxes that the test fills, and the functions that fill them."""
+    puts = {"put": put, "put_sample": put_sample, "put_state": put_state, "put_summary": put_summary}
+    return SimpleNamespace(node=node_by_hand, work=work, **puts)
+
+
+@contextmanager
+def nodes_in_one_process(options: dict[str, Any], axes: Sequence[str] = (), **made: Any) -> Iterator[Any]:
+    """Start the nodes of a run in one process; yield them by peer, and their context."""
+    from rths_nodes.app import hosts
+    from rths_nodes.loop.options import run_options
+    from rths_nodes.ros.hosting import composed, descriptions
+
+    with composed.ros_context() as context:
+        nodes = {}
+        for d in descriptions.describe(run_options(options), axes):
+            values = d.parameters, composed.in_namespace(f"/{d.namespace}")
+            nodes[d.peer] = composed.make_node(d.role, hosts.open_writer, context, *values, **made)
+        for node in nodes.values():
+            node.start()
+        yield nodes, context
+        for node in nodes.values():
+            node.destroy_node()
+
+
+@pytest.fixture(scope="session")
+def composed_nodes() -> Callable[..., Any]:
+    return nodes_in_one_process
+
+
+@pytest.fixture
+def act_during_run(tmp_path: Path) -> Callable[..., SimpleNamespace]:
+    """Runs nodes in one process, and calls ``action(nodes by peer)`` once after sample 100.
+
+    Returns the ``nodes``, which are destroyed, the ``machine`` of the rig, the result of the action, and the
+    recorded ``run``.
+    """
+
+    def run(
+        action: Callable[[dict[str, Any]], Any], scenario: str, *overrides: str, axes: Sequence[str] = ()
+    ) -> SimpleNamespace:
+        import rths_nodes
+        from rths_nodes.ros.hosting.executor import LoopExecutor
+
+        results = []
+        options = {"scenario": scenario, "overrides": overrides, "host": "composed", "record": tmp_path / "run"}
+        with nodes_in_one_process(options, axes) as (nodes, context):
+
+            def idle() -> None:
+                if nodes["actuator"].rig.sample > 100 and not results:
+                    results.append(action(nodes))
+
+            LoopExecutor(list(nodes.values()), context, idle).run()
+            nodes["recorder"].close()
+        machine = nodes["actuator"].rig.machine
+        assert results, machine.reason
+        recording = rths_nodes.read(tmp_path / "run")
+        return SimpleNamespace(nodes=nodes, machine=machine, result=results[0], run=recording)
+
+    return run
 
 
 class Clock:
-    """Runs when it is told to. ``on_read`` is called once, before the next look at it."""
+    """Clock that advances by 1 us per reading. ``on_read`` is called once, before the next reading."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000
@@ -149,9 +218,9 @@ class Clock:
 
     def monotonic_ns(self) -> int:
         if self.on_read is not None:
-            called, self.on_read = self.on_read, None
-            called()
-        self.now += 1_000  # who waits actively must get somewhere
+            on_read, self.on_read = self.on_read, None
+            on_read()
+        self.now += 1_000  # busy waits must end
         return self.now
 
     def time_ns(self) -> int:
@@ -167,16 +236,16 @@ def clock() -> Clock:
 
 
 class StillClock(Clock):
-    """A clock that moves only when the test moves it."""
+    """Clock that only the test advances."""
 
     def monotonic_ns(self) -> int:
         return self.now
 
 
 class PatientClock(Clock):
-    """The time of a test, of which a machine that stands still takes nothing: only sleeps and looks count.
+    """Clock that advances by sleeps and readings only, so that a busy machine makes no sample late.
 
-    It really sleeps, too, because the middleware and the recorder's disk need their time.
+    Sleeps take real time as well, which the middleware and the disk of the recorder need.
     """
 
     def sleep(self, seconds: float) -> None:
@@ -186,9 +255,9 @@ class PatientClock(Clock):
 
 @pytest.fixture
 def run_patiently(tmp_path: Path) -> Callable[..., SimpleNamespace]:
-    """Runs a test in the host composed by a :class:`PatientClock`, recorded into ``tmp_path / "run"``.
+    """Runs a test on the host composed with a :class:`PatientClock`, recorded into ``tmp_path / "run"``.
 
-    What comes out is its ``result`` and ``run``, and what the rig counted: ``missed`` periods, ``late`` Commands.
+    Returns its ``result``, the recorded ``run``, and the numbers of ``missed`` periods and ``late`` Commands.
     """
 
     def run(scenario: str, overrides: Sequence[str], *faults: str, pace: str = "realtime") -> SimpleNamespace:
@@ -197,19 +266,19 @@ def run_patiently(tmp_path: Path) -> Callable[..., SimpleNamespace]:
         from rths_nodes.loop.options import run_options
         from rths_nodes.ros.hosting import composed, descriptions
 
-        chosen = {"scenario": scenario, "overrides": overrides, "host": "composed", "pace": pace}
-        nodes = descriptions.describe(run_options(chosen | {"record": tmp_path / "run", "faults": faults}))
+        options = {"scenario": scenario, "overrides": overrides, "host": "composed", "pace": pace}
+        options |= {"record": tmp_path / "run", "faults": faults}
         with composed.ros_context() as context:
             test = composed.ComposedTest(clock=PatientClock())
-            for each in nodes:
-                test.add(each.role, hosts.open_writer, context, each.parameters).start()
+            for d in descriptions.describe(run_options(options)):
+                test.add(d.role, hosts.open_writer, context, d.parameters).start()
             result, rig = test.run(context), test.rig
             result.judge([node.phase.exit_code for node in test.nodes])
             missed, late = rig.pacer.missed if rig.pacer else 0, rig.rig.late_commands
             for node in test.nodes:
                 node.destroy_node()
-        recorded = rths_nodes.read(tmp_path / "run")
-        return SimpleNamespace(result=result, run=recorded, missed=missed, late=late)
+        recording = rths_nodes.read(tmp_path / "run")
+        return SimpleNamespace(result=result, run=recording, missed=missed, late=late)
 
     return run
 
@@ -219,21 +288,20 @@ def still_clock() -> StillClock:
     return StillClock()
 
 
-def until(true: Callable[[], Any], seconds: float = 10.0) -> None:
-    """Discovery takes its time."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "not found"
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for discovery, at most 10 s."""
+    end = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < end, "not discovered"
         time.sleep(0.01)
 
 
 @pytest.fixture(params=[True, False], ids=["with gids", "without"])
 def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A node that speaks on the topic of the Commands, by its ``outlet``, and one that listens, by its ``inbox``.
+    """A node that publishes Commands by its ``outlet``, and a node that receives them by its ``inbox``.
 
-    ``stranger`` makes a publisher of somebody else's, ``eavesdropper`` somebody else's inbox that has found the
-    speaker; both are of ``run``. Where a distribution tells no gids, and with those of the others left out, the
-    bytes alone say whose a message is.
+    ``stranger`` creates a publisher of a foreign node, ``eavesdropper`` a foreign inbox that has discovered the
+    outlet; both belong to ``run``. Without gids, only the content of a message identifies its publisher.
     """
     from rclpy.node import Node
 
@@ -247,27 +315,27 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     row, run = names.TOPICS["command"], RunMark(mark_of("one", "drawn"))
     kind, qos = endpoints.message_class(row.type), endpoints.quality(row)
     with composed.ros_context() as context:
-        speaker, listener, other = nodes = [
+        sender, receiver, foreign = nodes = [
             Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")
         ]
-        outlet = StreamPublisher(speaker.create_publisher(kind, "command", qos))
+        outlet = StreamPublisher(sender.create_publisher(kind, "command", qos))
 
         def inbox_of(node: Any) -> Any:
-            there = outlet.publisher.get_subscription_count()
-            found = endpoints.open_inbox(
+            subscriptions = outlet.publisher.get_subscription_count()
+            inbox = endpoints.open_inbox(
                 node, row, endpoints.ByHand(), run, name="command", speakers=("/rths/speaker",)
             )
-            until(lambda: outlet.publisher.get_subscription_count() == there + 1)
-            until(lambda: found.guard.look() or found.guard.complete)
+            until(lambda: outlet.publisher.get_subscription_count() == subscriptions + 1)
+            until(lambda: inbox.guard.look() or inbox.guard.complete)
             outlet.look()
-            return found
+            return inbox
 
         yield SimpleNamespace(
             run=run,
             outlet=outlet,
-            inbox=inbox_of(listener),
-            stranger=lambda: other.create_publisher(kind, "command", qos),
-            eavesdropper=lambda: inbox_of(other),
+            inbox=inbox_of(receiver),
+            stranger=lambda: foreign.create_publisher(kind, "command", qos),
+            eavesdropper=lambda: inbox_of(foreign),
             until=until,
         )
         for node in nodes:
@@ -275,20 +343,20 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 class Namespaces:
-    """Two network namespaces, each as a machine: ``run_in`` are the words that run a command there."""
+    """Two network namespaces that emulate two machines; ``run_in`` are the prefixes of commands in them."""
 
     def __init__(self) -> None:
         self.names = [f"rths_{os.getpid()}_{end}" for end in "ab"]
         self.run_in = tuple(["ip", "netns", "exec", name] for name in self.names)
 
-    def ip(self, words: str) -> None:
-        subprocess.run(["ip", *words.split()], check=True, capture_output=True)
+    def ip(self, arguments: str) -> None:
+        subprocess.run(["ip", *arguments.split()], check=True, capture_output=True)
 
     def connect(self) -> None:
-        """Addresses for the devices ``cable`` that the ends have."""
+        """Configure the device ``cable`` at both ends."""
         for number, name in enumerate(self.names, 1):
-            for words in ("addr add 10.77.0.{}/24 dev cable", "link set cable up", "link set lo up"):
-                self.ip(f"-n {name} {words.format(number)}")
+            for command in (f"addr add 10.77.0.{number}/24 dev cable", "link set cable up", "link set lo up"):
+                self.ip(f"-n {name} {command}")
             self.ip(f"-n {name} route add 224.0.0.0/4 dev cable")
 
     def __enter__(self) -> Namespaces:
@@ -297,7 +365,7 @@ class Namespaces:
                 self.ip(f"netns add {name}")
         except (OSError, subprocess.CalledProcessError) as error:
             self.__exit__()
-            pytest.skip(f"no network namespaces here: {error}")
+            pytest.skip(f"network namespaces are not available: {error}")
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -307,7 +375,7 @@ class Namespaces:
 
 @pytest.fixture
 def two_machines() -> Iterator[Any]:
-    """Two network namespaces with a cable between them: what runs a command in each."""
+    """Prefixes of commands in two network namespaces that a cable connects."""
     with Namespaces() as namespaces:
         first, second = namespaces.names
         namespaces.ip(f"-n {first} link add cable type veth peer name cable netns {second}")
@@ -317,17 +385,16 @@ def two_machines() -> Iterator[Any]:
 
 @pytest.fixture
 def two_laboratories() -> Iterator[Callable[..., Any]]:
-    """As ``two_machines``, far apart: called with delay and jitter of a frame (ms), and the share that is lost."""
+    """As ``two_machines``, by a relay with ``delay`` and ``jitter`` of a frame, ms, and the ``lost`` share."""
     with Namespaces() as namespaces, ExitStack() as stack:
 
         def apart(delay: float, jitter: float = 0.0, lost: float = 0.0) -> Any:
-            numbers = [str(each) for each in (delay, jitter, lost)]
-            command = [sys.executable, relay.__file__, *namespaces.names, *numbers]
+            command = [sys.executable, relay.__file__, *namespaces.names, *map(str, (delay, jitter, lost))]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
-                pytest.skip("no /dev/net/tun here")
+                pytest.skip("/dev/net/tun is not available")
             namespaces.connect()
             return namespaces.run_in
 

@@ -1,40 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects are ready when built, of few things: only an object itself sets its attributes, or who has made it."""
+"""Rules for the construction of objects: no assignments from outside, few arguments, no component built twice."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROS = Path(__file__).resolve().parents[2] / "rths_nodes" / "ros"
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros import names
 
+ROS = Path(__file__).resolve().parents[2] / "rths_nodes" / "ros"
 GATHERED = "result"
-"""What the hosts gather of a run (``hosting/results.py``): a record that is filled as the nodes tell more."""
+"""Record of a run that the hosts fill while the nodes report (``hosting/results.py``)."""
+MOST = 6
+"""Maximum number of constructor arguments. More of them show that a class is missing, as ``RigContext`` was."""
 
 
 def foreign_assignments(source: str) -> list[str]:
-    """Every attribute, with its line, that a function sets on an object which it did not make itself.
+    """Return each attribute, with its line, that a function sets on an object which it did not create.
 
-    An object is made where its name is assigned what a class gives; what hangs on it is made with it. An entry of
-    somebody's container counts as an attribute: ``node.inboxes["command"] = ...``.
+    A function creates an object by assigning the result of a class to a name; this includes the attributes of the
+    object. An entry of another object's container counts as an attribute: ``node.inboxes["command"] = ...``.
     """
     return [
         f"{target.lineno}: {ast.unparse(target)}"
         for function in ast.walk(ast.parse(source))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for target in _targets(function)
-        if not _own(target, {node.id for node in _made(function)})
+        if not _may_be_set(target, {node.id for node in _created(function)})
     ]
 
 
-def _own(target: ast.expr, made: set[str]) -> bool:
+def _may_be_set(target: ast.expr, created: set[str]) -> bool:
     if isinstance(target, ast.Subscript):
         target = target.value
         if isinstance(target, ast.Name):
-            return True  # a container at hand
+            return True  # a local container
     if not isinstance(target, ast.Attribute):
         return True
     holder = target.value
@@ -44,7 +51,7 @@ def _own(target: ast.expr, made: set[str]) -> bool:
         return True
     while isinstance(holder, ast.Attribute):
         holder = holder.value
-    return isinstance(holder, ast.Name) and holder.id in made
+    return isinstance(holder, ast.Name) and holder.id in created
 
 
 def _targets(function: ast.AST) -> Iterator[ast.expr]:
@@ -56,77 +63,82 @@ def _targets(function: ast.AST) -> Iterator[ast.expr]:
             yield node.target
 
 
-def _made(function: ast.AST) -> Iterator[ast.Name]:
+def _created(function: ast.AST) -> Iterator[ast.Name]:
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _is_class(node.value.func):
             yield from (target for target in node.targets if isinstance(target, ast.Name))
 
 
-def _is_class(called: ast.expr) -> bool:
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+def _is_class(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name[:1].isupper()
 
 
-def test_attributes_are_set_by_their_object_or_its_maker() -> None:
-    found = {str(path.relative_to(ROS)): foreign_assignments(path.read_text()) for path in ROS.rglob("*.py")}
-    assert {path: lines for path, lines in found.items() if lines} == {}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "node.codec = codec",
-        "self.rig.port.pacer = pacer",
-        'node.inboxes["command"] = tray',
-        "node.malformed += 1",
-        "rig = next(nodes); rig.prepare = prepare",
-    ],
-)
-def test_what_is_set_from_outside_is_found(line: str) -> None:
-    assert foreign_assignments(f"def function(self, node):\n    {line}")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "self.codec = codec",
-        'self._kept["command"] = tray',
-        "message = JointState(); message.header.stamp.sec = 3",
-        'counts["command"] = 3',
-    ],
-)
-def test_what_is_ones_own_passes(line: str) -> None:
-    assert foreign_assignments(f"def function(self):\n    {line}") == []
-
-
-MOST = 6
-"""Arguments of a constructor. Who needs more shows a noun that is missing, as ``RigContext`` was."""
-
-
-def wanted(source: str) -> dict[str, int]:
-    """Number of arguments of each class that takes too many; of a dataclass, of its fields without a default."""
-    found = {}
+def large_constructors(source: str) -> dict[str, int]:
+    """Return the classes with too many arguments (of a dataclass: fields without a default), and their number."""
+    counts = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):
             count = 0
             for entry in node.body:
                 if isinstance(entry, ast.FunctionDef) and entry.name == "__init__":
-                    given = entry.args
-                    count += len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1
+                    arguments = entry.args
+                    count += len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - 1
                 elif isinstance(entry, ast.AnnAssign) and entry.value is None:
-                    count += any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+                    count += any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
             if count > MOST:
-                found[node.name] = count
-    return found
+                counts[node.name] = count
+    return counts
 
 
-def test_no_object_is_built_of_many_things() -> None:
-    found = {str(path.relative_to(ROS)): wanted(path.read_text()) for path in ROS.rglob("*.py")}
-    assert {path: classes for path, classes in found.items() if classes} == {}
+@pytest.mark.parametrize("find", [foreign_assignments, large_constructors])
+def test_classes_are_constructed_by_the_rules(find: Callable[[str], Any]) -> None:
+    hits = {str(path.relative_to(ROS)): find(path.read_text()) for path in ROS.rglob("*.py")}
+    assert {path: lines for path, lines in hits.items() if lines} == {}
 
 
-def test_what_is_built_of_many_things_is_found() -> None:
-    assert wanted("class A:\n  def __init__(self, a, b, c, d, *, e, f, g): ...") == {"A": 7}
+@pytest.mark.parametrize(
+    ("line", "foreign"),
+    [
+        ("node.codec = codec", True),
+        ("self.rig.port.pacer = pacer", True),
+        ('node.inboxes["command"] = tray', True),
+        ("node.malformed += 1", True),
+        ("rig = next(nodes); rig.prepare = prepare", True),
+        ("self.codec = codec", False),
+        ('self._kept["command"] = tray', False),
+        ("message = JointState(); message.header.stamp.sec = 3", False),
+        ('counts["command"] = 3', False),
+    ],
+)
+def test_foreign_assignments_are_detected(line: str, foreign: bool) -> None:
+    assert bool(foreign_assignments(f"def function(self, node):\n    {line}")) == foreign
+
+
+def test_large_constructors_are_detected() -> None:
+    assert large_constructors("class A:\n  def __init__(self, a, b, c, d, *, e, f, g): ...") == {"A": 7}
     fields = "".join(f"\n  {name}: int" for name in "abcdefg")
-    assert wanted(f"@dataclass(frozen=True)\nclass A:{fields}") == {"A": 7}
-    assert wanted(f"class A:{fields}") == {}
+    assert large_constructors(f"@dataclass(frozen=True)\nclass A:{fields}") == {"A": 7}
+    assert large_constructors(f"class A:{fields}") == {}
+
+
+NAME = "phillips_spencer_2012"
+TWINS = {
+    names.INTEGRATOR: ("structure", "damping", "restoring_force", "integrator", "setup", "semi_active"),
+    names.COMPENSATOR: ("ramp", "setup", "compensator"),
+}
+"""Components that a node builds a second time for its warm-up."""
+
+
+@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+@pytest.mark.parametrize("role", names.NODES)
+def test_node_builds_no_component_twice(
+    role: str, pace: str, by_hand: Any, built: Counter[str], declared: Callable[[Scenario], Counter[str]]
+) -> None:
+    pytest.importorskip("rclpy")
+    loaded = files.load(NAME, ["substeps=2"])
+    with by_hand.node(role, scenario=NAME, overrides=["substeps=2"], pace=pace):
+        pass
+    twins = TWINS.get(role, ()) if pace == "realtime" else ()
+    for name, count in declared(loaded).items():
+        assert built[name] <= count * (1 + (name.partition(" ")[0] in twins)), name

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The actuator node asks for the clock of a node elsewhere: known ways, and clocks that are known."""
+"""Clock comparison between machines by the actuator node, with known latencies and clocks."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,40 +16,44 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 
 AHEAD = 5 * SECOND
 THERE, BACK = 200_000, 300_000
-"""The ways, ns."""
+"""Latencies of question and answer, ns."""
 POLL = 2_000_000
-"""How long a message waits in an inbox before it is looked at, ns."""
+"""Time that a message waits in an inbox, ns."""
 
 
 class Tray:
-    """An inbox that knows since when each message is there."""
+    """Inbox that knows since when each message has waited."""
 
     def __init__(self, cable: Cable) -> None:
-        self._cable, self._came, self.messages = cable, 0, list[tuple[bytes, int]]()
+        self._cable, self._received, self.messages = cable, 0, list[tuple[bytes, int]]()
 
     def take(self) -> bytes | None:
         if not self.messages:
             return None
-        data, self._came = self.messages.pop(0)
+        data, self._received = self.messages.pop(0)
         return data
 
     def waited(self) -> int:
-        return self._cable.time - self._came
+        return self._cable.time - self._received
 
 
 class Cable:
-    """The topics of both nodes, and a time that goes on by what a way takes; lost questions come nowhere."""
+    """The topics of both nodes, and their clocks, which advance by the latency of each message."""
 
     def __init__(self) -> None:
         self.time = 1_000 * SECOND
         self.ahead, self.lost = AHEAD, False
         self.inboxes = {QUESTION: Tray(self), ANSWER: Tray(self)}
+        self.questions = self.questions_to("compensator")
+        self.remote = self.node("compensator", lambda: self.time + self.ahead)
 
-    def monotonic_ns(self) -> int:
-        return self.time
+    def node(self, name: str, time_ns: Any) -> NodeContext:
+        topics: Any = self
+        clock: Any = SimpleNamespace(monotonic_ns=lambda: self.time, time_ns=time_ns)
+        return NodeContext(NodeLocation(name, "/rths"), PhaseMachine(), topics, topics, None, clock)
 
-    def time_ns(self) -> int:
-        return self.time
+    def questions_to(self, *peers: str) -> ClockQuestions:
+        return ClockQuestions(self.node("actuator", lambda: self.time), peers)
 
     def publish(self, topic: str, values: dict[str, Any]) -> None:
         if self.lost:
@@ -57,61 +62,38 @@ class Cable:
         self.inboxes[topic].messages.append((encode("ClockProbe", {"run": ""} | values), self.time))
         self.time += POLL
 
-
-class Elsewhere:
-    """The clock of the other machine."""
-
-    def __init__(self, cable: Cable) -> None:
-        self._cable = cable
-
-    def monotonic_ns(self) -> int:
-        return self._cable.time
-
-    def time_ns(self) -> int:
-        return self._cable.time + self._cable.ahead
-
-    def sleep(self, seconds: float, /) -> None: ...
+    def exchange(self, done: Any) -> None:
+        while not done():
+            answer_questions(self.remote)
+            self.time += POLL
 
 
 @pytest.fixture
-def cable() -> Any:
+def cable() -> Cable:
     return Cable()
 
 
-def of(node: str, topics: Any, clock: Any) -> NodeContext:
-    return NodeContext(NodeLocation(node, "/rths"), PhaseMachine(), topics, topics, None, clock)
-
-
-def exchanged(cable: Any, asked: Any, other: NodeContext) -> None:
-    while not asked():
-        answer_questions(other)
-        cable.time += POLL
-
-
-def test_offset_and_drift_do_not_depend_on_how_seldom_the_nodes_look(cable: Any) -> None:
-    questions = ClockQuestions(of("actuator", cable, cable), ["compensator"])
-    other = of("compensator", cable, Elsewhere(cable))
-    exchanged(cable, questions.done_before, other)
-    assert len(questions.before["compensator"]) == QUESTIONS
+def test_offset_and_drift_do_not_depend_on_polling(cable: Cable) -> None:
+    cable.exchange(cable.questions.done_before)
+    assert len(cable.questions.before["compensator"]) == QUESTIONS
     cable.ahead += 40_000
-    exchanged(cable, questions.done_after, other)
-    found = questions.numbers()["compensator"]
-    wrong = 0.5 * (THERE - BACK) / SECOND
-    assert found["offset_s"] == pytest.approx(AHEAD / SECOND + wrong, abs=1e-8)
-    assert found["bound_s"] == pytest.approx(0.5 * (THERE + BACK) / SECOND, abs=1e-8)
-    assert found["drift_s"] == pytest.approx(4e-5, abs=1e-8)
+    cable.exchange(cable.questions.done_after)
+    numbers = cable.questions.numbers()["compensator"]
+    error = 0.5 * (THERE - BACK) / SECOND
+    assert numbers["offset_s"] == pytest.approx(AHEAD / SECOND + error, abs=1e-8)
+    assert numbers["bound_s"] == pytest.approx(0.5 * (THERE + BACK) / SECOND, abs=1e-8)
+    assert numbers["drift_s"] == pytest.approx(4e-5, abs=1e-8)
 
 
-def test_who_does_not_answer_is_named_and_not_waited_for(cable: Any) -> None:
-    questions = ClockQuestions(of("actuator", cable, cable), ["compensator"])
+def test_silent_peer_is_named_after_timeout(cable: Cable) -> None:
     cable.lost = True
-    exchanged(cable, questions.done_before, of("compensator", cable, Elsewhere(cable)))
-    assert questions.silent == ["compensator"]
+    cable.exchange(cable.questions.done_before)
+    assert cable.questions.silent == ["compensator"]
     assert cable.time < 1_003 * SECOND
 
 
-def test_on_one_machine_nothing_is_asked(cable: Any) -> None:
-    questions = ClockQuestions(of("actuator", cable, cable), ())
+def test_nothing_is_asked_on_one_machine(cable: Cable) -> None:
+    questions = cable.questions_to()
     assert questions.done_before()
     assert questions.done_after()
     assert questions.numbers() == {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done in the slack of the loop: as much as fits, and no more than it takes to keep up."""
+"""Use of the slack of the loop by observers and requests: as much as fits, and enough to keep up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-
-from rths_nodes.app import hosts
-from rths_nodes.loop.options import run_options
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.hosting.executor import (
     BEHIND_NS,
     OBSERVE_LIMIT,
@@ -29,19 +24,17 @@ from rths_nodes.ros.hosting.executor import (
 )
 
 US = 1_000
-
-
 HEAVY_EVERY = 32
 PART = 45
 
 
 class Observer:
-    """A node that takes ``each`` us for a sample, ``heavy`` for some, and ``PART`` us for one of its ``parts``."""
+    """A node that needs ``light`` or ``heavy`` us per sample, and ``PART`` us for each of its ``parts``."""
 
     works = True
 
-    def __init__(self, clock: Any, each: int, heavy: int = 0, parts: int = 0) -> None:
-        self.clock, self.each, self.takes_if_heavy, self.waiting, self.worked = clock, each, heavy, 0, 0
+    def __init__(self, clock: Any, light: int, heavy: int = 0, parts: int = 0) -> None:
+        self.clock, self.light, self.heavy_us, self.waiting, self.worked = clock, light, heavy, 0, 0
         self.parts = parts
 
     @property
@@ -50,7 +43,7 @@ class Observer:
 
     @property
     def heavy(self) -> bool:
-        return self.takes_if_heavy > 0 and self.worked % HEAVY_EVERY == HEAVY_EVERY - 1
+        return self.heavy_us > 0 and self.worked % HEAVY_EVERY == HEAVY_EVERY - 1
 
     def safely(self, action: Any, *arguments: Any) -> Any:
         return action(*arguments)
@@ -62,7 +55,7 @@ class Observer:
             return True
         done = min(limit, self.waiting)
         self.waiting -= done
-        self.clock.now += done * (self.takes_if_heavy if self.heavy else self.each) * US
+        self.clock.now += done * (self.heavy_us if self.heavy else self.light) * US
         self.worked += done
         return bool(done)
 
@@ -78,141 +71,134 @@ class Tick:
         return int(self._due - self._clock.now)
 
 
-def observe(
-    clock: Any,
-    each: int,
-    slack: int,
-    ticks: int,
-    rate: int = 4096,
-    step: int = 0,
-    heavy: int = 0,
-    parts: int = 0,
-) -> tuple[list[int], list[int]]:
-    """How long the observer works before each tick, us, and how many samples wait for it then.
+@pytest.fixture
+def observe(still_clock: Any) -> Any:
+    """Returns the working time of an observer before each tick, us, and the number of samples that wait then.
 
-    Every ``step`` ticks the slack is kept for the rehearsal of a step.
+    Every ``step`` ticks the slack is reserved for the rehearsal of a step.
     """
-    observer: Any = Observer(clock, each, heavy, parts)
-    user = SlackUser(observer, clock)
-    taken, waiting = [], []
-    for tick in range(ticks):
-        observer.waiting += 1
-        began = clock.now
-        user.use_slack(Tick(clock, slack, rate), not step or tick % step > 0)  # type: ignore[arg-type]
-        taken.append((clock.now - began) // US)
-        waiting.append(observer.waiting)
-    return taken, waiting
+
+    def observe(
+        light: int, slack: int = 50, ticks: int = 1000, rate: int = 4096, step: int = 0, **observer: int
+    ) -> tuple[list[int], list[int]]:
+        node: Any = Observer(still_clock, light, **observer)
+        user = SlackUser(node, still_clock)
+        times, waiting = [], []
+        for tick in range(ticks):
+            node.waiting += 1
+            began = still_clock.now
+            user.use_slack(Tick(still_clock, slack, rate), not step or tick % step > 0)  # type: ignore[arg-type]
+            times.append((still_clock.now - began) // US)
+            waiting.append(node.waiting)
+        return times, waiting
+
+    return observe
 
 
-def test_an_observer_that_fits_in_works_at_once(still_clock: Any) -> None:
-    taken, waiting = observe(still_clock, each=20, slack=50, ticks=100)
-    assert (set(taken), set(waiting)) == ({20}, {0})
+def test_observer_that_fits_works_immediately(observe: Any) -> None:
+    times, waiting = observe(20, ticks=100)
+    assert (set(times), set(waiting)) == ({20}, {0})
 
 
-def test_an_observer_that_does_not_fit_in_keeps_up_without_a_burst(still_clock: Any) -> None:
-    taken, waiting = observe(still_clock, each=100, slack=50, ticks=1000)
-    assert max(taken[1:]) <= 200, "more would make ticks late for nothing"
+def test_observer_that_does_not_fit_keeps_up_without_bursts(observe: Any) -> None:
+    times, waiting = observe(100)
+    assert max(times[1:]) <= 200, "more would make ticks late unnecessarily"
     assert max(waiting) <= OBSERVE_LIMIT
 
 
-def test_before_a_step_an_observer_leaves_the_slack_to_the_rehearsal(still_clock: Any) -> None:
-    taken, waiting = observe(still_clock, each=20, slack=50, ticks=100, step=10)
-    assert set(taken[::10]) == {0}
+def test_observer_leaves_slack_before_a_step_to_the_rehearsal(observe: Any) -> None:
+    times, waiting = observe(20, ticks=100, step=10)
+    assert set(times[::10]) == {0}
     assert set(waiting[::10]) == {1}
     assert set(waiting[1::10]) == {0}
     for step in (1, 2):
-        taken, waiting = observe(still_clock, each=40, slack=50, ticks=1000, step=step)
-        assert max(waiting) <= OBSERVE_LIMIT, "however short the steps are"
+        _, waiting = observe(40, step=step)
+        assert max(waiting) <= OBSERVE_LIMIT, "short steps"
 
 
-def test_a_heavy_sample_waits_for_a_slack_that_it_has_for_itself(still_clock: Any) -> None:
-    taken, waiting = observe(still_clock, each=20, slack=50, ticks=1000, step=10, heavy=45)
-    met = next(tick for tick, took in enumerate(taken) if took >= 45)
-    assert max(taken[met + 1 :]) == 45, "20 and 45 would make a tick late"
+def test_heavy_sample_waits_for_a_slack_of_its_own(observe: Any) -> None:
+    times, waiting = observe(20, step=10, heavy=45)
+    first = next(tick for tick, duration in enumerate(times) if duration >= 45)
+    assert max(times[first + 1 :]) == 45, "20 and 45 would make a tick late"
     assert max(waiting) <= 4
 
 
-def test_what_no_sample_waits_for_is_done_in_what_is_left_of_a_period(still_clock: Any) -> None:
-    """The first one tells how long they take; then each waits until there is room for it."""
-    taken, waiting = observe(still_clock, each=20, slack=70, ticks=1000, parts=12)
-    assert set(waiting) == {0}, "no sample waits for them"
-    assert sum(taken) == 1000 * 20 + 12 * PART, "all of them are done"
-    assert sum(took > 70 for took in taken) <= 1, "they are told apart from samples"
+def test_parts_without_samples_use_the_remaining_slack(observe: Any) -> None:
+    """The first part shows the duration; each of the others waits until it fits."""
+    times, waiting = observe(20, slack=70, parts=12)
+    assert set(waiting) == {0}, "samples wait for parts"
+    assert sum(times) == 1000 * 20 + 12 * PART, "a part is missing"
+    assert sum(duration > 70 for duration in times) <= 1, "parts and samples are not distinguished"
 
 
 @pytest.mark.parametrize("rate", [25, 64, 256])
-def test_an_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, still_clock: Any) -> None:
-    """The rig would take it for lost."""
-    _, waiting = observe(still_clock, each=100, slack=50, ticks=1000, rate=rate)
+def test_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, observe: Any) -> None:
+    """The rig would consider it lost."""
+    _, waiting = observe(100, rate=rate)
     assert max(waiting) / rate <= max(BEHIND_NS * 1e-9, 1 / rate) + 1 / rate
 
 
-def looked_at() -> Any:
-    """A node, and how often its handshake was looked at."""
+def polled_node() -> Any:
+    """A node that counts the polls of its handshake."""
     node = SimpleNamespace(phase=SimpleNamespace(gone=False), looks=0)
     node.look = lambda: setattr(node, "looks", node.looks + 1)
-    node.safely = lambda action, *words: action(*words)
+    node.safely = lambda action, *arguments: action(*arguments)
     return node
 
 
-def asked(desk: ServiceDesk, count: int) -> list[int]:
-    """Requests that change a node wait for the loop: numbers of those that are carried out."""
-    done: list[int] = []
+def request(desk: ServiceDesk, count: int) -> list[int]:
+    """Queue requests that change a node; return the list of the executed requests, which the desk extends."""
+    executed: list[int] = []
     for number in range(count):
-        desk.calls.waiting.append((partial(done.append, number), Future()))
-    return done
+        desk.calls.waiting.append((partial(executed.append, number), Future()))
+    return executed
 
 
-def test_a_round_looks_at_each_handshake_and_carries_out_one_request() -> None:
-    node = looked_at()
+def test_round_polls_each_handshake_and_executes_one_request() -> None:
+    node = polled_node()
     desk = ServiceDesk([node])
-    done = asked(desk, 3)
+    executed = request(desk, 3)
     assert not desk.look(), "no round has begun"
     for rounds in (1, 2):
         desk.open()
         assert [desk.look(), desk.look(), desk.look()] == [True, True, False]
-        assert (node.looks, done) == (rounds, [0, 1][:rounds])
+        assert (node.looks, executed) == (rounds, [0, 1][:rounds])
 
 
-def test_a_round_under_way_goes_on() -> None:
-    desk = ServiceDesk([looked_at(), looked_at()])
+def test_round_in_progress_continues() -> None:
+    desk = ServiceDesk([polled_node(), polled_node()])
     desk.open()
     assert desk.look()
     desk.open()
     assert [desk.look(), desk.look()] == [True, False]
 
 
-def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(still_clock: Any) -> None:
-    node, called = looked_at(), []
-    desk = ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
-    done = asked(desk, 2)
+def test_round_without_slack_is_delayed_but_served(still_clock: Any) -> None:
+    node, calls = polled_node(), []
+    desk = ServiceDesk([node], lambda: calls.append(still_clock.now), still_clock)
+    executed = request(desk, 2)
     began = still_clock.now
     for _ in range(2200):  # 0.54 s
         still_clock.now += 244 * US
         desk.serve(Tick(still_clock, 20))  # type: ignore[arg-type]
-    assert (node.looks, done) == (1, [0]), "in half a second"
-    assert len(called) == (still_clock.now - began) // SERVE_EVERY_NS + 1, "requests to stop are always heard"
+    assert (node.looks, executed) == (1, [0]), "in half a second"
+    assert len(calls) == (still_clock.now - began) // SERVE_EVERY_NS + 1, "requests to stop are not delayed"
 
 
-def test_where_there_is_no_tick_a_whole_round_is_served_at_once(still_clock: Any) -> None:
-    node, called = looked_at(), []
-    desk = ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
-    done = asked(desk, 2)
+def test_round_without_tick_is_served_at_once(still_clock: Any) -> None:
+    node, calls = polled_node(), []
+    desk = ServiceDesk([node], lambda: calls.append(still_clock.now), still_clock)
+    executed = request(desk, 2)
     desk.serve()
-    assert (node.looks, done) == (2, [0]), "once for itself: a handshake is not to wait for the next round"
+    assert (node.looks, executed) == (2, [0]), "a handshake must not wait for the next round"
     desk.serve()
-    assert (node.looks, len(called), done) == (3, 1, [0])
+    assert (node.looks, len(calls), executed) == (3, 1, [0])
 
 
-def test_a_node_that_rests_does_not_keep_the_loop_waiting(patience: list[str]) -> None:
-    chosen = {"overrides": ["duration=1", *patience], "host": "composed", "pace": "realtime"}
-    descriptions = launching.describe(run_options({"scenario": "chen_ricles_2010"} | chosen))
+def test_resting_node_does_not_delay_the_loop(patience: list[str], composed_nodes: Any) -> None:
+    options = {"scenario": "chen_ricles_2010", "overrides": ["duration=1", *patience]}
     answered: list[bool] = []
-    with composed.ros_context() as context:
-        nodes: dict[str, Any] = {}
-        for each in descriptions:
-            if each.role != "recorder":
-                nodes[each.role] = composed.make_node(each.role, hosts.open_writer, context, each.parameters)
+    with composed_nodes(options | {"host": "composed", "pace": "realtime"}) as (nodes, context):
         integrator, rig = nodes["integrator"], nodes["actuator"]
         work = integrator.work
 
@@ -223,11 +209,7 @@ def test_a_node_that_rests_does_not_keep_the_loop_waiting(patience: list[str]) -
             return bool(work(limit))
 
         integrator.work = watched
-        for node in nodes.values():
-            node.start()
         LoopExecutor(list(nodes.values()), context).run()
         assert rig.rig.machine.state is State.FINISHED, rig.rig.machine.reason
-        for node in nodes.values():
-            node.destroy_node()
     assert answered
-    assert all(answered), "it takes the Measurements between two steps when the Command is there"
+    assert all(answered), "the Measurements between two steps must wait until the Command is there"

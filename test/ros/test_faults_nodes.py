@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of fault in the node hosts: the rig never jumps, goes safe in time, and the recording says why."""
+"""Faults on the node hosts: the rig never jumps, stops safely in time, and the recording has the reason."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
 
@@ -22,13 +26,13 @@ SHORT = ["duration=1"]
 FAULT = 512
 """Sample of a fault at 0.5 s."""
 LONGEST = 10
-"""Samples in 10 ms at 1024 Hz: bridged at most."""
+"""Samples in 10 ms at 1024 Hz: longest bridge."""
 SAFE = 51
 """Samples in 50 ms."""
 
 
-def judged(run) -> np.ndarray:
-    """The commands of a recording, (n,) m, which keep the limits of the rig from one to the next."""
+def check_limits(run) -> np.ndarray:
+    """Return the commands of a recording, (n,) m, after checking stroke and velocity."""
     limits, dt = run.scenario.axes["story_1"].limits, run.scenario.dt
     sent = run.command[:, 0]
     assert np.isfinite(sent).all()
@@ -52,18 +56,18 @@ def judged(run) -> np.ndarray:
     ],
     ids=lambda faults: faults[0].partition("@")[0] + " " + faults[0].partition(":")[2],
 )
-def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently, different):
+def test_messages_and_sensors_fail_as_embedded(faults, run_patiently, different):
     reference = hosts.run(NAME, SHORT, faults=faults)
     test = run_patiently(NAME, SHORT, *faults)
-    result, found = test.result, test.run
-    judged(found)
+    result, run = test.result, test.run
+    check_limits(run)
     assert (result.outcome, result.exit_code) == (reference.outcome, reference.exit_code)
-    assert result.reason == reference.reason == found.information["reason"]
+    assert result.reason == reference.reason == run.information["reason"]
     bridged = result.section("timing")["bridged"]
-    assert bridged == reference.timing["bridged"] == np.count_nonzero(found.flags & FLAG_BRIDGED)
-    assert found.information["faults"] == " ".join(faults)
+    assert bridged == reference.timing["bridged"] == np.count_nonzero(run.flags & FLAG_BRIDGED)
+    assert run.information["faults"] == " ".join(faults)
     if result.outcome == "finished":
-        assert different(reference.read(), found, may_slip=True) == []
+        assert different(reference.read(), run, may_slip=True) == []
 
 
 @pytest.mark.parametrize(
@@ -77,23 +81,23 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently
         ("drop@0.5:measurement", 3, ("513", "512")),
     ],
 )
-def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently):
+def test_rig_stops_safely_in_time(fault, code, reason, run_patiently):
     test = run_patiently(NAME, SHORT, fault)
-    result, found = test.result, test.run
+    result, run = test.result, test.run
     assert result.exit_code == code, result.reason
     assert mentions(result.reason, *reason)
-    assert mentions(found.information["reason"], *reason)
-    sent = judged(found)
-    first = int(np.flatnonzero(found.flags & (FLAG_BRIDGED | FLAG_TRIPPED))[0])
-    tripped = int(np.flatnonzero(found.flags & FLAG_TRIPPED)[0])
+    assert mentions(run.information["reason"], *reason)
+    sent = check_limits(run)
+    first = int(np.flatnonzero(run.flags & (FLAG_BRIDGED | FLAG_TRIPPED))[0])
+    tripped = int(np.flatnonzero(run.flags & FLAG_TRIPPED)[0])
     assert tripped - first <= LONGEST
-    assert first - FAULT <= found.scenario.samples_per_step
-    assert len(sent) - first <= SAFE, "at rest"
-    limits = found.scenario.axes["story_1"].limits
+    assert first - FAULT <= run.scenario.samples_per_step
+    assert len(sent) - first <= SAFE, "not at rest in time"
+    limits = run.scenario.axes["story_1"].limits
     assert np.abs(sent[first:] - sent[first - 1]).max() <= excess_travel(limits, 0.010)
-    assert np.count_nonzero(found.flags & FLAG_BRIDGED) <= LONGEST
+    assert np.count_nonzero(run.flags & FLAG_BRIDGED) <= LONGEST
     reference = hosts.run(NAME, SHORT).read()
-    assert np.array_equal(found.displacement[:first], reference.displacement[:first])
+    assert np.array_equal(run.displacement[:first], reference.displacement[:first])
 
 
 @pytest.mark.parametrize(
@@ -107,43 +111,43 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently
         ("kill@0.5:recorder", 1, FAULT),
     ],
 )
-def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, run_patiently):
-    """Nor does a loop that stands still as a whole, in one process."""
+def test_faults_outside_the_loop_change_no_number(fault, code, samples, run_patiently):
+    """A freeze of the whole loop in one process changes no number either."""
     test = run_patiently(NAME, SHORT, fault)
-    result, found = test.result, test.run
-    assert result.exit_code in ({0, 4} if code == 0 else {code}), result.reason  # 4: on a busy machine
-    judged(found)
+    run = test.run
+    assert test.result.exit_code in ({0, 4} if code == 0 else {code}), test.result.reason  # 4: on a busy machine
+    check_limits(run)
     plain = hosts.run(NAME, SHORT).read()
     end = samples or len(plain.flags)
-    assert len(found.flags) >= end
-    assert np.array_equal(found.displacement[:end], plain.displacement[:end])
-    assert np.array_equal(found.command[:end], plain.command[:end])
+    assert len(run.flags) >= end
+    assert np.array_equal(run.displacement[:end], plain.displacement[:end])
+    assert np.array_equal(run.command[:end], plain.command[:end])
 
 
 @pytest.mark.parametrize(
-    ("faults", "code"),
+    ("faults", "codes", "reason"),
     [
-        (("kill@0.5:integrator", "drop@0.3:target"), {1, 3}),
-        (("freeze@0.5:actuator,0.1", "corrupt@0.3:measurement"), {3, 4}),
+        (("kill@0.5:integrator", "drop@0.3:target"), {1, 3}, ()),
+        (("freeze@0.5:actuator,0.1", "corrupt@0.3:measurement"), {3, 4}, ()),
+        (("kill@0.5:monitor",), {1}, ("monitor", "died")),
     ],
-    ids=["kill and drop", "freeze and corrupt"],
+    ids=["kill and drop", "freeze and corrupt", "kill"],
 )
-def test_faults_of_a_node_go_with_those_of_its_stream(faults, code, run_patiently):
+def test_faults_of_a_node_and_its_stream(faults, codes, reason, run_patiently):
     test = run_patiently(NAME, SHORT, *faults)
-    result, found = test.result, test.run
-    assert result.exit_code in code, result.reason
-    judged(found)
+    assert test.result.exit_code in codes, test.result.reason
+    assert mentions(test.result.reason, *reason)
+    check_limits(test.run)
 
 
 @pytest.mark.parametrize("fault", ["kill@0.573:actuator", "kill@0.56:actuator"])
-def test_what_was_sent_before_the_actuator_node_died_is_recorded(fault, run_patiently):
+def test_messages_sent_before_the_death_of_the_actuator_are_recorded(fault, run_patiently):
     test = run_patiently(NAME, SHORT, fault, pace="lockstep")
-    result, found = test.result, test.run
-    assert (result.exit_code, len(found.flags)) == (1, result.sample)
+    assert (test.result.exit_code, len(test.run.flags)) == (1, test.result.sample)
 
 
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
-def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_path):
+def test_full_disk_ends_the_test_with_little_loss(host, tmp_path):
     report = hosts.run(NAME, SHORT, host=host, pace="realtime", record=tmp_path / "run", faults=["disk_full@0.5"])
     assert report.exit_code == 1
     assert mentions(report.reason, "recording", "space")
@@ -166,57 +170,78 @@ def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_pa
     ],
     ids=["passing", "delay", "freeze", "kill"],
 )
-def test_processes_are_as_safe(faults, codes, reason, tmp_path):
-    """On a loaded machine they bridge of their own accord, too: what is asserted does not depend on that."""
+def test_processes_stop_as_safely(faults, codes, reason, tmp_path):
+    """Processes on a loaded machine bridge also without faults; no assertion depends on that."""
     patient = [*SHORT, "heartbeat.monitor=5", "heartbeat.recorder=5"]
     report = hosts.run(NAME, patient, host="processes", pace="realtime", record=tmp_path / "run", faults=faults)
-    found = rths_nodes.read(tmp_path / "run")
+    run = rths_nodes.read(tmp_path / "run")
     assert report.exit_code in codes, report.reason
     assert mentions(report.reason, *reason)
-    assert found.information["faults"] == " ".join(faults)
-    judged(found)
-    in_a_row = np.diff(np.flatnonzero(np.diff((found.flags & FLAG_BRIDGED) > 0, prepend=False, append=False)))[::2]
+    assert run.information["faults"] == " ".join(faults)
+    check_limits(run)
+    in_a_row = np.diff(np.flatnonzero(np.diff((run.flags & FLAG_BRIDGED) > 0, prepend=False, append=False)))[::2]
     assert in_a_row.max(initial=0) <= LONGEST
     if report.exit_code:
-        assert np.count_nonzero(found.flags & FLAG_TRIPPED) <= SAFE - LONGEST
-
-
-def test_a_dead_monitor_is_told(run_patiently):
-    test = run_patiently(NAME, SHORT, "kill@0.5:monitor")
-    result, found = test.result, test.run
-    assert result.exit_code == 1
-    assert mentions(result.reason, "monitor", "died")
-    judged(found)
+        assert np.count_nonzero(run.flags & FLAG_TRIPPED) <= SAFE - LONGEST
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [("drop@0.3:command", ("Command 309",)), ("kill@0.3:monitor", ("Progress", "monitor"))],
 )
-def test_in_lockstep_what_never_comes_trips(fault, reason, run_patiently):
+def test_missing_messages_trip_in_lockstep(fault, reason, run_patiently):
     test = run_patiently(NAME, ["duration=2", "port.longest_wait=0.2"], fault, pace="lockstep")
-    result, found = test.result, test.run
-    assert result.exit_code == (1 if "kill" in fault else 3)
-    assert mentions(result.reason, *reason)
-    assert mentions(found.information["reason"], *reason)
-    judged(found)
+    assert test.result.exit_code == (1 if "kill" in fault else 3)
+    assert mentions(test.result.reason, *reason)
+    assert mentions(test.run.information["reason"], *reason)
+    check_limits(test.run)
 
 
 @pytest.mark.parametrize(
-    ("host", "pace", "fault", "message"),
+    ("host", "pace", "fault", "parts"),
     [
-        (
-            "composed",
-            "lockstep",
-            "delay@0.5:target,3",
-            ("lockstep", "nodes"),
-        ),
+        ("composed", "lockstep", "delay@0.5:target,3", ("lockstep", "nodes")),
         ("processes", "lockstep", "slow@0.5:integrator,0.1", ("lockstep", "nodes")),
         ("composed", "realtime", "disk_full@0.5", ("recorder",)),
         ("processes", "realtime", "kill@7:monitor", ("time", "7 s", "< 1.00586 s")),
         ("composed", "realtime", "sensor_spike@0.5:story_2,force,1", ("unknown", "axis", "story_2")),
     ],
 )
-def test_what_has_no_meaning_is_refused(host, pace, fault, message):
-    with pytest.raises(ConfigError, match=naming(*message)):
+def test_faults_without_meaning_are_refused(host, pace, fault, parts):
+    with pytest.raises(ConfigError, match=naming(*parts)):
         hosts.run(NAME, SHORT, host=host, pace=pace, faults=[fault])
+
+
+# Actuator process that is suspended by SIGSTOP for 0.4 s in real time
+
+SUSPENDED_S = 0.4
+SUSPENDED = f"freeze@0.5:actuator,{SUSPENDED_S}"
+CALM = ("servo_rate=256", "substeps=3", "ground_motion.scale=0.005", "port.longest_wait=10", "duration=2")
+PATIENT = ("heartbeat.monitor=5", "heartbeat.recorder=5", "bridge.max_bridge=0.2")
+
+
+@pytest.mark.usefixtures("fresh_programs")
+@pytest.mark.parametrize("host", ["processes", "composed"])
+def test_suspended_actuator_makes_the_test_not_valid(host, tmp_path):
+    record = tmp_path / "run"
+    report = hosts.run(NAME, (*CALM, *PATIENT), host=host, pace="realtime", faults=[SUSPENDED], record=record)
+    assert (report.outcome, report.reason) == ("finished", "")
+    assert report.exit_code == ExitCode.NOT_VALID
+    assert report.timing["missed"] >= 0.9 * SUSPENDED_S * 256
+    assert report.timing["longest_gap_s"] >= 0.9 * SUSPENDED_S
+    assert report.ending.startswith("not valid: ")
+    for part in ("% missed", "(at most 2 %)", "no sample for", "ms (bridge.max_bridge = 200 ms)"):
+        assert part in report.ending
+    run = rths_nodes.read(record)
+    assert run.ending == report.ending == f"{run.not_valid}"
+
+
+@pytest.mark.usefixtures("fresh_programs")
+def test_command_line_exits_with_4_if_not_valid(tmp_path, capsys):
+    arguments = ["run", NAME, "--host", "composed", "--pace", "realtime", "--fault", SUSPENDED, "--json"]
+    arguments += [argument for override in (*CALM, *PATIENT) for argument in ("--set", override)]
+    assert main([*arguments, "--record", str(tmp_path / "run")]) == 4
+    report = json.loads(capsys.readouterr().out)
+    assert report["outcome"] == "finished"
+    assert report["ending"].startswith("not valid: ")
+    assert report["timing"]["longest_gap_s"] > 0.01

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics of other programs in a recording: found by their publishers, and no part of the test."""
+"""Recording of further topics, of programs that do not take part in the test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from messages import mentions
+from messages import mentions, naming
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
@@ -31,33 +32,30 @@ from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.nodes.recorder import LOOK_NS, FurtherTopics, full_names
 
 NAME, OVERRIDES = "chen_ricles_2010", ["duration=4"]
-ROBOT = "/robot/measurement"
-"""Ends as a stream of the test."""
+ROBOT = "/robot/measurement"  # ends like a stream of the test
 
 
 @pytest.fixture
 def robot() -> Iterator[Node]:
     with composed.ros_context() as context:
-        made = Node("robot", namespace="robot", context=context)
-        yield made
-        made.destroy_node()
+        node = Node("robot", namespace="robot", context=context)
+        yield node
+        node.destroy_node()
 
 
-def test_a_topic_of_a_robot_joins_the_recording(robot: Node, tmp_path: Path, different: Any) -> None:
+def test_topic_of_another_program_is_recorded(robot: Node, tmp_path: Path, different: Any) -> None:
     publisher = robot.create_publisher(String, ROBOT, 10)
     values = {"scenario": NAME, "overrides": OVERRIDES, "recorder:record": tmp_path / "run"}
     values["recorder:record_topics"] = f"[{ROBOT}, not_there]"
-    words = [part for name, value in values.items() for part in ("-p", f"{name}:={value}")]
-    command = [sys.executable, "-m", "rths_nodes.app.node", "rig", "--ros-args", "-r", "__ns:=/rths", *words]
+    arguments = [part for name, value in values.items() for part in ("-p", f"{name}:={value}")]
+    command = [sys.executable, "-m", "rths_nodes.app.node", "rig", "--ros-args", "-r", "__ns:=/rths", *arguments]
     rig = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     sent = 0
     while rig.poll() is None:
         publisher.publish(String(data=f"pose {sent}"))
         sent += 1
-        try:
+        with suppress(subprocess.TimeoutExpired):
             rig.wait(0.02)
-        except subprocess.TimeoutExpired:
-            continue
     assert rig.returncode == 0
     recording = bag.read(tmp_path / "run")
     assert recording.information["gaps"] == "0"
@@ -71,7 +69,7 @@ def test_a_topic_of_a_robot_joins_the_recording(robot: Node, tmp_path: Path, dif
 
 
 class Bench:
-    """Topics of a recorder node, its writer and warnings."""
+    """Further topics of a recorder node, its writer and warnings."""
 
     def __init__(self, node: Node, clock: Any, *topics: str) -> None:
         self.added: dict[str, tuple[Any, ...]] = {}
@@ -86,7 +84,7 @@ class Bench:
             raise ConfigError("definition not installed")
         self.added[topic] = announced
 
-    def until(self, condition: Any) -> None:
+    def look_until(self, condition: Any) -> None:
         for _ in range(1000):
             self._clock.now += LOOK_NS
             self.topics.look()
@@ -97,15 +95,15 @@ class Bench:
         pytest.fail(f"{self.added}, {self.warnings}")
 
 
-def test_a_subscription_has_the_qos_of_its_publishers(robot: Node, still_clock: Any) -> None:
+def test_subscription_has_the_qos_of_its_publishers(robot: Node, still_clock: Any) -> None:
     lossy = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
     latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     bench = Bench(robot, still_clock, "/lossy", "/latched")
     robot.create_publisher(String, "/lossy", lossy)
     robot.create_publisher(String, "/latched", latched).publish(String(data="before"))
-    bench.until(lambda: bench.written)
-    kind = "std_msgs/msg/String"
-    assert bench.added == {"/lossy": (kind, False, False), "/latched": (kind, True, True)}
+    bench.look_until(lambda: bench.written)
+    string = "std_msgs/msg/String"
+    assert bench.added == {"/lossy": (string, False, False), "/latched": (string, True, True)}
     ((topic, data, stamp),) = bench.written
     assert (topic, deserialize_message(data, String).data) == ("/latched", "before")
     assert stamp > 0
@@ -114,35 +112,30 @@ def test_a_subscription_has_the_qos_of_its_publishers(robot: Node, still_clock: 
 
 
 @pytest.mark.parametrize(
-    ("topic", "kinds", "words"),
-    [
-        ("/refused", [String], ("/refused", "definition not installed")),
-        ("/other_rig/measurement", [Measurement], ("/other_rig/measurement", "another rig")),
-    ],
+    ("topic", "kind", "reason"),
+    [("/refused", String, "definition not installed"), ("/other_rig/measurement", Measurement, "another rig")],
 )
-def test_a_topic_that_cannot_be_recorded_is_reported_once(
-    topic: str, kinds: list[type], words: tuple[str, ...], robot: Node, still_clock: Any
+def test_topic_that_cannot_be_recorded_is_reported_once(
+    topic: str, kind: type, reason: str, robot: Node, still_clock: Any
 ) -> None:
     bench = Bench(robot, still_clock, topic)
-    for kind in kinds:
-        robot.create_publisher(kind, topic, 10)
-    bench.until(lambda: bench.warnings)
+    robot.create_publisher(kind, topic, 10)
+    bench.look_until(lambda: bench.warnings)
     for _ in range(3):
         still_clock.now += LOOK_NS
         bench.topics.look()
-    assert len(bench.warnings) == 1
-    assert mentions(bench.warnings[0], *words)
+    (warning,) = bench.warnings
+    assert mentions(warning, topic, reason)
     assert not bench.added
 
 
 @pytest.mark.parametrize("topic", ["two words", "/rths/measurement", "test_state"])
-def test_an_invalid_name_and_a_topic_of_the_test_are_refused(topic: str) -> None:
+def test_invalid_names_and_topics_of_the_test_are_refused(topic: str) -> None:
     with composed.ros_context() as context:
         node = Node("recorder", namespace="rths", context=context)
         try:
-            with pytest.raises(ConfigError) as refused:
+            with pytest.raises(ConfigError, match=naming("record_topics", topic)):
                 full_names(node, [topic])
-            assert mentions(str(refused.value), "record_topics", topic)
             assert full_names(node, ["pose", "/pose", "pose"]) == [*names.ALSO_RECORDED, "/rths/pose", "/pose"]
         finally:
             node.destroy_node()

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An onlooker keeps ten minutes of columns of one run, and hands them out in turns."""
+"""Listeners of a rig: the page's listener, with ten minutes of columns of one run, and the runner's console."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,8 +18,12 @@ from messages import naming
 from rclpy.exceptions import InvalidHandle
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.layout import mark_of
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
+from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import listener as module
+from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.listener import AT_ONCE, MOST_COLUMNS, RigListener
 from rths_nodes.ros.hosting.stop_client import StopClient
 
@@ -25,105 +31,133 @@ pytestmark = pytest.mark.nodes
 
 
 @pytest.fixture
-def onlooker() -> Iterator[RigListener]:
-    made = RigListener("rths", "page")
-    yield made
-    made.close()
-    made.close()
+def listener() -> Iterator[RigListener]:
+    listener = RigListener("rths", "page")
+    yield listener
+    listener.close()
+    listener.close()
 
 
 def curves(run: str) -> LiveCurves:
-    told = LiveCurves(servo_rate=1024.0, names=["a/target"], units=["m"], limited=[0], limits=["stroke"])
-    told.low, told.high = [-0.1], [0.1]
-    told.run = run
-    return told
+    limits = {"limited": [0], "limits": ["stroke"], "low": [-0.1], "high": [0.1]}
+    return LiveCurves(run=run, servo_rate=1024.0, names=["a/target"], units=["m"], **limits)
 
 
-def live(run: str, first: int, columns: int) -> Live:
-    told = Live(first=first, column=10, values=array("f", [0.0] * 4 * columns))
-    told.run = run
-    return told
+def live(run: str, first: int) -> Live:
+    return Live(run=run, first=first, column=10, values=array("f", [0.0] * 4 * 5))
 
 
-def everything(onlooker: RigListener, number: int = -1) -> tuple[int, list[int]]:
-    """The last number, and the first samples of all columns, as a watcher gets them."""
-    found: list[int] = []
+def columns_since(listener: RigListener, number: int = -1) -> tuple[int, list[int]]:
+    """Return the last number, and the first samples of all columns since ``number``."""
+    samples: list[int] = []
     while True:
-        _, number, columns = onlooker.since(number)
+        _, number, columns = listener.since(number)
         if not columns:
-            return number, found
+            return number, samples
         assert len(columns) <= AT_ONCE
-        found += [first for first, _, _ in columns]
+        samples += [first for first, _, _ in columns]
 
 
-def test_a_watcher_gets_every_column_once_and_of_another_run_all_anew(onlooker: RigListener) -> None:
-    onlooker._curves(curves("one"))
+def test_watcher_receives_each_column_of_a_run_once(listener: RigListener) -> None:
+    listener._curves(curves("one"))
     for number in range(1000):
-        onlooker._live(live("one", 50 * number, 5))
-    number, found = everything(onlooker)
-    assert found == list(range(0, 50_000, 50))
-    onlooker._live(live("another", 7, 5))  # of a run that is over
-    assert onlooker.since(number)[2] == []
-    onlooker._live(live("one", 50_000, 5))
-    number, found = everything(onlooker, number)
-    assert found == [50_000]
-    onlooker._curves(curves("two"))
-    onlooker._live(live("two", 0, 5))
-    situation, _, columns = onlooker.since(number)
+        listener._live(live("one", 50 * number))
+    number, samples = columns_since(listener)
+    assert samples == list(range(0, 50_000, 50))
+    listener._live(live("another", 7))  # of a run that has ended
+    assert listener.since(number)[2] == []
+    listener._live(live("one", 50_000))
+    number, samples = columns_since(listener, number)
+    assert samples == [50_000]
+    listener._curves(curves("two"))
+    listener._live(live("two", 0))
+    situation, _, columns = listener.since(number)
     assert situation["curves"]["run"] == "two"
     assert [first for first, _, _ in columns] == [0]
 
 
-def test_ten_minutes_are_kept(onlooker: RigListener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_minutes_are_kept(listener: RigListener, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_COLUMNS == 10 * 60 * 100
     monkeypatch.setattr(module, "MOST_COLUMNS", 1000)
-    onlooker._curves(curves("one"))
+    listener._curves(curves("one"))
     for number in range(5000):
-        onlooker._live(live("one", 50 * number, 5))
-    _, found = everything(onlooker)
-    assert found == list(range(50 * 4800, 50 * 5000, 50))
+        listener._live(live("one", 50 * number))
+    assert columns_since(listener)[1] == list(range(50 * 4800, 50 * 5000, 50))
 
 
-def test_numbers_that_are_none_are_null(onlooker: RigListener) -> None:
-    onlooker._sync_status(SyncStatus(sample=3, control_error=[float("nan")], energy_error_percent=float("inf")))
-    told = onlooker.situation()
-    assert told["sync"]["control_error"] == [None]
-    assert told["sync"]["energy_error_percent"] is None
+def test_nan_and_inf_become_null(listener: RigListener) -> None:
+    listener._sync_status(SyncStatus(sample=3, control_error=[float("nan")], energy_error_percent=float("inf")))
+    sync = listener.situation()["sync"]
+    assert sync["control_error"] == [None]
+    assert sync["energy_error_percent"] is None
 
 
-def test_a_stop_is_an_event(onlooker: RigListener) -> None:
-    onlooker.note({"stop": "page at 127.0.0.1: stopped"})
-    onlooker.note({"reaches": True})
-    assert onlooker.situation()["stop_reaches"] is True
-    assert onlooker.situation()["events"][-1]["words"] == "page at 127.0.0.1: stopped"
+def test_stop_is_an_event(listener: RigListener) -> None:
+    listener.note({"stop": "page at 127.0.0.1: stopped"})
+    listener.note({"reaches": True})
+    assert listener.situation()["stop_reaches"] is True
+    assert listener.situation()["events"][-1]["words"] == "page at 127.0.0.1: stopped"
 
 
-def test_a_stop_that_nobody_hears_is_an_error() -> None:
-    stopper = StopClient("rths", "page_stop")
-    stopper.start()
+def test_stop_without_rig_is_an_error() -> None:
+    client = StopClient("rths", "page_stop")
+    client.start()
     try:
         with pytest.raises(ConfigError, match=naming("node", "rig")):
-            asyncio.run(stopper.stop("stop"))
+            asyncio.run(client.stop("stop"))
     finally:
-        stopper.close()
+        client.close()
 
 
 @pytest.mark.parametrize(
-    ("raised", "warned"),
+    ("error", "warnings"),
     [(InvalidHandle("gone"), []), (ValueError("odd"), ["a message was dropped (ValueError: odd)"])],
 )
-def test_only_what_cannot_be_read_is_told(
-    onlooker: RigListener, raised: Exception, warned: list[str], monkeypatch: pytest.MonkeyPatch
+def test_only_unreadable_messages_are_reported(
+    listener: RigListener, error: Exception, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A subscription that is given up while the executor looks at it has lost nothing."""
-    turns, told = iter([raised]), []
+    """A subscription that is destroyed during a turn of the executor has lost nothing."""
+    errors, reports = [error], []
 
     def spin(timeout_sec: float) -> None:
-        for each in turns:
-            raise each
-        onlooker._leaving.set()
+        if errors:
+            raise errors.pop()
+        listener._leaving.set()
 
-    monkeypatch.setattr(onlooker._executor, "spin_once", spin)
-    monkeypatch.setattr(onlooker._node, "get_logger", lambda: SimpleNamespace(warning=told.append))
-    onlooker._spin()
-    assert told == warned
+    monkeypatch.setattr(listener._executor, "spin_once", spin)
+    monkeypatch.setattr(listener._node, "get_logger", lambda: SimpleNamespace(warning=reports.append))
+    listener._spin()
+    assert reports == warnings
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    with composed.ros_context() as context:
+        console = Console(context, "rths", ("actuator",), "mine")
+        yield console
+        console.destroy_node()
+
+
+def receive_state(console: Console, run_id: str, state: State, reason: str = "") -> None:
+    values: dict[str, Any] = {"state": int(state), "reason": reason, "sample": 7, "run_id": run_id}
+    values |= {"run": mark_of(run_id), "stamp": time.time_ns(), "scenario_hash": "abc"}
+    console._receive("test_state", values)
+
+
+def test_console_ignores_the_state_of_another_run(console: Console) -> None:
+    """Before the test, another node may be present under the name of the actuator node."""
+    receive_state(console, "other", State.TRIPPED, "a limit of another rig")
+    assert (console.result.state, console.result.reason, console.state_received) == (State.IDLE, "", False)
+    receive_state(console, "mine", State.ARMED)
+    receive_state(console, "mine", State.FINISHED)
+    receive_state(console, "other", State.HELD, "interrupted before the test began")
+    assert (console.result.state, console.result.reason) == (State.FINISHED, "")
+
+
+def test_console_ignores_a_summary_before_the_test(console: Console) -> None:
+    summary = {"node": "actuator", "names": ["timing.missed"], "values": [99.0]}
+    console._receive("summary", summary)
+    receive_state(console, "mine", State.ARMED)
+    assert (console.result.numbers, console.reported) == ({}, set())
+    console._receive("summary", summary | {"values": [1.0]})
+    assert (console.result.numbers, console.reported) == ({"timing.missed": 1.0}, {"actuator"})

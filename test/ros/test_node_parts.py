@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a node, each alone: no ROS, topics that keep what they are told, a clock that is set."""
+"""Tests of the parts of a node: phases, sequence, deferred sends, handshake, shutdown, warm-up and slack."""
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,16 +13,17 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from messages import each_mentions, mentions
+from messages import each_mentions, mentions, naming
 
 from rths_nodes.core.samples import EMPTY, Measurement
 from rths_nodes.core.wire.layout import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
 from rths_nodes.ros.nodes.actuator import LINGER_NS
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, LIVE_NS, OLD_NS, Handshake
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine, StateOfTest
-from rths_nodes.ros.nodes.sequence import MeasurementSequence
+from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase, PhaseMachine, StateOfTest
+from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
 from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
 from rths_nodes.ros.transport.topics import BURST, DeferredSends
 from rths_nodes.ros.transport.wiring import NodeLocation
@@ -30,10 +32,10 @@ RUN = mark_of("one", "drawn")
 
 
 class Topics:
-    """Stands for NodeTopics."""
+    """Stand-in for NodeTopics that keeps what is published."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.published: list[tuple[str, dict[str, Any]]] = []
         self.sent: list[tuple[str, bytes]] = []
         self.waiting: deque[tuple[Any, int]] = deque()
         self.states: list[dict[str, Any]] = []
@@ -52,42 +54,27 @@ class Topics:
         self.heard_of_another_run = 0
         self.guarded = False
         self.stream_counts = {"command": 4}
+        self.join = self.run.become
+        self.missing = lambda: self.absent
+        self.duplicate_names = lambda _: self.duplicates
+        self.other_versions = lambda: self.other
+        self.dropped = lambda _: {}
+        self.look = self.name_publishers = self.publish_held = lambda: None
 
     def publish(self, topic: str, values: dict[str, Any]) -> None:
-        self.told.append((topic, values))
+        self.published.append((topic, values))
 
     def receive(self, topic: str, unpack: Any) -> tuple[Any, int] | None:
         return self.waiting.popleft() if self.waiting else None
 
     def received(self, topic: str, counts: Any) -> list[dict[str, Any]]:
-        heard = [state for state in self.states if counts(state)]
-        self.heard_of_another_run += len(self.states) - len(heard)
+        states = [state for state in self.states if counts(state)]
+        self.heard_of_another_run += len(self.states) - len(states)
         self.states = []
-        return heard
-
-    def join(self, mark: str) -> None:
-        self.run.become(mark)
-
-    def missing(self) -> str:
-        return self.absent
-
-    def duplicate_names(self, _: Any) -> str:
-        return self.duplicates
-
-    def other_versions(self) -> str:
-        return self.other
+        return states
 
     def close_guards(self) -> None:
         self.guarded = True
-
-    def dropped(self, _: str) -> dict[str, float]:
-        return {}
-
-    def look(self) -> None: ...
-
-    def name_publishers(self) -> None: ...
-
-    def publish_held(self) -> None: ...
 
 
 @pytest.fixture
@@ -103,15 +90,88 @@ def phase() -> PhaseMachine:
     return machine
 
 
-# -- Measurements -----------------------------------------------------------------------------------------
+# -- phases -----------------------------------------------------------------------------------------------
 
 
-def measured(sample: int) -> tuple[Measurement, int]:
-    return Measurement(sample, EMPTY, EMPTY, EMPTY), 0
+def reached(*phases: Phase) -> PhaseMachine:
+    machine = PhaseMachine()
+    for phase in phases:
+        machine.to(phase)
+    return machine
+
+
+TO_MATCHING = (Phase.CONFIGURED, Phase.MATCHING)
+
+
+def test_node_passes_all_phases_in_order() -> None:
+    assert reached(*list(Phase)[1:]).gone
 
 
 @pytest.mark.parametrize(
-    ("numbers", "taken", "lost"),
+    ("before", "phase"),
+    [
+        ((), Phase.MATCHING),
+        (TO_MATCHING, Phase.CONFIGURED),
+        ((*TO_MATCHING, Phase.ENDED), Phase.IN_TEST),
+        ((*TO_MATCHING, Phase.GONE), Phase.UNCONFIGURED),
+    ],
+)
+def test_invalid_transition_is_refused(before: tuple[Phase, ...], phase: Phase) -> None:
+    with pytest.raises(RuntimeError, match=naming(phase.name, "transition")):
+        reached(*before).to(phase)
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "ended"),
+    [
+        (State.IDLE, Phase.MATCHING, False),
+        (State.ARMED, Phase.IN_TEST, False),
+        (State.STOPPING, Phase.IN_TEST, False),
+        (State.HELD, Phase.ENDED, True),
+    ],
+)
+def test_active_node_follows_test(state: State, phase: Phase, ended: bool) -> None:
+    machine = reached(*TO_MATCHING)
+    machine.follow(StateOfTest(state))
+    assert (machine.now, machine.ended, machine.under_way) == (phase, ended, phase is Phase.IN_TEST)
+
+
+def test_trip_after_finish_keeps_phase() -> None:
+    machine = reached(*TO_MATCHING, Phase.ENDED, Phase.REPORTED)
+    machine.follow(StateOfTest(State.TRIPPED, 7, "energy"))
+    assert (machine.now, machine.ended, machine.test.reason) == (Phase.REPORTED, True, "energy")
+
+
+def test_gone_node_keeps_end_of_test() -> None:
+    machine = reached(*TO_MATCHING)
+    machine.follow(StateOfTest(State.FINISHED, 9))
+    machine.to(Phase.GONE)
+    assert (machine.gone, machine.ended, machine.test.sample) == (True, True, 9)
+
+
+def test_deactivated_node_keeps_phase() -> None:
+    machine = reached(Phase.CONFIGURED)
+    machine.activate(True)
+    machine.to(Phase.READY)
+    for active in (False, True):
+        machine.activate(active)
+        assert (machine.active, machine.now) == (active, Phase.READY)
+
+
+def test_cleanup_forgets_test_and_configure_forgets_cause() -> None:
+    machine = reached(*TO_MATCHING)
+    machine.follow(StateOfTest(State.TRIPPED, 3, "too far"))
+    machine.blame(3, "too far")
+    machine.clean_up()
+    machine.configure()
+    assert (machine.now, machine.ended, machine.cause) == (Phase.UNCONFIGURED, False, Cause())
+
+
+# -- Measurements and deferred sends ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "taken", "reasons"),
     [
         ((0, 1, 2), [0, 1, 2], []),
         ((0, 0, 1, 0, 2), [0, 1, 2], []),
@@ -119,20 +179,17 @@ def measured(sample: int) -> tuple[Measurement, int]:
     ],
     ids=["in order", "twice", "a gap"],
 )
-def test_measurements_come_once_and_in_order(
-    numbers: tuple[int, ...], taken: list[int], lost: list[str], topics: Any, shutdown: Shutdown
+def test_measurements_are_taken_once_and_in_order(
+    samples: tuple[int, ...], taken: list[int], reasons: list[str], topics: Any, shutdown: Shutdown
 ) -> None:
-    reasons: list[str] = []
-    sequence = MeasurementSequence(topics, shutdown, reasons.append)
-    topics.waiting.extend(map(measured, numbers))
-    assert [found[0].sample for found in iter(sequence.next, None)] == taken
-    assert (reasons, sequence.broken) == (lost, bool(lost))
+    gaps: list[str] = []
+    sequence = MeasurementSequence(topics, shutdown, gaps.append)
+    topics.waiting.extend((Measurement(sample, EMPTY, EMPTY, EMPTY), 0) for sample in samples)
+    assert [measured[0].sample for measured in iter(sequence.next, None)] == taken
+    assert (gaps, sequence.broken) == (reasons, bool(reasons))
 
 
-# -- deferred sends ---------------------------------------------------------------------------------------
-
-
-def test_what_only_the_recorder_wants_goes_in_bursts_and_in_order(topics: Any) -> None:
+def test_deferred_sends_go_in_bursts_and_in_order(topics: Any) -> None:
     deferred = DeferredSends(topics)
     state = [0]
     for number in range(BURST + 1):
@@ -152,29 +209,34 @@ def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
     calls: dict[str, list[str]] = {"prepare": [], "warn": [], "refuse": []}
 
     def keep(name: str) -> Callable[..., None]:
-        return lambda *words: calls[name].append(*words or [""])
+        return lambda *texts: calls[name].append(*texts or [""])
 
-    logger = SimpleNamespace(info=keep("warn"), debug=lambda words: None)
+    logger = SimpleNamespace(info=keep("warn"), debug=lambda text: None)
     context = NodeContext(NodeLocation("monitor", "/rths"), phase, topics, topics, logger, clock)
     facts = {"node": "monitor", "scenario_hash": "abc"}
     settings: Any = SimpleNamespace(peers=["monitor"], hash="abc", patience=None, facts=lambda: facts)
-    made = Handshake(context, settings, ("gain",), keep("prepare"), keep("refuse"))
-    made.begin()
-    return SimpleNamespace(look=made.look, calls=calls)
+    shake = Handshake(context, settings, ("gain",), keep("prepare"), keep("refuse"))
+    shake.begin()
+
+    def receive(*states: dict[str, Any]) -> None:
+        topics.states = list(states)
+        shake.look()
+
+    return SimpleNamespace(look=shake.look, receive=receive, calls=calls)
 
 
-def test_a_node_that_waits_says_for_whom_every_few_seconds(handshake: Any, topics: Any, clock: Any) -> None:
+def test_waiting_node_names_missing_peers_periodically(handshake: Any, topics: Any, clock: Any) -> None:
     topics.absent = "/rths/actuator on /rths/trip"
     for _ in range(3):
         handshake.look()
         clock.now += COMPLAINT_NS
-    words = ["waits for /rths/actuator on /rths/trip"] * 2
-    assert handshake.calls["warn"] == words
-    assert [values["problem"] for _, values in topics.told] == words
-    assert not any(values["ready"] for _, values in topics.told)
+    warnings = ["waits for /rths/actuator on /rths/trip"] * 2
+    assert handshake.calls["warn"] == warnings
+    assert [values["problem"] for _, values in topics.published] == warnings
+    assert not any(values["ready"] for _, values in topics.published)
 
 
-def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
+def test_node_prepares_and_reports_ready_once_peers_are_discovered(
     handshake: Any, topics: Any, phase: PhaseMachine
 ) -> None:
     topics.join(RUN)
@@ -187,102 +249,89 @@ def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
     assert phase.now is Phase.READY
     assert handshake.calls["prepare"] == [""]
     status = {"node": "monitor", "scenario_hash": "abc", "state_names": ("gain",), "ready": True, "problem": ""}
-    assert topics.told == [("node_status", status)]
+    assert topics.published == [("node_status", status)]
 
 
 def state(state: int, mark: str = "", stamp: int = 2_000_000_000, **values: Any) -> dict[str, Any]:
-    """A TestState of the actuator node, by default of ``RUN``."""
-    told = {"state": int(state), "sample": 0, "reason": "", "scenario_hash": "abc", "stamp": stamp}
-    return told | {"run": mark or RUN} | values
+    """Return a TestState of the actuator node, by default of ``RUN``."""
+    message = {"state": int(state), "sample": 0, "reason": "", "scenario_hash": "abc", "stamp": stamp}
+    return message | {"run": mark or RUN} | values
 
 
-def test_no_node_is_ready_before_it_knows_the_run(
+def test_node_is_ready_only_once_run_is_known(
     handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
 ) -> None:
     clock.now += COMPLAINT_NS
     handshake.look()
     assert phase.now is Phase.MATCHING
     assert each_mentions(handshake.calls["warn"], ("test_state", "node"))
-    topics.states = [state(State.POSITIONED)]
-    handshake.look()  # it is known
+    handshake.receive(state(State.POSITIONED))
     handshake.look()
     assert (phase.now, topics.run.mark) == (Phase.READY, RUN)
 
 
-def test_the_newest_actuator_node_says_which_run_it_is_until_the_test_begins(
+def test_newest_actuator_node_defines_run_until_test_begins(
     handshake: Any, topics: Any, phase: PhaseMachine
 ) -> None:
-    """A recording that is replayed, whose run has the same name, has older stamps."""
-    again = mark_of("one", "configured again")
-    for told, joined in (
+    """A replayed recording, whose run has the same name, has older stamps."""
+    again, replayed = mark_of("one", "configured again"), mark_of("one", "replayed")
+    for message, joined in (
         (state(State.POSITIONED, stamp=3_000_000_000), RUN),
-        (state(State.POSITIONED, mark_of("one", "replayed"), stamp=2_000_000_000), RUN),
-        (state(State.FINISHED, mark_of("one", "replayed"), stamp=2_000_000_000), RUN),
+        (state(State.POSITIONED, replayed, stamp=2_000_000_000), RUN),
+        (state(State.FINISHED, replayed, stamp=2_000_000_000), RUN),
         (state(State.POSITIONED, again, stamp=4_000_000_000, scenario_hash="of another"), RUN),
         (state(State.POSITIONED, again, stamp=4_000_000_000), again),
         (state(State.ARMED, again, stamp=5_000_000_000), again),
         (state(State.POSITIONED, RUN, stamp=6_000_000_000), again),
         (state(State.FINISHED, RUN, stamp=7_000_000_000), again),
     ):
-        topics.states = [told]
-        handshake.look()
-        assert topics.run.mark == joined, told
+        handshake.receive(message)
+        assert topics.run.mark == joined, message
     assert phase.test.state is State.ARMED
     assert topics.heard_of_another_run == 5
 
 
-def test_a_test_that_was_over_long_before_the_node_came_is_not_joined(
-    handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
-) -> None:
-    topics.states = [state(State.FINISHED, stamp=clock.now - OLD_NS - 1_000_000_000)]
-    handshake.look()
+def test_node_does_not_join_old_test(handshake: Any, topics: Any, phase: PhaseMachine, clock: Any) -> None:
+    handshake.receive(state(State.FINISHED, stamp=clock.now - OLD_NS - 1_000_000_000))
     assert (topics.run.mark, phase.ended) == ("", False)
-    topics.states = [state(State.HELD, stamp=clock.now - 1_000_000)]
-    handshake.look()
+    handshake.receive(state(State.HELD, stamp=clock.now - 1_000_000))
     assert phase.ended, "stopped before this node was there: it need not wait"
 
 
-@pytest.mark.parametrize("told", [State.IDLE, State.RUNNING, State.FINISHED, State.HELD])
-def test_where_somebody_else_may_have_said_so_no_test_is_joined_that_is_under_way_or_over(
-    told: State, handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
+@pytest.mark.parametrize("now", [State.IDLE, State.RUNNING, State.FINISHED, State.HELD])
+def test_uncertain_publisher_cannot_begin_or_end_test(
+    now: State, handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
 ) -> None:
     topics.guards["test_state"].certain = False
-    topics.states = [state(told, reason="a lie")]
-    handshake.look()
+    handshake.receive(state(now, reason="a lie"))
     assert (topics.run.mark, phase.gone, phase.ended) == ("", False, False)
-    topics.states = [state(State.POSITIONED)]
-    handshake.look()
+    handshake.receive(state(State.POSITIONED))
     assert topics.run.mark == RUN
-    topics.states = [state(State.ARMED, stamp=clock.now - 2 * LIVE_NS)]
-    handshake.look()
+    handshake.receive(state(State.ARMED, stamp=clock.now - 2 * LIVE_NS))
     assert not phase.under_way, "replayed"
-    topics.states = [state(State.ARMED, stamp=clock.now)]
-    handshake.look()
+    handshake.receive(state(State.ARMED, stamp=clock.now))
     assert phase.under_way
 
 
-def test_what_the_actuator_node_said_before_the_graph_named_it_is_heard(
-    handshake: Any, topics: Any, phase: PhaseMachine
-) -> None:
-    """A test that is refused is told once; who does not hear it waits for ever."""
+def test_state_counts_once_publisher_is_identified(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    """A refused test is published once; a node that missed it would wait for ever."""
     guard = topics.guards["test_state"]
     guard.certain, guard.doubtful = False, 1
-    topics.states = [state(State.IDLE, reason="refused")]
-    for _ in range(2):
-        handshake.look()
-        assert not phase.gone
+    handshake.receive(state(State.IDLE, reason="refused"))
+    assert not phase.gone
+    handshake.look()
+    assert not phase.gone
     guard.certain, guard.doubtful = True, 0
     handshake.look()
     assert phase.gone
 
 
-def test_what_somebody_said_who_left_before_the_graph_named_him_is_not_believed(
+def test_states_of_publisher_that_left_unidentified_are_ignored(
     handshake: Any, topics: Any, phase: PhaseMachine
 ) -> None:
     guard = topics.guards["test_state"]
     guard.certain, guard.doubtful = False, 2
-    topics.states = [state(State.FINISHED), state(State.IDLE, reason="a lie")]
-    handshake.look()
+    handshake.receive(state(State.FINISHED), state(State.IDLE, reason="a lie"))
     guard.certain, guard.doubtful, guard.count = True, 0, 1
     handshake.look()
     guard.count = 2
@@ -290,15 +339,12 @@ def test_what_somebody_said_who_left_before_the_graph_named_him_is_not_believed(
     assert (topics.run.mark, phase.gone, phase.ended) == ("", False, False)
 
 
-def test_a_mark_that_no_run_can_have_refuses_the_test(handshake: Any, topics: Any) -> None:
-    topics.states = [state(State.POSITIONED, "map")]
-    handshake.look()
+def test_invalid_run_mark_refuses_test(handshake: Any) -> None:
+    handshake.receive(state(State.POSITIONED, "map"))
     assert mentions(handshake.calls["refuse"][0], "run", "map", "23", "ASCII")
 
 
-def test_a_peer_with_other_messages_is_refused_by_its_name(
-    handshake: Any, topics: Any, phase: PhaseMachine
-) -> None:
+def test_peer_with_other_message_version_is_refused(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
     topics.join(RUN)
     topics.other = "/rths/actuator has another version of rths_nodes/msg/Command"
     handshake.look()
@@ -307,7 +353,7 @@ def test_a_peer_with_other_messages_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("absent", ["", "/rths/actuator on /rths/trip"])
-def test_duplicate_names_are_tolerated_for_a_while(absent: str, handshake: Any, topics: Any, clock: Any) -> None:
+def test_duplicate_names_are_tolerated_briefly(absent: str, handshake: Any, topics: Any, clock: Any) -> None:
     topics.absent = absent
     topics.duplicates = "2 nodes are called /rths/monitor"
     handshake.look()
@@ -318,29 +364,23 @@ def test_duplicate_names_are_tolerated_for_a_while(absent: str, handshake: Any, 
     assert handshake.calls["prepare"] == []
 
 
-def test_when_the_test_begins_nobody_else_is_listened_to(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
-    topics.states = [state(State.ARMED)]
-    handshake.look()
+def test_guards_close_when_test_begins(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    handshake.receive(state(State.ARMED))
     assert (phase.now, topics.guarded) == (Phase.IN_TEST, True)
 
 
-def test_a_test_that_is_refused_ends_the_node(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
-    topics.states = [
-        state(200, reason="nonsense"),
-        state(State.IDLE, reason="refused: no", scenario_hash="of another"),
-    ]
-    handshake.look()
+def test_refused_test_ends_node(handshake: Any, phase: PhaseMachine) -> None:
+    handshake.receive(
+        state(200, reason="nonsense"), state(State.IDLE, reason="refused: no", scenario_hash="of another")
+    )
     assert (phase.gone, phase.exit_code) == (True, 2)
 
 
-def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
-    """Before the test another node may be there under the name of the actuator, and leave."""
+def test_states_of_other_run_are_ignored(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    """Before the test another node may use the name of the actuator node, and leave."""
     topics.run.become(RUN)
-    why = "interrupted before the test began"
-    topics.states = [
-        state(now, mark_of("another"), reason=why, scenario_hash="another") for now in (State.ARMED, State.HELD)
-    ]
-    handshake.look()
+    values = {"reason": "interrupted before the test began", "scenario_hash": "another"}
+    handshake.receive(*(state(now, mark_of("another"), **values) for now in (State.ARMED, State.HELD)))
     assert (phase.now, phase.test.state, topics.guarded) == (Phase.READY, State.IDLE, False)
     assert (topics.run.mark, topics.heard_of_another_run) == (RUN, 2)
 
@@ -354,16 +394,16 @@ def shutdown(topics: Any, phase: PhaseMachine, clock: Any) -> Shutdown:
     return Shutdown(context, lambda: (7, {"compensator.gain": 2.0}))
 
 
-def test_two_signals_at_once_are_one_request_and_a_later_one_means_now(shutdown: Shutdown, clock: Any) -> None:
+def test_later_signal_means_exit_now(shutdown: Shutdown, clock: Any) -> None:
     shutdown.interrupt()
     shutdown.interrupt()
-    assert (shutdown.interrupted, shutdown.exit_now) == (True, False)
+    assert (shutdown.interrupted, shutdown.exit_now) == (True, False), "two signals at once are one request"
     clock.now += SAME_REQUEST_NS
     shutdown.interrupt()
     assert shutdown.exit_now
 
 
-def test_an_interrupted_node_is_patient_while_measurements_come(shutdown: Shutdown, clock: Any) -> None:
+def test_interrupted_node_stays_while_measurements_arrive(shutdown: Shutdown, clock: Any) -> None:
     shutdown.interrupt()
     clock.now += PATIENCE_NS
     shutdown.be_patient()
@@ -372,11 +412,11 @@ def test_an_interrupted_node_is_patient_while_measurements_come(shutdown: Shutdo
     assert shutdown.patience_over
 
 
-def test_a_leader_that_has_left_is_missed_only_in_a_test(
+def test_lost_leader_is_an_error_only_during_test(
     shutdown: Shutdown, phase: PhaseMachine, topics: Any, clock: Any
 ) -> None:
-    for state, lost in ((State.IDLE, False), (State.RUNNING, True)):
-        phase.follow(StateOfTest(state))
+    for now, lost in ((State.IDLE, False), (State.RUNNING, True)):
+        phase.follow(StateOfTest(now))
         topics.speakers = 1
         shutdown.look_for_leader()
         topics.speakers = 0
@@ -387,10 +427,10 @@ def test_a_leader_that_has_left_is_missed_only_in_a_test(
     assert mentions(phase.problem, "actuator", "left")
 
 
-def test_a_leader_whose_leave_is_not_told_is_not_waited_for_after_the_test(
+def test_node_leaves_after_test_without_notice_of_leader(
     shutdown: Shutdown, phase: PhaseMachine, topics: Any, clock: Any
 ) -> None:
-    """The datagram by which a participant takes its leave may be lost: it seems to be there for 20 s more."""
+    """The datagram by which a participant leaves may be lost: it seems to be there for 20 s more."""
     assert LINGER_NS < OVERDUE_NS < LEAVING_S * 1e9
     topics.speakers = 1
     phase.follow(StateOfTest(State.TRIPPED, 7, "too far"))
@@ -402,33 +442,25 @@ def test_a_leader_whose_leave_is_not_told_is_not_waited_for_after_the_test(
     assert (phase.exit_code, phase.problem) == (0, "")
 
 
-def test_a_summary_tells_final_numbers_and_what_was_sent(
-    shutdown: Shutdown, phase: PhaseMachine, topics: Any
-) -> None:
+def test_summary_has_results_and_counts(shutdown: Shutdown, phase: PhaseMachine, topics: Any) -> None:
     phase.follow(StateOfTest(State.FINISHED, 7))
     shutdown.report()
-    told = {
-        "node": "compensator",
-        "sample": 7,
-        "names": ["compensator.gain", "sent.command"],
-        "values": [2.0, 4.0],
-    }
-    assert topics.told == [("summary", told)]
+    names, values = ["compensator.gain", "sent.command"], [2.0, 4.0]
+    summary = {"node": "compensator", "sample": 7, "names": names, "values": values}
+    assert topics.published == [("summary", summary)]
     assert (phase.now, shutdown.reported) == (Phase.REPORTED, True)
     topics.stream_counts = {"command": 5}
-    assert not shutdown.reported, "what was sent since is told again"
+    assert not shutdown.reported, "messages sent since need another summary"
 
 
-def test_streams_of_an_axis_are_counted_below_the_rig(topics: Any, phase: PhaseMachine) -> None:
+def test_streams_of_axis_are_counted_below_rig(topics: Any, phase: PhaseMachine) -> None:
     context = NodeContext(NodeLocation("axis", "/rths/story_2"), phase, topics, DeferredSends(topics), None)
     shutdown = Shutdown(context, lambda: (0, {}))
     shutdown.report()
     assert shutdown.summary == {"sent.story_2/command": 4}
 
 
-def test_a_node_leaves_when_the_test_is_over_and_the_leader_gone(
-    shutdown: Shutdown, phase: PhaseMachine, topics: Any
-) -> None:
+def test_node_leaves_after_test_once_leader_has_left(shutdown: Shutdown, phase: PhaseMachine, topics: Any) -> None:
     looks: list[str] = []
     phase.follow(StateOfTest(State.FINISHED, 7))
     shutdown.leave(lambda: looks.append("state"))
@@ -438,8 +470,64 @@ def test_a_node_leaves_when_the_test_is_over_and_the_leader_gone(
     assert (phase.gone, shutdown.reported, looks) == (True, True, ["state"])
 
 
-def test_a_node_leaves_at_once_where_no_test_has_begun(shutdown: Shutdown, phase: PhaseMachine) -> None:
-    """The actuator node waits for its peers then: they must not wait for it."""
+def test_node_leaves_at_once_if_test_never_began(shutdown: Shutdown, phase: PhaseMachine) -> None:
+    """The actuator node waits for its peers then, so they must not wait for it."""
     phase.follow(StateOfTest(State.HELD, 0, "interrupted before the test began"))
     shutdown.leave(lambda: None)
     assert (phase.gone, phase.begun) == (True, False)
+
+
+# -- warm-up and slack ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["integrator", "compensator"])
+def test_node_warms_up_once_before_a_step(role: str, by_hand: Any) -> None:
+    with by_hand.node(role, pace="realtime", overrides=["substeps=10"]) as node:
+        sent = dict(node.topics.sent)
+        due = []
+        for node.measurements.expected in (0, 9, 10, 10, 11, 20):
+            due.append(node.warm_up.due)
+            if node.warm_up.due:
+                node.warm_up()
+        assert due == [False, False, True, False, False, True]
+        assert (node.topics.sent, node.phase.note) == (sent, "")
+        assert inspect.getclosurevars(node.warm_up.twin).nonlocals["stage"] is not node.stage
+
+
+@pytest.mark.parametrize(("pace", "substeps"), [("lockstep", 10), ("realtime", 1)])
+def test_no_warm_up_in_lockstep_or_without_substeps(pace: str, substeps: int, by_hand: Any) -> None:
+    with by_hand.node("integrator", pace=pace, overrides=[f"substeps={substeps}"]) as node:
+        node.measurements.expected = 10
+        assert not node.warm_up.due
+
+
+def test_failed_warm_up_is_reported_and_not_repeated(topics: Any) -> None:
+    def fails(_: Any) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    measurements: Any = SimpleNamespace(expected=10)
+    phase = PhaseMachine()
+    context = NodeContext(NodeLocation("integrator", "/rths"), phase, topics, topics, topics)
+    warm_up = WarmUp(context, measurements, fails, 10)
+    warm_up()
+    assert not phase.gone
+    assert mentions(phase.note, "integrator", "ZeroDivisionError")
+    measurements.expected = 20
+    assert not warm_up.due
+
+
+def test_work_that_exceeds_slack_waits(still_clock: Any) -> None:
+    budget: Any = SlackBudget(clock=still_clock)
+    pacer = SimpleNamespace(slack=100_000)
+
+    def work() -> bool:
+        still_clock.now += 150_000
+        return True
+
+    assert budget.fits(pacer)
+    assert budget.run(work)
+    assert not budget.fits(pacer)
+    assert not budget.run(lambda: False), "no work was done, so its duration does not count"
+    for _ in range(4):
+        budget.decay()
+    assert budget.fits(pacer)

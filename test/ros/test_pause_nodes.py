@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes in a pause: the compensator waits for its Target, the rig ticks without samples."""
+"""Tests of nodes in a pause: the compensator waits for its Target, the rig ticks without samples."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PAUSES = ["substeps=1", "compensator.type=none", "bridge.when_late=pause"]
 
 
 class Node:
-    """A node with its inboxes and its clock by hand."""
+    """Node whose messages come from the test."""
 
-    def __init__(self, node, clock) -> None:
-        self.node, self.clock = node, clock
+    def __init__(self, node) -> None:
+        self.node = node
         self.codec = node.topics.codec
 
     def put(self, topic: str, data: bytes) -> None:
@@ -42,20 +42,20 @@ class Node:
         self.put("command", self.codec.pack_command(Command(sample, value, value), 0))
 
     def commands(self) -> list[tuple[int, int]]:
-        """Numbers and flags of the Commands that a compensator answers with now."""
+        """Return samples and flags of the Commands that a compensator sends now."""
         sent = self.node.interposer.sent["command"]
         before = len(sent)
-        while self.node.work() or self.node.work():  # what is late it says at the second look
+        while self.node.work() or self.node.work():  # a late Command is sent at the second call
             pass
-        found = [self.codec.unpack_command(data)[0] for data in sent[before:]]
-        return [(command.sample, command.flags) for command in found]
+        commands = [self.codec.unpack_command(data)[0] for data in sent[before:]]
+        return [(command.sample, command.flags) for command in commands]
 
 
 @pytest.fixture
 def exhausted(by_hand, clock) -> Iterator[Node]:
-    """A compensator that may bridge no more."""
+    """A compensator that has bridged as many samples as it may."""
     with by_hand.node("compensator", clock=clock, pace="realtime", overrides=PAUSES) as node:
-        compensator = Node(node, clock)
+        compensator = Node(node)
         compensator.target(0)
         compensator.target(1)
         for sample in range(LONGEST + 1):
@@ -67,12 +67,12 @@ def exhausted(by_hand, clock) -> Iterator[Node]:
         yield compensator
 
 
-def test_the_compensator_waits_for_the_target_however_long(exhausted, clock):
+def test_compensator_waits_for_target_without_timeout(exhausted, clock):
     exhausted.measurement(LONGEST + 1)
     for _ in range(100):
         clock.now += PERIOD
         assert exhausted.commands() == []
-    assert exhausted.node.deadline is None, "nothing to wake up for but messages"
+    assert exhausted.node.deadline is None, "only messages wake it up"
     for step in range(2, LONGEST + 3):
         exhausted.target(step)
     assert exhausted.commands() == [(LONGEST + 2, 0)]
@@ -81,7 +81,7 @@ def test_the_compensator_waits_for_the_target_however_long(exhausted, clock):
     assert exhausted.commands() == [(LONGEST + 3, 0)]
 
 
-def test_it_does_not_wait_when_the_rig_has_stopped(exhausted, clock):
+def test_compensator_stops_waiting_when_rig_has_tripped(exhausted, clock):
     exhausted.measurement(LONGEST + 1)
     assert exhausted.commands() == []
     exhausted.measurement(LONGEST + 2, FLAG_TRIPPED)
@@ -90,10 +90,10 @@ def test_it_does_not_wait_when_the_rig_has_stopped(exhausted, clock):
     assert exhausted.node.last_sample == LONGEST + 2
 
 
-def test_the_rig_ticks_without_samples(by_hand, clock):
+def test_rig_ticks_without_samples(by_hand, clock):
     options = {"clock": clock, "pace": "realtime", "peers": ["actuator"], "overrides": PAUSES}
     with by_hand.node("actuator", **options) as node:
-        rig = Node(node, clock)
+        rig = Node(node)
         node.phase.to(Phase.READY)
         node.work()
         node.work()
@@ -118,35 +118,32 @@ def test_the_rig_ticks_without_samples(by_hand, clock):
         last = node.rig.sample
         clock.now = node.deadline
         for _ in range(50):
-            assert turn() == [], "a tick of no sample"
+            assert turn() == [], "a tick without a sample"
         assert (node.rig.sample, node.rig.ticks) == (last, last + 50)
-        found: list[Measurement] = []
+        measurements: list[Measurement] = []
         for sample in range(last + 1, last + 40):
             rig.command(sample)
             while node.rig.sample < sample:
-                found += turn()
-        numbers = [measured.sample for measured in found]
-        assert numbers == list(range(last + 1, last + 40))
-        assert found[0].flags == FLAG_SLOWED
-        assert found[-1].flags == 0
-        assert node.counters()["slowed"] == sum(measured.flags == FLAG_SLOWED for measured in found)
+                measurements += turn()
+        assert [measured.sample for measured in measurements] == list(range(last + 1, last + 40))
+        assert measurements[0].flags == FLAG_SLOWED
+        assert measurements[-1].flags == 0
+        assert node.counters()["slowed"] == sum(measured.flags == FLAG_SLOWED for measured in measurements)
         assert node.pacer.missed == 0
 
 
-def test_a_slow_step_does_not_make_the_next_one_late(by_hand, clock):
-    """The integrator rests from the Measurement on that it has answered, not from its answer on."""
-    overrides = ["substeps=20"]
-    with by_hand.node("integrator", clock=clock, pace="realtime", overrides=overrides) as node:
-        integrator = Node(node, clock)
-        following = node.stage.next
+def test_slow_step_does_not_delay_next_step(by_hand, clock):
+    """The integrator rests from the Measurement it has answered, not from its answer."""
+    with by_hand.node("integrator", clock=clock, pace="realtime", overrides=["substeps=20"]) as node:
+        step = node.stage.next
 
         def slow(measured: Measurement) -> Target | None:
             clock.now += 15 * PERIOD
-            return following(measured)
+            return step(measured)
 
         node.stage.next = slow
         began = clock.now
-        integrator.measurement(0)
+        Node(node).measurement(0)
         node.work()
         assert len(node.interposer.sent["target"]) == 2
         assert node.rests

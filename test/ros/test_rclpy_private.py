@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private names of rclpy: one module uses them, the installed version has them, and others are named."""
+"""Tests of the private names of rclpy: one module uses them, and missing names are reported."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NODE_OF_RCLPY = {"_parameters", "_parameter_overrides", "_state_machine"}
 PRIVATE = {"publish_raw", "take_message", *rclpy_private.OF_MESSAGES, *NODE_OF_RCLPY}
 
 
-def test_the_names_that_a_version_lacks_are_listed() -> None:
-    found = rclpy_private.missing({"WaitSet": type("WaitSet", (), {"wait": None})}, type)
-    assert {"Subscription.take_message", "WaitSet.add_service", "message._CONVERT_TO_PY"} <= {*found}
-    assert "WaitSet.wait" not in found
+def test_missing_private_names_are_listed() -> None:
+    missing = rclpy_private.missing({"WaitSet": type("WaitSet", (), {"wait": None})}, type)
+    assert {"Subscription.take_message", "WaitSet.add_service", "message._CONVERT_TO_PY"} <= {*missing}
+    assert "WaitSet.wait" not in missing
 
 
-def test_a_real_node_has_what_its_class_does_not_show() -> None:
+def test_private_members_of_real_node_work() -> None:
     with composed.ros_context() as context:
-        given = [Parameter("undeclared", value=7)]
-        node = LifecycleNode("private_names", context=context, parameter_overrides=given)
+        overrides = [Parameter("undeclared", value=7)]
+        node = LifecycleNode("private_names", context=context, parameter_overrides=overrides)
         publisher = node.create_publisher(String, "words", 10)
         take = rclpy_private.take_bytes(node.create_subscription(String, "words", lambda _: None, 10))
         node.declare_parameter("declared", 1)
@@ -52,16 +52,17 @@ def test_a_real_node_has_what_its_class_does_not_show() -> None:
 
 def private_names(text: str) -> set[str]:
     """Return attributes and imports in ``text`` that are private to rclpy."""
-    found = set()
+    private = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and node.attr in PRIVATE:
-            own = isinstance(node.value, ast.Name) and node.value.id == "self" and node.attr in NODE_OF_RCLPY
-            found |= set() if own else {node.attr}
+            of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if not (of_self and node.attr in NODE_OF_RCLPY):
+                private.add(node.attr)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rclpy.impl"):
-            found.add(str(node.module))
-    return found
+            private.add(str(node.module))
+    return private
 
 
-def test_no_other_module_uses_a_private_name() -> None:
-    found = {path: private_names(path.read_text(encoding="utf-8")) for path in PACKAGE.glob("ros/**/*.py")}
-    assert {path.name for path, names in found.items() if names} == {Path(rclpy_private.__file__).name}
+def test_only_one_module_uses_private_names() -> None:
+    users = [path.name for path in PACKAGE.glob("ros/**/*.py") if private_names(path.read_text(encoding="utf-8"))]
+    assert users == [Path(rclpy_private.__file__).name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port ros2_control against a stand-in in a process of its own, which keeps the published conventions."""
+"""Tests of the port ros2_control against a stand-in process that follows the published conventions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,22 +36,15 @@ SLOW = ("servo_rate=100", "substeps=1", "time_ratio=10", "duration=0.5")
 PATIENT = "silence: 3, connect_within: 20"
 
 
-class Axis:
-    rig_axis = None
-
-
 @pytest.fixture
 def stand_in() -> Iterator[Callable[..., None]]:
-    """Starts a stand-in with the arguments."""
+    """Starts a stand-in with the given arguments."""
     running: list[subprocess.Popen[str]] = []
 
-    def start(*words: str, rate: float = RATE) -> None:
-        given = ("--rate", f"{rate:g}", "--stiffness", f"{STIFFNESS:g}", *words)
-        process = subprocess.Popen(
-            [sys.executable, str(STAND_IN), *given], stdout=subprocess.PIPE, text=True, env=os.environ
-        )
+    def start(*arguments: str, rate: float = RATE) -> None:
+        command = [sys.executable, str(STAND_IN), "--rate", f"{rate:g}", "--stiffness", f"{STIFFNESS:g}"]
+        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, env=os.environ)
         running.append(process)
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
 
     yield start
@@ -67,51 +61,56 @@ def stand_in() -> Iterator[Callable[..., None]]:
 @pytest.fixture
 def port(make: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Builds the port of the axes ``bench``, or others, at 100 Hz."""
-    made: list[Any] = []
+    ports: list[Any] = []
 
-    def port(axes: tuple[str, ...] = ("bench",), **data: Any) -> Any:
-        given = {"stand_in": True, "silence": 3.0, "connect_within": 20.0} | data
-        made.append(make("port", "ros2_control", {name: Axis() for name in axes}, 1.0 / RATE, 1, **given))
-        return made[-1]
+    def port(names: tuple[str, ...] = ("bench",), **parameters: Any) -> Any:
+        parameters = {"stand_in": True, "silence": 3.0, "connect_within": 20.0} | parameters
+        axes = {name: SimpleNamespace(rig_axis=None) for name in names}
+        ports.append(make("port", "ros2_control", axes, 1.0 / RATE, 1, **parameters))
+        return ports[-1]
 
     yield port
-    for each in made:
-        each.close()
+    for opened in ports:
+        opened.close()
 
 
 def no_pacer() -> int:
     return 0
 
 
+def exchange(port: Any, number: int, command: np.ndarray) -> Measurement:
+    port.write(Command(number, command, command))
+    return port.read()
+
+
 def drive(port: Any, commands: np.ndarray) -> list[Measurement]:
-    """Measurements 0 to n of ``commands`` ``(n, n_axes)``, each sent once the state before it is here."""
+    """Open the port and return Measurements 0 to n of ``commands`` ``(n, n_axes)``."""
     port.open(no_pacer)
     port.begin()
-    found = [port.read()]
+    measurements = [port.read()]
     for number, command in enumerate(commands, 1):
         assert port.wait_tick() == number
-        port.write(Command(number, command, command))
-        found.append(port.read())
-    return found
+        measurements.append(exchange(port, number, command))
+    return measurements
 
 
 WAVE = 1e-3 * np.sin(0.2 * np.arange(40))[:, None]
 
 
-def test_a_command_shows_one_sample_later_and_the_effort_is_the_force(stand_in: Any, port: Any) -> None:
+def test_commands_act_in_order_and_effort_is_force(stand_in: Any, port: Any) -> None:
     stand_in()
     rig = port()
-    found = drive(rig, WAVE)
+    measurements = drive(rig, WAVE)
     assert not rig.interlock
-    assert [measured.sample for measured in found] == list(range(41))
-    displacement = np.array([measured.displacement for measured in found])
-    force = np.array([measured.force for measured in found])
+    assert [measured.sample for measured in measurements] == list(range(41))
+    displacement = np.array([measured.displacement for measured in measurements])
+    force = np.array([measured.force for measured in measurements])
     np.testing.assert_allclose(force, STIFFNESS * displacement)
-    # nobody on either side waits for the other: what is sure is that every command acts, in its order
+    # neither side waits for the other: the only certain result is that every command acts, in order
     reached = [WAVE[:, 0].tolist().index(value) for value in displacement[:, 0].tolist()]
     assert reached == sorted(reached)
     assert len(reached) > 30
-    np.testing.assert_array_equal([measured.command for measured in found][1:], WAVE)
+    np.testing.assert_array_equal([measured.command for measured in measurements][1:], WAVE)
     numbers = rig.numbers()
     assert numbers["transport_declared"] == 1
     assert 0.0 < numbers["answer_median_s"] < numbers["answer_largest_s"] < 1.0
@@ -119,25 +118,23 @@ def test_a_command_shows_one_sample_later_and_the_effort_is_the_force(stand_in: 
     assert "transport_median" not in numbers
 
 
-def test_joints_are_found_by_name_whatever_their_order(stand_in: Any, port: Any) -> None:
+def test_joints_are_matched_by_name(stand_in: Any, port: Any) -> None:
     stand_in("--joints", "north,south", "--reversed")
-    rig = port(("south", "north"))
-    found = drive(rig, np.hstack([WAVE, -2.0 * WAVE]))
-    last = np.array([measured.displacement for measured in found])
-    assert np.abs(last[:, 0]).max() > 0.9e-3
-    np.testing.assert_array_equal(last[:, 1], -2.0 * last[:, 0])
+    measurements = drive(port(("south", "north")), np.hstack([WAVE, -2.0 * WAVE]))
+    displacement = np.array([measured.displacement for measured in measurements])
+    assert np.abs(displacement[:, 0]).max() > 0.9e-3
+    np.testing.assert_array_equal(displacement[:, 1], -2.0 * displacement[:, 0])
 
 
-def test_several_joint_states_make_a_sample(stand_in: Any, port: Any) -> None:
+def test_faster_joint_states_keep_sample_rate(stand_in: Any, port: Any) -> None:
     stand_in(rate=4 * RATE)
     rig = port()
     began = time.monotonic()
-    found = drive(rig, WAVE)
-    assert [measured.sample for measured in found] == list(range(41))
+    assert [measured.sample for measured in drive(rig, WAVE)] == list(range(41))
     assert time.monotonic() - began > 40 / RATE
 
 
-def test_a_counter_tells_how_many_samples_a_command_needs(stand_in: Any, port: Any) -> None:
+def test_counter_measures_transport(stand_in: Any, port: Any) -> None:
     stand_in("--counter", "commands")
     rig = port(counter="commands", watchdog=1.0)
     drive(rig, WAVE)
@@ -146,7 +143,7 @@ def test_a_counter_tells_how_many_samples_a_command_needs(stand_in: Any, port: A
     assert rig.heartbeat == 40
 
 
-def test_a_counter_that_stands_still_opens_the_interlock(stand_in: Any, port: Any) -> None:
+def test_stopped_counter_opens_interlock(stand_in: Any, port: Any) -> None:
     stand_in("--counter", "commands", "--watchdog", "0.05", "--misbehave", "deaf@10")
     rig = port(counter="commands", watchdog=0.05)
     drive(rig, WAVE)
@@ -155,64 +152,62 @@ def test_a_counter_that_stands_still_opens_the_interlock(stand_in: Any, port: An
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("fault", "parts"),
     [
         ("nan@10", ("joint_states", "bench", "effort", "nan")),
-        ("missing@10", ("joint_states", "bench", "missing", "somebody_else", "elsewhere")),
+        ("missing@10", ("joint_states", "bench", "missing", "unknown_joint", "unused_joint")),
         ("silent@10", ("port.silence", "joint_states", "0.5 s")),
     ],
 )
-def test_states_that_fail_open_the_interlock(
-    stand_in: Any, port: Any, words: str, reason: tuple[str, ...]
+def test_invalid_or_missing_states_open_interlock(
+    stand_in: Any, port: Any, fault: str, parts: tuple[str, ...]
 ) -> None:
-    stand_in("--misbehave", words)
+    stand_in("--misbehave", fault)
     rig = port(silence=0.5)
-    found = drive(rig, WAVE)
-    assert mentions(rig.interlock, "ros2_control", *reason)
-    assert np.isnan(found[-1].displacement).all()
-    assert found[-1].flags & FLAG_BRIDGED
-    assert len(found) == 41
+    measurements = drive(rig, WAVE)
+    assert mentions(rig.interlock, "ros2_control", *parts)
+    assert np.isnan(measurements[-1].displacement).all()
+    assert measurements[-1].flags & FLAG_BRIDGED
+    assert len(measurements) == 41
 
 
-def test_a_state_that_is_lost_makes_the_test_slip(stand_in: Any, port: Any) -> None:
+def test_lost_state_makes_test_slip(stand_in: Any, port: Any) -> None:
     stand_in("--misbehave", "lose@10:2")
     rig = port()
-    found = drive(rig, WAVE)
+    measurements = drive(rig, WAVE)
     assert not rig.interlock
-    assert [measured.sample for measured in found] == list(range(41))
-    assert any(measured.flags & FLAG_SLIPPED for measured in found)
+    assert [measured.sample for measured in measurements] == list(range(41))
+    assert any(measured.flags & FLAG_SLIPPED for measured in measurements)
     assert rig.numbers()["slipped"] >= 2
 
 
-def test_commands_never_come_in_a_burst(stand_in: Any, port: Any) -> None:
-    """After a rest of the test computer the states that wait are passed over: each would be answered at once."""
+def test_commands_are_never_sent_in_a_burst(stand_in: Any, port: Any) -> None:
+    """After a pause of the test computer queued states are skipped, for each would be answered at once."""
     stand_in()
     rig = port()
     drive(rig, WAVE[:5])
     time.sleep(0.5)
     rig.wait_tick()
-    rig.write(Command(6, WAVE[4], WAVE[4]))
-    measured = rig.read()
+    measured = exchange(rig, 6, WAVE[4])
     assert (measured.sample, measured.flags) == (6, FLAG_SLIPPED)
     began = time.monotonic()
     for number in range(7, 17):
         rig.wait_tick()
-        rig.write(Command(number, WAVE[4], WAVE[4]))
-        rig.read()
+        exchange(rig, number, WAVE[4])
     assert time.monotonic() - began > 5 / RATE
 
 
-def test_the_first_command_is_not_sent_where_the_rig_does_not_stand(stand_in: Any, port: Any) -> None:
+def test_first_command_must_equal_position_of_rig(stand_in: Any, port: Any) -> None:
     stand_in("--start", "0.003")
     rig = port()
-    found = drive(rig, np.zeros((5, 1)))
+    measurements = drive(rig, np.zeros((5, 1)))
     assert mentions(rig.interlock, "axes.bench", "0.003 m")
-    assert found[0].command.tolist() == [0.003]
-    assert {each.displacement[0] for each in found if not each.flags} == {0.003}
+    assert measurements[0].command.tolist() == [0.003]
+    assert {measured.displacement[0] for measured in measurements if not measured.flags} == {0.003}
 
 
 @pytest.mark.parametrize(
-    ("started", "declared", "words"),
+    ("arguments", "parameters", "parts"),
     [
         ([], {"joints": ["other"]}, ("port.joints", "other", "forward_position_controller", "bench")),
         (["--interface", "velocity"], {}, ("interface_name", "velocity", "position")),
@@ -223,110 +218,108 @@ def test_the_first_command_is_not_sent_where_the_rig_does_not_stand(stand_in: An
         (["--rate", "37"], {}, ("servo_rate", "100 Hz")),
     ],
 )
-def test_another_rig_than_declared_is_refused(
-    stand_in: Any, port: Any, started: list[str], declared: dict[str, Any], words: tuple[str, ...]
+def test_rig_that_differs_from_parameters_is_refused(
+    stand_in: Any, port: Any, arguments: list[str], parameters: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
-    stand_in(*started)
-    rig = port(**declared)
-    with pytest.raises(ConfigError, match=naming(*words)):
+    stand_in(*arguments)
+    rig = port(**parameters)
+    with pytest.raises(ConfigError, match=naming(*parts)):
         rig.open(no_pacer)
     rig.close()
 
 
-def test_somebody_else_who_sends_commands_is_refused_and_found(
+def test_foreign_command_publisher_is_refused_and_detected(
     stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the test once all have been found, as with a real controller; afterwards by looks."""
+    """Before the test after one complete discovery, as with a real controller; then by repeated checks."""
     from rclpy.node import Node
     from std_msgs.msg import Float64MultiArray
 
     from rths_nodes.ros.hosting.composed import ros_context
 
     monkeypatch.setitem(controller_link.LISTENED_S, True, controller_link.LISTENED_S[False])
+    topic = "/forward_position_controller/commands"
     stand_in()
     rig = port()
     with ros_context() as context:
-        other = Node("joystick", context=context)
-        publisher = other.create_publisher(Float64MultiArray, "/forward_position_controller/commands", 1)
-        with pytest.raises(ConfigError, match=naming("publishes", "/forward_position_controller/commands")):
+        node = Node("joystick", context=context)
+        publisher = node.create_publisher(Float64MultiArray, topic, 1)
+        with pytest.raises(ConfigError, match=naming("publishes", topic)):
             rig.open(no_pacer)
-        other.destroy_publisher(publisher)
+        node.destroy_publisher(publisher)
         drive(rig, WAVE[:10])
         assert not rig.interlock
-        other.create_publisher(Float64MultiArray, "/forward_position_controller/commands", 1)
+        node.create_publisher(Float64MultiArray, topic, 1)
         end = time.monotonic() + 20.0
         while not rig.interlock and time.monotonic() < end:
-            number = rig.wait_tick()
-            rig.write(Command(number, WAVE[9], WAVE[9]))
-            assert np.isfinite(rig.read().force).all()
+            assert np.isfinite(exchange(rig, rig.wait_tick(), WAVE[9]).force).all()
         assert mentions(rig.interlock, "joystick", "publishes")
-        other.destroy_node()
+        node.destroy_node()
 
 
-def test_a_robot_description_tells_what_joints_are() -> None:
-    words = '<robot><joint name="bench" type="revolute"/><joint name="x" type="fixed"/></robot>'
-    check_joint_types(words, ("bench",), "revolute")
-    check_joint_types(words, ("other",), "prismatic")
+def test_joint_types_are_read_from_robot_description() -> None:
+    robot = '<robot><joint name="bench" type="revolute"/><joint name="x" type="fixed"/></robot>'
+    check_joint_types(robot, ("bench",), "revolute")
+    check_joint_types(robot, ("other",), "prismatic")
     check_joint_types("no XML", ("bench",), "prismatic")
     with pytest.raises(ConfigError, match=naming("joint_type", "prismatic", "bench", "N m")):
-        check_joint_types(words, ("bench",), "prismatic")
+        check_joint_types(robot, ("bench",), "prismatic")
 
 
 # -- scenarios --------------------------------------------------------------------------------------------
 
-
-def slow(port: str, *more: str) -> list[str]:
-    return [f"port={{type: ros2_control, stand_in: true, {PATIENT}, joints: [bench]{port}}}", *SLOW, *more]
+NAME = "chen_ricles_2010"
 
 
-def test_a_test_in_slow_time_runs_on_the_stand_in(stand_in: Any, patience: list[str]) -> None:
+def slow(port: str, *overrides: str) -> list[str]:
+    """Return overrides for a test in slow time on the stand-in; ``port`` has further parameters of the port."""
+    return [f"port={{type: ros2_control, stand_in: true, {PATIENT}, joints: [bench]{port}}}", *SLOW, *overrides]
+
+
+def test_slow_test_finishes_on_stand_in(stand_in: Any, patience: list[str]) -> None:
     stand_in()
-    done = hosts.run("chen_ricles_2010", slow("", *patience), host="composed", pace="realtime")
-    assert (done.outcome, done.reason) == ("finished", "")
-    assert done.timing["port"]["transport_declared"] == 1
+    result = hosts.run(NAME, slow("", *patience), host="composed", pace="realtime")
+    assert (result.outcome, result.reason) == ("finished", "")
+    assert result.timing["port"]["transport_declared"] == 1
 
 
-def test_a_test_whose_states_fail_ends_in_a_safe_stop(stand_in: Any, patience: list[str], tmp_path: Path) -> None:
+def test_invalid_state_ends_in_safe_stop(stand_in: Any, patience: list[str], tmp_path: Path) -> None:
     stand_in("--misbehave", "nan@30")
-    done = hosts.run(
-        "chen_ricles_2010", slow("", *patience), host="composed", pace="realtime", record=tmp_path / "run"
-    )
-    assert done.outcome == "tripped"
-    assert "joint 'bench': effort = nan" in done.reason
-    run = done.read()
+    result = hosts.run(NAME, slow("", *patience), host="composed", pace="realtime", record=tmp_path / "run")
+    assert result.outcome == "tripped"
+    assert "joint 'bench': effort = nan" in result.reason
+    run = result.read()
     assert run.flags[-1] & FLAG_TRIPPED
     assert abs(np.diff(run.command[:, 0])).max() <= run.scenario.limits["story_1"].velocity / RATE
 
 
-def test_real_time_without_a_watchdog_and_a_counter_is_refused() -> None:
-    sets = slow("", "time_ratio=1")
+def test_real_time_needs_watchdog_and_counter() -> None:
     with pytest.raises(ConfigError, match=naming("port.watchdog", "time_ratio", "1")):
-        Assembly(files.load("chen_ricles_2010", sets)).port  # noqa: B018
+        Assembly(files.load(NAME, slow("", "time_ratio=1"))).port  # noqa: B018
     watched = slow(", counter: number, watchdog: 0.1", "time_ratio=1")
-    assert Assembly(files.load("chen_ricles_2010", watched)).port.simulated
-    for given, lacks in (("counter: number", "watchdog"), ("watchdog: 0.1", "counter")):
-        with pytest.raises(ConfigError, match=f"needs {lacks}"):
-            files.load("chen_ricles_2010", slow(f", {given}"))
+    assert Assembly(files.load(NAME, watched)).port.simulated
+    for parameter, missing in (("counter: number", "watchdog"), ("watchdog: 0.1", "counter")):
+        with pytest.raises(ConfigError, match=f"needs {missing}"):
+            files.load(NAME, slow(f", {parameter}"))
 
 
-def test_the_embedded_host_refuses_it() -> None:
+def test_embedded_host_refuses_port() -> None:
     with pytest.raises(ConfigError, match=naming("host", "embedded")):
-        hosts.run("chen_ricles_2010", slow(""))
+        hosts.run(NAME, slow(""))
 
 
-def test_a_real_rig_waits_for_an_operator() -> None:
+def test_real_rig_needs_operator() -> None:
     with pytest.raises(ConfigError, match=naming("port.stand_in", "simulator")):
-        hosts.run("chen_ricles_2010", slow("", "port.stand_in=false"), host="composed", pace="realtime")
+        hosts.run(NAME, slow("", "port.stand_in=false"), host="composed", pace="realtime")
 
 
-def test_a_rig_file_scales_and_turns_the_numbers_of_the_joints(stand_in: Any) -> None:
+def test_rig_file_scales_and_inverts_joint_values(stand_in: Any) -> None:
     stand_in()
     sets = (*SLOW, "port.silence=3", "port.connect_within=20")
-    rig = files.load("chen_ricles_2010", sets, rig="bench_ros2_control")
-    port = Assembly(rig).port
+    port = Assembly(files.load(NAME, sets, rig="bench_ros2_control")).port
     try:
-        found = drive(port, 1e-4 * np.ones((40, 1)))
-        assert found[-1].displacement[0] == pytest.approx(1e-4)
-        assert found[-1].force[0] == pytest.approx(1e-4 * STIFFNESS)
+        last = drive(port, 1e-4 * np.ones((40, 1)))[-1]
+        assert last.displacement[0] == pytest.approx(1e-4)
+        assert last.force[0] == pytest.approx(1e-4 * STIFFNESS)
     finally:
         port.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floods of service requests: the loop continues, and a stop reaches the rig within two samples."""
+"""Tests of floods of service requests: the loop continues, and a stop reaches the rig within two samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.hosting.descriptions import describe
 from rths_nodes.ros.hosting.executor import answers
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import ByHand
@@ -49,36 +49,38 @@ from rths_nodes.ros.transport.service_thread import (
 
 REQUESTS = 20_000
 SAMPLES = 2
-"""Most samples from the acceptance of a stop to the first sample that brakes."""
+"""Largest number of samples from the acceptance of a stop to the first braking sample."""
 
 
-def spied(calls: LoopCalls, rig: Any) -> list[int]:
-    """Samples of the ``rig`` at which its requests to stop are accepted."""
+def record_accepted(calls: LoopCalls, rig: Any) -> list[int]:
+    """Record the samples of the ``rig`` at which its stop requests are accepted."""
     accepted, call = list[int](), calls.call
 
-    def noted(function: Callable[[], object]) -> object:
+    def recording(function: Callable[[], object]) -> object:
         accepted.append(rig.last_sample)
         return call(function)
 
-    calls.call = noted  # type: ignore[method-assign]
+    calls.call = recording  # type: ignore[method-assign]
     return accepted
 
 
+def first_braking_sample(recording: Path) -> int:
+    return int(np.flatnonzero(rths_nodes.read(recording).flags & FLAG_TRIPPED)[0])
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["during a flood", "after its client has left"])
-def test_a_stop_reaches_the_rig_within_two_samples(gone: bool, tmp_path: Path, patience: list[str]) -> None:
+def test_stop_reaches_rig_within_two_samples(gone: bool, tmp_path: Path, patience: list[str]) -> None:
     """A client that leaves is worst: the middleware waits for it with each response that it will never take."""
-    chosen = {"overrides": ["duration=60", *patience], "host": "composed", "pace": "realtime"}
-    descriptions = launching.describe(
-        run_options({"scenario": "chen_ricles_2010", "record": tmp_path / "run"} | chosen)
-    )
+    options = {"overrides": ["duration=60", *patience], "host": "composed", "pace": "realtime"}
+    descriptions = describe(run_options({"scenario": "chen_ricles_2010", "record": tmp_path / "run"} | options))
     with composed.ros_context() as context, stranger() as operator, stranger("flood", str(REQUESTS)) as flood:
         test = composed.ComposedTest()
-        for each in descriptions:
-            test.add(each.role, hosts.open_writer, context, each.parameters).start()
+        for description in descriptions:
+            test.add(description.role, hosts.open_writer, context, description.parameters).start()
         rig, moving = test.rig, threading.Event()
-        accepted = spied(rig._stop_calls, rig)
+        accepted = record_accepted(rig._stop_calls, rig)
 
-        def talk() -> None:
+        def flood_and_stop() -> None:
             assert moving.wait(60.0)
             flood.ready()
             flood.go()
@@ -86,7 +88,7 @@ def test_a_stop_reaches_the_rig_within_two_samples(gone: bool, tmp_path: Path, p
                 flood.wait()
             assert operator.stop()
 
-        thread = threading.Thread(target=talk)
+        thread = threading.Thread(target=flood_and_stop)
         thread.start()
         try:
             test.run(context, lambda: moving.set() if rig.rig.machine.state is State.RUNNING else None)
@@ -96,11 +98,10 @@ def test_a_stop_reaches_the_rig_within_two_samples(gone: bool, tmp_path: Path, p
             for node in test.nodes:
                 node.destroy_node()
     assert "stop service" in test.result.reason
-    braking = int(np.flatnonzero(rths_nodes.read(tmp_path / "run").flags & FLAG_TRIPPED)[0])
-    assert 0 < braking - accepted[0] <= SAMPLES
+    assert 0 < first_braking_sample(tmp_path / "run") - accepted[0] <= SAMPLES
 
 
-def test_a_stop_of_a_procedure_reaches_the_rig_within_two_samples(tmp_path: Path, patience: list[str]) -> None:
+def test_stop_of_procedure_reaches_rig_within_two_samples(tmp_path: Path, patience: list[str]) -> None:
     """Nodes of the run answer services in the process of the procedure."""
     scenario = files.load("chen_ricles_2010", ["duration=60", *patience], rig="bench_simulated")
     record = ProcedureRecord("test", scenario.name, rehearsal.hash_of(scenario), operator="Ada", planned=["g"])
@@ -134,23 +135,22 @@ def test_a_stop_of_a_procedure_reaches_the_rig_within_two_samples(tmp_path: Path
         runner.session.close()
         node.close()
     recording = tmp_path / "test" / runner.record.rungs[-1].recording
-    braking = int(np.flatnonzero(rths_nodes.read(recording).flags & FLAG_TRIPPED)[0])
-    assert 0 < braking - accepted[0] <= SAMPLES
+    assert 0 < first_braking_sample(recording) - accepted[0] <= SAMPLES
 
 
-def test_rclpy_serves_nothing_of_the_operator_node(tmp_path: Path) -> None:
+def test_operator_node_has_no_services_of_rclpy(tmp_path: Path) -> None:
     """Its executor would wait for clients that have left, with the interpreter lock of the loop."""
     with with_node(tmp_path), composed.ros_context() as context:
-        onlooker = Node("onlooker", context=context)
-        services = partial(onlooker.get_service_names_and_types_by_node, "operator", "/rths_0")
-        wait_for(lambda: "operator" in onlooker.get_node_names())
+        client = Node("client", context=context)
+        services = partial(client.get_service_names_and_types_by_node, "operator", "/rths_0")
+        wait_for(lambda: "operator" in client.get_node_names())
         wait_for(lambda: len(services()) >= 3)
         assert sorted(name for name, _ in services()) == [
             "/rths_0/operator/hold",
             "/rths_0/operator/stop",
             "/rths_0/operator/stop_by_page",
         ]
-        onlooker.destroy_node()
+        client.destroy_node()
 
 
 class Server(FewRequests, Node):  # type: ignore[misc]
@@ -159,29 +159,26 @@ class Server(FewRequests, Node):  # type: ignore[misc]
 
 @contextmanager
 def served(*names: str) -> Iterator[tuple[Node, list[str], list[str]]]:
-    """A client, a server whose thread answers the services ``names``, what they were asked, and the warnings."""
+    """Return a client, the requests that a server's thread answers for services ``names``, and the warnings."""
     with composed.ros_context() as context:
         server, client = Server("server", context=context), Node("client", context=context)
-        asked, warnings = list[str](), list[str]()
+        requests, warnings, group = list[str](), list[str](), ByHand()
 
-        def answer(name: str) -> Callable[[Any, Any], Any]:
-            def carry_out(request: Any, response: Any) -> Any:
-                if not request.data:
-                    raise RuntimeError("no such value")
-                asked.append(f"{name} in {threading.current_thread().name}")
-                response.success = True
-                return response
+        def answer(name: str, request: Any, response: Any) -> Any:
+            if not request.data:
+                raise RuntimeError("no such value")
+            requests.append(f"{name} in {threading.current_thread().name}")
+            response.success = True
+            return response
 
-            return carry_out
-
-        group = ByHand()
         services = {
-            server.create_service(SetBool, name, print, callback_group=group): answer(name) for name in names
+            server.create_service(SetBool, name, print, callback_group=group): partial(answer, name)
+            for name in names
         }
         thread = ServiceThread(context, services, LoopCalls(), warnings.append)
         thread.start()
         try:
-            yield client, asked, warnings
+            yield client, requests, warnings
         finally:
             thread.close()
             client.destroy_node()
@@ -195,48 +192,47 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_answers_are_few_however_many_requests_come() -> None:
-    """Each is followed by a pause, and the middleware drops what is too much."""
-    with served("a", "b") as (client, asked, _):
-        requests = client.create_client(SetBool, "a"), client.create_client(SetBool, "b")
-        assert all(each.wait_for_service(timeout_sec=30.0) for each in requests)
+def test_flood_gets_few_answers() -> None:
+    """A pause follows each answer, and the middleware drops excess requests."""
+    with served("a", "b") as (node, requests, _):
+        clients = node.create_client(SetBool, "a"), node.create_client(SetBool, "b")
+        assert all(client.wait_for_service(timeout_sec=30.0) for client in clients)
         began = time.monotonic()
         for _ in range(2000):
-            for each in requests:
-                each.handle.send_request(SetBool.Request(data=True))
+            for client in clients:
+                client.handle.send_request(SetBool.Request(data=True))
         sent = time.monotonic()
-        wait_for(lambda: len(asked) > 10)
-        in_flood = len(asked)
+        wait_for(lambda: len(requests) > 10)
+        in_flood = len(requests)
         assert in_flood <= 2 + (time.monotonic() - began) / PAUSE_S
         wait_for(lambda: time.monotonic() > sent + 100 * PAUSE_S)
-        assert len(asked) - in_flood <= 4 * SERVICE_QOS.depth, "no backlog"
-        assert {each.partition(" in ")[0] for each in asked} == {"a", "b"}, "none waits for the other"
+        assert len(requests) - in_flood <= 4 * SERVICE_QOS.depth, "no backlog"
+        assert {request.partition(" in ")[0] for request in requests} == {"a", "b"}, "neither waits for the other"
 
 
-def test_a_request_that_makes_no_sense_is_refused_and_the_next_one_answered() -> None:
-    with served("a") as (client, asked, warnings):
-        service = client.create_client(SetBool, "a")
-        assert service.wait_for_service(timeout_sec=30.0)
-        executor = SingleThreadedExecutor(context=client.context)
-        executor.add_node(client)
+def test_failed_request_does_not_block_next_request() -> None:
+    with served("a") as (node, requests, warnings):
+        client = node.create_client(SetBool, "a")
+        assert client.wait_for_service(timeout_sec=30.0)
+        executor = SingleThreadedExecutor(context=node.context)
+        executor.add_node(node)
         outcomes = []
         for data in (False, True):
-            future = service.call_async(SetBool.Request(data=data))
+            future = client.call_async(SetBool.Request(data=data))
             executor.spin_until_future_complete(future, timeout_sec=30.0)
             outcomes.append(future.result().success)
         executor.shutdown()
         assert outcomes == [False, True]
-        assert asked == ["a in services"]
+        assert requests == ["a in services"]
         assert "no such value" in warnings[0]
 
 
-def answered_without_loop(service: Any, answer: Answer, calls: LoopCalls) -> bool:
-    """Whether ``answer`` returns although no loop carries out ``calls``."""
-    kind = service.srv_type
+def needs_loop(service: Any, answer: Answer, calls: LoopCalls) -> bool:
+    """Return whether ``answer`` waits for a loop to execute ``calls``."""
 
     def call() -> None:
         with suppress(CancelledError):
-            answer(kind.Request(), kind.Response())
+            answer(service.srv_type.Request(), service.srv_type.Response())
 
     thread = threading.Thread(target=call)
     thread.start()
@@ -244,21 +240,15 @@ def answered_without_loop(service: Any, answer: Answer, calls: LoopCalls) -> boo
     waits = bool(calls.waiting)
     calls.close()
     thread.join()
-    return not waits
+    return waits
 
 
-def test_the_loop_carries_out_what_changes_a_node_and_nothing_else(by_hand: Any) -> None:
+def test_loop_executes_only_requests_that_change_node(by_hand: Any) -> None:
     with by_hand.node("actuator") as node:
-        names = [service.srv_name.rpartition("/")[2] for service in answers([node], LoopCalls())]
-        alone = set()
-        for number, name in enumerate(names):
+        in_loop = set()
+        for number in range(len(answers([node], LoopCalls()))):
             calls = LoopCalls()
             service, answer = list(answers([node], calls).items())[number]
-            if answered_without_loop(service, answer, calls):
-                alone.add(name)
-        assert set(names) - alone == {
-            "change_state",
-            "set_parameters",
-            "set_parameters_atomically",
-            "get_type_description",
-        }
+            if needs_loop(service, answer, calls):
+                in_loop.add(service.srv_name.rpartition("/")[2])
+        assert in_loop == {"change_state", "set_parameters", "set_parameters_atomically", "get_type_description"}

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ros2 bag, diagnostic_aggregator and SROS 2 are told of a rig is what its nodes do."""
+"""Tests of the files for ros2 bag, diagnostic_aggregator and SROS 2 against the nodes of a rig."""
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +35,7 @@ from rths_nodes.ros.transport.endpoints import message_class, quality
 AXES = ("story_1", "story_2", "story_3")
 RIG = "lab/rig"
 ORDER = {"policy": ["enclaves"], "enclaves": ["enclave"], "enclave": ["profiles"], "profiles": ["profile"]}
-"""What may stand in each element of a policy, as its schema (0.2.0) says."""
+"""Allowed contents of the elements of a policy, by its schema (0.2.0)."""
 RULES = {
     "topics": ("topic", {"publish", "subscribe"}),
     "services": ("service", {"reply", "request"}),
@@ -45,83 +43,83 @@ RULES = {
 }
 
 
-@contextmanager
-def rig(tmp_path: Path, per_axis: bool = True) -> Iterator[dict[str, Any]]:
-    """All nodes of a rig by their peer, configured; those of axes below its namespace."""
-    scenario = "three_independent_axes" if per_axis else "chen_ricles_2010"
-    options = run_options(
-        {"scenario": scenario, "host": "composed", "namespace": RIG, "record": str(tmp_path / "run")}
-    )
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """All nodes of a rig by peer, configured; axis nodes are below its namespace."""
+    options = {"scenario": "three_independent_axes", "host": "composed", "namespace": RIG}
     nodes = {}
     with composed.ros_context() as context:
-        for each in describe(options, AXES if per_axis else ()):
-            arguments = composed.in_namespace(f"/{each.namespace}")
-            made = composed.make_node(each.role, hosts.open_writer, context, each.parameters, cli_args=arguments)
-            nodes[each.peer] = made
-            assert made.trigger_configure() == TransitionCallbackReturn.SUCCESS, made.phase.problem
+        for description in describe(run_options(options | {"record": str(tmp_path / "run")}), AXES):
+            node = nodes[description.peer] = composed.make_node(
+                description.role,
+                hosts.open_writer,
+                context,
+                description.parameters,
+                cli_args=composed.in_namespace(f"/{description.namespace}"),
+            )
+            assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS, node.phase.problem
         try:
             yield nodes
         finally:
-            for made in nodes.values():
-                made.destroy_node()
+            for node in nodes.values():
+                node.destroy_node()
 
 
-def done_by(node: Any) -> dict[tuple[str, str], set[str]]:
-    """Full names of what ``node`` does, by kind and doing of the rules of a policy."""
-    services = {each.srv_name for each in node.services}
+Rules = dict[tuple[str, str], set[str]]
+"""Full names by kind (topics, services) and permission (publish, reply, ...) of a policy."""
+
+
+def used_by(node: Any) -> Rules:
     return {
-        ("topics", "publish"): {each.topic_name for each in node.publishers},
-        ("topics", "subscribe"): {each.topic_name for each in node.subscriptions},
-        ("services", "reply"): {node.resolve_service_name(name) for name in services},
-        ("services", "request"): {node.resolve_service_name(each.srv_name) for each in node.clients},
+        ("topics", "publish"): {publisher.topic_name for publisher in node.publishers},
+        ("topics", "subscribe"): {subscription.topic_name for subscription in node.subscriptions},
+        ("services", "reply"): {node.resolve_service_name(service.srv_name) for service in node.services},
+        ("services", "request"): {node.resolve_service_name(client.srv_name) for client in node.clients},
     }
 
 
-def allowed(text: str, enclave: str, node: str) -> dict[tuple[str, str], set[str]]:
-    """Full names of what the policy ``text`` allows the ``node`` of an ``enclave``."""
+def allowed(text: str, enclave: str, node: str) -> Rules:
+    """Return the rules of the policy ``text`` for the ``node`` of an ``enclave``."""
     root = ElementTree.fromstring(text.encode())
-    (found,) = (each for each in root.iter("enclave") if each.get("path") == enclave)
-    (profile,) = (each for each in found.iter("profile") if f"{each.get('ns')}/{each.get('node')}" == node)
-    rules: dict[tuple[str, str], set[str]] = {}
+    (element,) = (tag for tag in root.iter("enclave") if tag.get("path") == enclave)
+    (profile,) = (tag for tag in element.iter("profile") if f"{tag.get('ns')}/{tag.get('node')}" == node)
+    rules: Rules = {}
     for group in profile:
-        for doing in group.attrib:
-            named = {str(each.text).replace("~", node) for each in group}
-            rules.setdefault((group.tag, doing), set()).update(named)
+        for permission in group.attrib:
+            full_names = {str(tag.text).replace("~", node) for tag in group}
+            rules.setdefault((group.tag, permission), set()).update(full_names)
     return rules
 
 
-def test_a_policy_allows_each_node_what_it_does(tmp_path: Path) -> None:
+def test_policy_allows_each_node_its_own_use(rig: dict[str, Any]) -> None:
     text = stack_files.sros2_policy(RIG, AXES)
-    with rig(tmp_path) as nodes:
-        assert len(nodes) == len(names.NODES) + len(AXES)
-        for peer, node in nodes.items():
-            for enclave in (f"/{RIG}/{peer}", f"/{RIG}/test"):
-                rules = allowed(text, enclave, node.get_fully_qualified_name())
-                for rule, done in done_by(node).items():
-                    assert done <= rules.get(rule, set()), (peer, rule)
+    assert len(rig) == len(names.NODES) + len(AXES)
+    for peer, node in rig.items():
+        for enclave in (f"/{RIG}/{peer}", f"/{RIG}/test"):
+            rules = allowed(text, enclave, node.get_fully_qualified_name())
+            for rule, used in used_by(node).items():
+                assert used <= rules.get(rule, set()), (peer, rule)
 
 
-def test_a_policy_allows_no_node_what_is_the_business_of_others() -> None:
-    """The loop is closed by those who belong to it: only one may command, measure, or serve a stop."""
+def test_policy_allows_no_node_the_role_of_another() -> None:
+    """Only one node may command, measure, or serve a stop."""
     root = ElementTree.fromstring(stack_files.sros2_policy("rths").encode())
-    speakers: dict[str, set[str]] = {}
+    publishers: dict[str, set[str]] = {}
     for profile in root.iter("profile"):
         for group in profile:
-            for each in group if {"publish", "reply"} & set(group.attrib) else ():
-                speakers.setdefault(str(each.text), set()).add(str(profile.get("node")))
+            for tag in group if {"publish", "reply"} & set(group.attrib) else ():
+                publishers.setdefault(str(tag.text), set()).add(str(profile.get("node")))
     for row in names.TOPICS.values():
-        wanted = set(row.publishers)
-        if row.name in names.OPERATOR_TOPICS:
-            wanted.add(names.OPERATOR)
-        wanted.discard(names.AXIS)  # without nodes of axes
-        assert speakers.get(f"/rths/{row.name}", set()) == wanted, row.name
-    assert speakers["~/stop"] == {names.ACTUATOR, names.OPERATOR}
-    assert speakers["~/trip"] == speakers["~/emergency_stop"] == {names.ACTUATOR}
-    assert speakers["~/hold"] == {names.OPERATOR}
-    assert not any("*" in name for name in speakers)
+        expected = set(row.publishers) | ({names.OPERATOR} if row.name in names.OPERATOR_TOPICS else set())
+        expected.discard(names.AXIS)  # there are no axis nodes
+        assert publishers.get(f"/rths/{row.name}", set()) == expected, row.name
+    assert publishers["~/stop"] == {names.ACTUATOR, names.OPERATOR}
+    assert publishers["~/trip"] == publishers["~/emergency_stop"] == {names.ACTUATOR}
+    assert publishers["~/hold"] == {names.OPERATOR}
+    assert not any("*" in name for name in publishers)
 
 
-def test_a_policy_has_the_structure_of_its_schema() -> None:
+def test_policy_follows_its_schema() -> None:
     root = ElementTree.fromstring(stack_files.sros2_policy(RIG, AXES).encode())
     assert (root.tag, root.attrib) == ("policy", {"version": "0.2.0"})
     for element in root.iter():
@@ -133,13 +131,13 @@ def test_a_policy_has_the_structure_of_its_schema() -> None:
         if element.tag == "profile":
             assert set(element.attrib) == {"ns", "node"}
             for group in element:
-                child, doings = RULES[group.tag]
-                assert set(group.attrib) <= doings
+                child, permissions = RULES[group.tag]
+                assert set(group.attrib) <= permissions
                 assert set(group.attrib.values()) == {"ALLOW"}
-                assert {each.tag for each in group} == {child}, "none is empty"
+                assert {tag.tag for tag in group} == {child}, "none is empty"
 
 
-def test_the_operator_and_the_page_do_what_their_policy_allows() -> None:
+def test_policy_allows_operator_and_page_their_use() -> None:
     text = stack_files.sros2_policy(RIG)
     conducted: Any = SimpleNamespace(
         constants={"axis_names": ["story_1"], "auxiliary_names": [], "servo_rate": 1024.0},
@@ -151,82 +149,79 @@ def test_the_operator_and_the_page_do_what_their_policy_allows() -> None:
     operator, page, stopper = OperatorNode(conducted, RIG), RigListener(RIG, "page"), StopClient(RIG, "page")
     try:
         page._join()
-        for made, name in ((operator, "operator"), (page, "page"), (stopper, "page")):
+        for program, name in ((operator, "operator"), (page, "page"), (stopper, "page")):
             rules = allowed(text, f"/{RIG}/{name}", f"/{RIG}/{name}")
-            for rule, done in done_by(made._node).items():
-                assert done <= rules.get(rule, set()), (name, rule)
+            for rule, used in used_by(program._node).items():
+                assert used <= rules.get(rule, set()), (name, rule)
     finally:
         operator.close()
         page.close()
         stopper.close()
 
 
-def test_diagnostics_are_sorted_by_what_the_nodes_call_themselves(tmp_path: Path) -> None:
+def test_diagnostics_are_grouped_by_names_of_nodes(rig: dict[str, Any]) -> None:
     tree = yaml.safe_load(stack_files.diagnostics(RIG))["/**"]["ros__parameters"]
-    branches = {name: each for name, each in tree.items() if isinstance(each, dict)}
-    with rig(tmp_path) as nodes:
-        listener = Ear(nodes["actuator"], DiagnosticArray, "/diagnostics")
-        found: dict[str, list[str]] = {name: [] for name in branches}
-        for node in nodes.values():
-            node.diagnostics.publish()
-        for _ in range(50):
-            nodes["actuator"].clock.sleep(0.02)
-            listener.listen()
-        told = {status.name for message in listener.heard for status in message.status}
-    assert len(told) == len(nodes)
-    for name in sorted(told):
-        matching = [key for key, each in branches.items() if matches(each, name)]
+    branches = {name: branch for name, branch in tree.items() if isinstance(branch, dict)}
+    listener = Ear(rig["actuator"], DiagnosticArray, "/diagnostics")
+    for node in rig.values():
+        node.diagnostics.publish()
+    for _ in range(50):
+        rig["actuator"].clock.sleep(0.02)
+        listener.listen()
+    published = {status.name for message in listener.heard for status in message.status}
+    assert len(published) == len(rig)
+    grouped: dict[str, list[str]] = {name: [] for name in branches}
+    for name in sorted(published):
+        matching = [key for key, branch in branches.items() if matches(branch, name)]
         assert len(matching) == 1, name
-        found[matching[0]].append(name)
-    assert found["loop"] == sorted(branches["loop"]["expected"])
-    assert found["observers"] == sorted(branches["observers"]["expected"])
-    assert found["axes"] == [f"{RIG}/{axis}/axis" for axis in AXES]
+        grouped[matching[0]].append(name)
+    assert grouped["loop"] == sorted(branches["loop"]["expected"])
+    assert grouped["observers"] == sorted(branches["observers"]["expected"])
+    assert grouped["axes"] == [f"{RIG}/{axis}/axis" for axis in AXES]
 
 
 def matches(analyzer: dict[str, Any], name: str) -> bool:
-    """Return whether a GenericAnalyzer takes ``name``: by its beginning, or all of it by a pattern."""
-    begins = any(name.startswith(word) for word in analyzer.get("startswith", ()))
+    """Return whether a GenericAnalyzer selects ``name``, by prefix or by a pattern for the full name."""
+    begins = any(name.startswith(prefix) for prefix in analyzer.get("startswith", ()))
     return begins or any(re.fullmatch(pattern, name) for pattern in analyzer.get("regex", ()))
 
 
 @pytest.mark.parametrize("best_effort", [False, True])
-def test_a_foreign_recorder_listens_to_what_is_published(best_effort: bool) -> None:
-    """Of reliable publishers reliably, of latched ones what was said before; and never only the last ten."""
-    told = yaml.safe_load(stack_files.rosbag2_qos(RIG, best_effort))
+def test_rosbag2_qos_matches_publishers(best_effort: bool) -> None:
+    """Reliable for reliable publishers, transient local for latched ones, and a queue without limit."""
+    profiles = yaml.safe_load(stack_files.rosbag2_qos(RIG, best_effort))
     rows = {f"/{RIG}/{row.name}": row for row in names.OPERATOR_TOPICS.values()}
     rows |= {f"/{RIG}/{row.name}": row for row in names.TOPICS.values() if row.publishers}
     rows["/diagnostics"] = names.DIAGNOSTICS
-    assert set(told) == set(rows)
+    assert set(profiles) == set(rows)
     for name, row in rows.items():
-        offered = quality(row, best_effort)
-        assert HistoryPolicy[told[name]["history"].upper()] == HistoryPolicy.KEEP_ALL
-        assert ReliabilityPolicy[told[name]["reliability"].upper()] == offered.reliability
-        assert DurabilityPolicy[told[name]["durability"].upper()] == offered.durability
+        profile, offered = profiles[name], quality(row, best_effort)
+        assert HistoryPolicy[profile["history"].upper()] == HistoryPolicy.KEEP_ALL
+        assert ReliabilityPolicy[profile["reliability"].upper()] == offered.reliability
+        assert DurabilityPolicy[profile["durability"].upper()] == offered.durability
         assert message_class(row.type)
 
 
-def test_the_shipped_files_are_those_of_the_default_namespace() -> None:
-    """Made anew by: rths layouts chen_ricles_2010 --out config/stack, of which three files stay."""
-    made = stack_files.of_rig("rths")
+def test_shipped_files_are_current() -> None:
+    """Update them by: rths layouts chen_ricles_2010 --out config/stack, and keep three of the files."""
     shipped = {path.name: path.read_text(encoding="utf-8") for path in resource("config", "stack").iterdir()}
-    assert shipped == made
+    assert shipped == stack_files.of_rig("rths")
 
 
-def test_one_command_writes_them_for_any_rig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["layouts", "three_independent_axes", "--namespace", RIG, "--out", str(tmp_path)]
-    assert main([*words, "--actuator-nodes", "per_axis"]) == 0
-    made = stack_files.of_rig(RIG, list(AXES))
-    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in made} == made
-    told = capsys.readouterr().out
-    assert all(name in told for name in made)
+def test_layouts_command_writes_files_of_any_rig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["layouts", "three_independent_axes", "--namespace", RIG, "--out", str(tmp_path)]
+    assert main([*command, "--actuator-nodes", "per_axis"]) == 0
+    expected = stack_files.of_rig(RIG, list(AXES))
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in expected} == expected
+    output = capsys.readouterr().out
+    assert all(name in output for name in expected)
 
 
-def test_files_of_ros_have_no_aliases() -> None:
-    """Its parser of parameters knows none."""
+def test_parameter_files_have_no_aliases() -> None:
+    """The YAML parser of ROS 2 supports none."""
     for name, text in stack_files.of_rig("rths").items():
         assert name.endswith(".xml") or not re.search(r"[&*]id\d", text), name
 
 
-def test_nothing_of_ros_is_needed_to_write_them() -> None:
-    source = Path(str(importlib.import_module(stack_files.__name__).__file__)).read_text(encoding="utf-8")
-    assert "import rclpy" not in source
+def test_module_does_not_import_rclpy() -> None:
+    assert "import rclpy" not in Path(str(stack_files.__file__)).read_text(encoding="utf-8")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may stop a test from outside, and the signs of life that the rig needs."""
+"""Tests of stops of a test from outside, and of the heartbeats that the rig needs."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,7 @@ def operator() -> Iterator[Node]:
 
 
 def call(node: Node, name: str, kind: Any = Trigger, seconds: float = 30.0, **request: Any) -> Any:
+    """Return the response of a service; None if the middleware lost it, as it may after a recent discovery."""
     client = node.create_client(kind, name)
     assert client.wait_for_service(timeout_sec=30.0)
     executor = SingleThreadedExecutor(context=node.context)
@@ -68,9 +70,9 @@ def call(node: Node, name: str, kind: Any = Trigger, seconds: float = 30.0, **re
 
 
 def ask(node: Node, name: str, kind: Any, **request: Any) -> Any:
-    """As ``call``, again where the middleware has lost the answer to a client that it has only just found."""
-    answers = (call(node, name, kind, seconds=2.0, **request) for _ in range(10))
-    return next(answer for answer in answers if answer is not None)
+    """Call a service until there is a response."""
+    responses = (call(node, name, kind, seconds=2.0, **request) for _ in range(10))
+    return next(response for response in responses if response is not None)
 
 
 def press(node: Node) -> None:
@@ -84,93 +86,83 @@ def publish(node: Node, message: Any, name: str, **qos: Any) -> None:
     publisher.publish(message)
 
 
-def run_while(action: Callable[[], Any], host: str, *overrides: str, **options: Any) -> hosts.RunResult:
-    found: list[hosts.RunResult] = []
+def run_while(action: Callable[[], Any], host: str, *overrides: str, **options: Any) -> tuple[Any, Any]:
+    """Run a test during ``action``; return the results of both."""
     options = {"host": host, "pace": "realtime"} | options
-    run = threading.Thread(target=lambda: found.append(hosts.run("chen_ricles_2010", overrides, **options)))
+    reports: list[hosts.RunResult] = []
+    run = threading.Thread(target=lambda: reports.append(hosts.run("chen_ricles_2010", overrides, **options)))
     run.start()
     try:
-        action()
+        result = action()
     finally:
         run.join(timeout=60.0)
-        print(f"{found[0].outcome}: {found[0].reason}" if found else "it goes on")  # where the action fails
-    return found[0]
+        print(f"{reports[0].outcome}: {reports[0].reason}" if reports else "still running")  # if the action fails
+    return reports[0], result
 
 
 @pytest.mark.parametrize("name", ["trip", "emergency_stop"])
-def test_the_service_trips_at_once(operator: Node, name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    answers: list[Any] = []
-    report = run_while(lambda: answers.append(call(operator, f"/rths/actuator/{name}")), "composed")
-    # the middleware can lose the answer to a client that it has only just found, and says so
-    assert answers[0] is None or answers[0].success
-    if report.samples:  # it may come before the test has begun
+def test_trip_service_trips_at_once(operator: Node, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    report, response = run_while(lambda: call(operator, f"/rths/actuator/{name}"), "composed")
+    assert response is None or response.success
+    if report.samples:  # the call may precede the test
         assert (report.outcome, report.exit_code) == ("tripped", 3)
     assert mentions(report.reason, "trip service")
     assert mentions(capfd.readouterr().err, "service", "emergency_stop", "trip") == (name != "trip")
 
 
-def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: list[str]) -> None:
-    """At 4096 Hz other services are looked at now and then only."""
-    report = run_while(
-        lambda: call(operator, "/rths/actuator/stop"),
-        "composed",
-        "servo_rate=4096",
-        "substeps=40",
-        *patience,
-    )
+def test_stop_service_works_without_slack(operator: Node, patience: list[str]) -> None:
+    """At 4096 Hz other services are rarely served."""
+    rate = ("servo_rate=4096", "substeps=40")
+    report, _ = run_while(lambda: call(operator, "/rths/actuator/stop"), "composed", *rate, *patience)
     assert (report.outcome, "stop service" in report.reason) == ("held", True)
 
 
-PUBLISHERS = 100
 REQUEST = Trip(source="a camera", reason="a person in the area \x1b[31m")
 
 
 @pytest.mark.parametrize("durability", [DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL])
-def test_a_trip_request_of_any_program_is_received(
+def test_trip_request_of_any_program_is_received(
     operator: Node, patience: list[str], tmp_path: Path, durability: DurabilityPolicy
 ) -> None:
-    report = run_while(
-        lambda: publish(operator, REQUEST, "/rths/trip", durability=durability),
-        "composed",
-        *patience,
-        record=tmp_path / "run",
-    )
+    request = partial(publish, operator, REQUEST, "/rths/trip", durability=durability)
+    report, _ = run_while(request, "composed", *patience, record=tmp_path / "run")
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert mentions(report.reason, "a camera", "?[31m")
-    assert not any("foreign" in note for note in report.notes), "it was carried out"
+    assert not any("foreign" in note for note in report.notes), "it was accepted"
 
 
-def test_a_latched_trip_request_from_before_the_test_is_received(operator: Node, patience: list[str]) -> None:
+def test_latched_trip_request_from_before_test_is_received(operator: Node, patience: list[str]) -> None:
     qos = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     operator.create_publisher(Trip, "/rths/trip", qos).publish(REQUEST)
-    report = run_while(lambda: None, "composed", *patience)
+    report, _ = run_while(lambda: None, "composed", *patience)
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert mentions(report.reason, "a camera", "?[31m")
 
 
 @pytest.mark.parametrize("durability", ["VOLATILE", "TRANSIENT_LOCAL"])
-def test_no_trip_request_of_another_process_is_lost(durability: str) -> None:
-    """Each publisher is new. A latched one does not wait until a subscription has found it."""
+def test_no_trip_request_of_other_process_is_lost(durability: str) -> None:
+    """Each publisher is new. A latched one does not wait until a subscription has discovered it."""
+    publishers = 100
     with composed.ros_context() as context:
         node, group, reasons = Node("actuator", namespace="rths", context=context), ByHand(), set[str]()
         former = open_inbox(node, names.TOPICS[names.FORMER_TRIP], group, RunMark())
         requests = StopRequests(node, group, former, (reasons.add, reasons.add), LoopCalls(), reasons.add)
         try:
-            with stranger("trip", durability, str(PUBLISHERS)):
+            with stranger("trip", durability, str(publishers)):
                 end = time.monotonic() + 60.0
-                while len(reasons) < PUBLISHERS and time.monotonic() < end:
+                while len(reasons) < publishers and time.monotonic() < end:
                     requests.receive()
                     time.sleep(0.001)
         finally:
             requests.close()
             node.destroy_node()
-    assert {reason.rpartition(" ")[2] for reason in reasons} == set(map(str, range(PUBLISHERS)))
+    assert {reason.rpartition(" ")[2] for reason in reasons} == set(map(str, range(publishers)))
 
 
-def test_the_former_topic_of_a_trip_request_is_received_and_reported(
+def test_trip_request_on_former_topic_is_received_and_reported(
     operator: Node, patience: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    report = run_while(lambda: press(operator), "processes", *patience)
+    report, _ = run_while(lambda: press(operator), "processes", *patience)
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert mentions(report.reason, "trip requested")
     assert mentions(capfd.readouterr().err, "topic", "emergency_stop", "trip")
@@ -186,89 +178,75 @@ def test_the_former_topic_of_a_trip_request_is_received_and_reported(
         ("rths_0123456789abcdef01", "a camera", None),
     ],
 )
-def test_a_trip_of_a_run_or_in_the_name_of_a_node_is_no_request(
+def test_trip_of_run_or_in_name_of_node_is_no_request(
     run: str, source: str, reason: tuple[str, ...] | None
 ) -> None:
     values = {"run": run, "source": source, "reason": "why"}
     request = peers.request_in(encode("Trip", values))
     assert request is None if reason is None else mentions(request, *reason)
     assert peers.request_in(encode("Trip", values)[:-8]) is None
-    with_frame = peers.request_in(encode("Trip", values | {"frame_id": "world"}))
-    assert with_frame == request
+    assert peers.request_in(encode("Trip", values | {"frame_id": "world"})) == request
 
 
 @pytest.mark.parametrize("source", ["", "camera", "robots_of_the_laboratory"])
-def test_a_request_of_a_program_built_for_an_earlier_version_counts(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trip_request_of_earlier_version_is_accepted(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "described", lambda message: fields_of(peers.VERSION_2))
     request = encode("Trip", {"source": source, "reason": "why"})
-    of_a_peer = encode("Trip", {"frame_id": mark_of("one"), "source": source, "reason": "why"})
+    of_peer = encode("Trip", {"frame_id": mark_of("one"), "source": source, "reason": "why"})
     monkeypatch.undo()
     assert mentions(str(peers.request_in(request)), *filter(None, (source, "why")))
-    assert peers.request_in(of_a_peer) is None
+    assert peers.request_in(of_peer) is None
 
 
 @pytest.mark.parametrize(
     ("host", "lost"), [("processes", "integrator"), pytest.param("composed", "recorder", marks=pytest.mark.soak)]
 )
-def test_a_test_is_stopped_at_once_before_every_node_has_found_the_others(
+def test_trip_request_is_received_before_discovery_is_complete(
     operator: Node, monkeypatch: pytest.MonkeyPatch, host: str, lost: str, tmp_path: Path
 ) -> None:
-    """A node that does not know the actuator node cannot hear that it has ended the test."""
-    start, elsewhere = node_processes._started, "0"
+    """A node that has not discovered the actuator node cannot receive that the test has ended."""
+    start = node_processes._started
 
     def started(peer: str, command: Any, environment: Any) -> Any:
-        return start(peer, command, environment | ({"ROS_DOMAIN_ID": elsewhere} if peer == lost else {}))
+        return start(peer, command, environment | ({"ROS_DOMAIN_ID": "0"} if peer == lost else {}))
 
     monkeypatch.setattr(node_processes, "_started", started)
     separate = {"separate": [lost]} if host == "composed" else {}
-    report = run_while(lambda: press(operator), host, record=tmp_path / "run", **separate)
+    report, _ = run_while(lambda: press(operator), host, record=tmp_path / "run", **separate)
     assert (report.outcome, report.exit_code, report.samples) == ("tripped", 3, 0), report.reason
     assert mentions(report.reason, "trip requested")
 
 
-def test_parameters_can_be_read_while_the_rig_runs(operator: Node, patience: list[str]) -> None:
-    rate = ("servo_rate=4096", "substeps=40")
-    answers: list[Any] = []
-
-    def read() -> None:
-        answers.append(ask(operator, "/rths/monitor/get_parameters", GetParameters, names=["pace"]))
-
-    report = run_while(read, "composed", "duration=4", *rate, *patience)
+def test_parameters_can_be_read_during_test(operator: Node, patience: list[str]) -> None:
+    sets = ("duration=4", "servo_rate=4096", "substeps=40", *patience)
+    request = partial(ask, operator, "/rths/monitor/get_parameters", GetParameters, names=["pace"])
+    report, response = run_while(request, "composed", *sets)
     assert report.outcome == "finished", report.reason
-    assert answers[0].values[0].string_value == "realtime"
+    assert response.values[0].string_value == "realtime"
 
 
-def test_a_request_that_makes_no_sense_stops_nothing(operator: Node, patience: list[str]) -> None:
-    senseless = Parameter(name="pace", value=ParameterValue(type=99))
-    answers: list[Any] = []
-
-    def write() -> None:
-        answers.append(ask(operator, "/rths/actuator/set_parameters", SetParameters, parameters=[senseless]))
-
-    report = run_while(write, "composed", "duration=4", *patience)
+def test_invalid_parameter_request_does_not_stop_test(operator: Node, patience: list[str]) -> None:
+    invalid = Parameter(name="pace", value=ParameterValue(type=99))
+    request = partial(ask, operator, "/rths/actuator/set_parameters", SetParameters, parameters=[invalid])
+    report, response = run_while(request, "composed", "duration=4", *patience)
     assert report.outcome == "finished", report.reason
-    assert not any(each.successful for each in answers[0].results)
+    assert not any(result.successful for result in response.results)
 
 
-# One actuator node, its clock by hand
+# -- one actuator node ------------------------------------------------------------------------------------
 
 
-def running(by_hand: Any, node: Any) -> Any:
+def run_rig(node: Any) -> None:
     node.rig.machine.to(State.ARMED)
     node.work()
-    return node
 
 
-def ask_for_tick(node: Any) -> Any:
-    """As the executor does: how long until the next tick, None while it may not run."""
-    return node.slack
-
-
-def beats(by_hand: Any, node: Any, *peers: str) -> None:
+def beat(by_hand: Any, clock: Any, node: Any, *peers: str) -> Any:
+    """Deliver heartbeats of ``peers``; 10 ms later read the slack, by which the executor makes the node check."""
     for peer in peers:
         by_hand.put(node, "progress", node=peer, sample=5)
+    clock.now += 10_000_000
+    return node.slack
 
 
 @pytest.mark.parametrize(
@@ -280,49 +258,43 @@ def beats(by_hand: Any, node: Any, *peers: str) -> None:
         ("monitor", ["heartbeat.recorder_lost=warn"], ("heartbeat.monitor", "silent")),
     ],
 )
-def test_a_silent_observer_stops_the_rig(
+def test_silent_observer_stops_rig(
     by_hand: Any, clock: Any, peer: str, overrides: list[str], reason: tuple[str, ...]
 ) -> None:
     peers = ["actuator", "monitor", "recorder"]
     with by_hand.node("actuator", clock=clock, pace="realtime", peers=peers, overrides=overrides) as node:
-        running(by_hand, node)
+        run_rig(node)
         for _ in range(200):
-            beats(by_hand, node, *(other for other in ("monitor", "recorder") if other != peer))
-            clock.now += 10_000_000
-            ask_for_tick(node)
+            beat(by_hand, clock, node, *(other for other in ("monitor", "recorder") if other != peer))
         request = node.rig.stop_request
         assert mentions(request.reason if request else "", *reason)
         assert bool(request) == bool(reason)
         assert ("heartbeat.recorder" in node.phase.note) == (not reason)
 
 
-def test_a_monitor_that_speaks_but_sees_nothing_stops_the_rig(
-    by_hand: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_monitor_that_sees_no_samples_stops_rig(by_hand: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with by_hand.node("actuator", clock=clock, pace="realtime", peers=["actuator", "monitor"]) as node:
-        running(by_hand, node)
+        run_rig(node)
         trips = []
         for sample in range(0, 1000, 10):
             monkeypatch.setattr(node.rig, "sample", sample)
-            beats(by_hand, node, "monitor")
-            clock.now += 10_000_000
-            ask_for_tick(node)
+            beat(by_hand, clock, node, "monitor")
             trips.append(bool(node.rig.stop_request))
         assert mentions(node.rig.stop_request.reason, "heartbeat.monitor", "0.21 s", "<= 0.2 s")
         allowed = node.scenario.heartbeat.monitor + node.scenario.bridge.max_bridge + node.scenario.step
         assert trips.index(True) * 0.01 == pytest.approx(allowed, abs=0.03)
 
 
-def test_in_lockstep_observers_are_waited_for(by_hand: Any, clock: Any) -> None:
+def test_silent_observers_do_not_trip_in_lockstep(by_hand: Any, clock: Any) -> None:
     with by_hand.node("actuator", clock=clock, peers=["actuator", "monitor", "recorder"]) as node:
-        running(by_hand, node)
-        clock.now += 4 * SECOND  # the Command itself is waited for a little longer
+        run_rig(node)
+        clock.now += 4 * SECOND  # the timeout for the Command itself is a little longer
         node.work()
         assert not node.rig.stop_request
 
 
 @pytest.mark.parametrize("role", ["monitor", "recorder"])
-def test_observers_say_that_they_live(by_hand: Any, clock: Any, role: str) -> None:
+def test_observers_send_heartbeats_in_real_time(by_hand: Any, clock: Any, role: str) -> None:
     with by_hand.node(role, clock=clock, pace="realtime") as node:
         sent = node.interposer.sent["progress"]
         for _ in range(3):
@@ -333,17 +305,17 @@ def test_observers_say_that_they_live(by_hand: Any, clock: Any, role: str) -> No
         assert len(sent) == 2
 
 
-def test_in_lockstep_observers_say_how_far_they_have_come() -> None:
-    told: list[dict[str, Any]] = []
-    topics: Any = SimpleNamespace(publish=lambda topic, values: told.append(values))
+def test_observers_report_progress_in_lockstep() -> None:
+    published: list[dict[str, Any]] = []
+    topics: Any = SimpleNamespace(publish=lambda topic, values: published.append(values))
     context = NodeContext(NodeLocation("monitor", "/rths"), PhaseMachine(), topics, topics, topics)
     reports = ProgressReports(context, lockstep=True, period=0.1)
     for sample in range(200):
         reports.publish_if_due(sample)
-    assert told == [{"node": "monitor", "sample": PROGRESS_SAMPLES * n - 1} for n in (1, 2, 3)]
+    assert published == [{"node": "monitor", "sample": PROGRESS_SAMPLES * n - 1} for n in (1, 2, 3)]
 
 
-def test_a_node_that_was_cleaned_up_hears_nobody_and_can_be_configured_again(by_hand: Any, clock: Any) -> None:
+def test_cleaned_up_node_can_be_configured_again(by_hand: Any, clock: Any) -> None:
     with by_hand.node("actuator", clock=clock) as node:
         node.trigger_deactivate()
         node.trigger_cleanup()

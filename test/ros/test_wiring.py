@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints of every node, from the table of topics."""
+"""Tests of the endpoints of each node, from the table of topics."""
 
 from __future__ import annotations
 
@@ -12,73 +12,62 @@ AXES = ("story_1", "story_2")
 PEERS = (*names.NODES, *map(names.axis_node, AXES))
 
 
-def place(peer: str) -> NodeLocation:
+def location(peer: str) -> NodeLocation:
     axis = names.axis_of(peer)
     return NodeLocation(names.role_of(peer), f"/lab/rths/{axis}" if axis else "/lab/rths")
 
 
-def full_name(at: NodeLocation, each: Endpoint) -> str:
-    return each.name if each.name.startswith("/") else f"{at.namespace}/{each.name}"
+def full_name(node: NodeLocation, endpoint: Endpoint) -> str:
+    return endpoint.name if endpoint.name.startswith("/") else f"{node.namespace}/{endpoint.name}"
 
 
-def test_an_axis_node_is_below_its_rig() -> None:
-    at = place("story_2/axis")
-    assert (at.axis, at.rig, at.peer, at.topic("trip")) == (
-        "story_2",
-        "/lab/rths",
-        "story_2/axis",
-        "/lab/rths/trip",
-    )
-    assert at.full_names(["actuator", "story_1/axis"]) == ("/lab/rths/actuator", "/lab/rths/story_1/axis")
-    assert place("actuator").topic("trip") == "trip", "relative: it can be remapped"
+def test_axis_node_is_below_its_rig() -> None:
+    node = location("story_2/axis")
+    assert (node.axis, node.rig, node.peer) == ("story_2", "/lab/rths", "story_2/axis")
+    assert node.topic("trip") == "/lab/rths/trip"
+    assert node.full_names(["actuator", "story_1/axis"]) == ("/lab/rths/actuator", "/lab/rths/story_1/axis")
+    assert location("actuator").topic("trip") == "trip", "relative: it can be remapped"
 
 
-def test_whoever_awaits_a_publisher_is_a_listener_that_it_awaits() -> None:
-    """Else one of the two would wait for ever."""
-    speaks, subscriptions = set(), set()
+def test_awaited_publishers_and_subscribers_correspond() -> None:
+    """Otherwise one of the two would wait for ever."""
+    publishers, subscribers = set(), set()
     for peer in PEERS:
-        at = place(peer)
-        me = at.full_names([peer])[0]
-        for each in endpoints(at, PEERS):
-            pairs = {
-                (full_name(at, each), *((me, other) if each.publishes else (other, me))) for other in each.partners
-            }
-            (speaks if each.publishes else subscriptions).update(pairs)
-    assert speaks
-    assert {pair for pair in speaks ^ subscriptions if pair[1] != pair[2]} == set()
+        node = location(peer)
+        me = node.full_names([peer])[0]
+        for endpoint in endpoints(node, PEERS):
+            topic = full_name(node, endpoint)
+            if endpoint.publishes:
+                publishers.update((topic, me, partner) for partner in endpoint.partners)
+            else:
+                subscribers.update((topic, partner, me) for partner in endpoint.partners)
+    assert publishers
+    assert {pair for pair in publishers ^ subscribers if pair[1] != pair[2]} == set()
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_keys_tell_publishers_and_inboxes_apart(peer: str) -> None:
-    found = endpoints(place(peer), PEERS)
+def test_keys_of_publishers_and_inboxes_are_unique(peer: str) -> None:
     for publishes in (True, False):
-        keys = [each.key for each in found if each.publishes == publishes]
+        keys = [end.key for end in endpoints(location(peer), PEERS) if end.publishes == publishes]
         assert len(keys) == len(set(keys))
 
 
-def test_a_real_axis_has_no_true_state_to_be_waited_for() -> None:
-    waited = {each.key: each.awaited for each in endpoints(place("actuator"), PEERS) if not each.publishes}
-    assert not waited["story_1/true_state"]
-    assert waited["story_1/measurement"]
+def test_true_state_of_axis_is_not_awaited() -> None:
+    """A real axis has none."""
+    awaited = {end.key: end.awaited for end in endpoints(location("actuator"), PEERS) if not end.publishes}
+    assert not awaited["story_1/true_state"]
+    assert awaited["story_1/measurement"]
 
 
-def test_clocks_are_asked_across_machines_only() -> None:
-    def of_clocks(peer: str, here: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        found = endpoints(place(peer), PEERS, here=here)
-        return {each.key: each.partners for each in found if each.key.startswith("clock_")}
+def test_clocks_are_compared_only_across_machines() -> None:
+    def clock_partners(peer: str, here: tuple[str, ...]) -> dict[str, list[str]]:
+        ends = endpoints(location(peer), PEERS, here=here)
+        return {end.key: sorted(end.partners) for end in ends if end.key.startswith("clock_")}
 
     rig = ("actuator", "monitor", "recorder")
     model = tuple(peer for peer in PEERS if peer not in rig)
-    assert (
-        of_clocks("actuator", ())
-        == of_clocks("monitor", rig)
-        == of_clocks("integrator", ("actuator", *model))
-        == {}
-    )
-    asked = set(place("actuator").full_names(model))
-    assert {key: set(partners) for key, partners in of_clocks("actuator", rig).items()} == {
-        "clock_question": asked,
-        "clock_answer": asked,
-    }
-    leader = place("actuator").full_names(["actuator"])
-    assert of_clocks("integrator", model) == {"clock_question": leader, "clock_answer": leader}
+    for peer, here in (("actuator", ()), ("monitor", rig), ("integrator", ("actuator", *model))):
+        assert clock_partners(peer, here) == {}
+    for peer, here, partners in (("actuator", rig, model), ("integrator", model, ["actuator"])):
+        asked = sorted(location("actuator").full_names(partners))
+        assert clock_partners(peer, here) == {"clock_question": asked, "clock_answer": asked}
