@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The low-pass against scipy's design, its closed forms, and a sine that goes through it."""
+"""Tests of the Butterworth low-pass against scipy, closed forms and a filtered sine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DT = 1.0 / 1024.0
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("cutoff", [5.0, 100.0, 400.0])
-def test_it_is_that_of_scipy(order: int, cutoff: float) -> None:
+def test_filter_matches_scipy(order: int, cutoff: float) -> None:
     low = Butterworth(order, cutoff, DT)
     sections = signal.butter(order, cutoff, fs=1.0 / DT, output="sos")
     values = np.random.default_rng(1).standard_normal(400)
     low.start(0.0)
-    found = np.array([low.step(value) for value in values])
-    np.testing.assert_allclose(found, signal.sosfilt(sections, values), atol=1e-11)
+    filtered_values = [low.step(value) for value in values]
+    np.testing.assert_allclose(filtered_values, signal.sosfilt(sections, values), atol=1e-11)
     omega = 2.0 * math.pi * np.array([0.0, 1.0, cutoff, 500.0])
     expected = signal.sosfreqz(sections, omega, fs=2.0 * math.pi / DT)[1]
     np.testing.assert_allclose(low.frequency_response(omega), expected, atol=1e-10)
@@ -30,8 +30,8 @@ def test_it_is_that_of_scipy(order: int, cutoff: float) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_the_group_delay_is_the_closed_form_of_the_analogue_filter(order: int) -> None:
-    """sum over the poles of sin(theta_k) / omega_c, where that is far below half the rate; Butterworth 1930."""
+def test_group_delay_matches_analogue_closed_form(order: int) -> None:
+    """Sum over the poles of sin(theta_k) / omega_c, for omega_c far below the Nyquist rate; Butterworth 1930."""
     cutoff = 2.0
     angles = (2 * np.arange(1, order + 1) - 1) * math.pi / (2 * order)
     expected = np.sin(angles).sum() / (2.0 * math.pi * cutoff)
@@ -39,21 +39,21 @@ def test_the_group_delay_is_the_closed_form_of_the_analogue_filter(order: int) -
 
 
 @pytest.mark.parametrize("order", [1, 2, 4, 7])
-def test_a_slow_sine_is_late_by_the_group_delay(order: int) -> None:
+def test_slow_sine_is_delayed_by_group_delay(order: int) -> None:
     low = Butterworth(order, 50.0, DT)
     omega, time = 2.0 * math.pi * 0.5, np.arange(8192) * DT
-    found = filtered(np.sin(omega * time), low)
-    np.testing.assert_allclose(found[2048:], np.sin(omega * (time[2048:] - low.delay)), atol=2e-4)
-    shift = np.abs(found[2048:] - np.sin(omega * time[2048:])).max()  # without it the difference is far larger
+    result = filtered(np.sin(omega * time), low)
+    np.testing.assert_allclose(result[2048:], np.sin(omega * (time[2048:] - low.delay)), atol=2e-4)
+    shift = np.abs(result[2048:] - np.sin(omega * time[2048:])).max()
     assert shift == pytest.approx(omega * low.delay, rel=0.01)
 
 
-def test_it_starts_where_the_signal_has_been_for_ever() -> None:
+def test_constant_signal_has_no_transient() -> None:
     for order in (1, 2, 5):
         np.testing.assert_allclose(filtered(np.full(50, 3.7), Butterworth(order, 20.0, DT)), 3.7, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("order", "cutoff"), [(0, 10.0), (2, 512.0), (2, 0.0)])
-def test_what_is_no_filter_is_refused(order: int, cutoff: float) -> None:
+def test_invalid_order_or_cutoff_is_refused(order: int, cutoff: float) -> None:
     with pytest.raises(ValueError, match=r"order = .* must be >= 1, and cutoff = .* Hz must be > 0 and < 512 Hz"):
         Butterworth(order, cutoff, DT)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model files: the same bits after reading, and what is refused with file, key and reason."""
+"""Tests of model files: exact round trips, and refusals with file, key and reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,31 +31,31 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "model.yaml"
 
 
-def test_reading_gives_the_same_bits(file: Path) -> None:
-    found = load(file, AXES)
-    np.testing.assert_array_equal(found.feedforward, INVERSE)
-    assert (found.axes, found.servo_rate, found.provenance) == (AXES, 2000.0, "for this test")
-    for one, other in zip(found.plant(), MODEL.plant(), strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_load_restores_saved_model(file: Path) -> None:
+    model = load(file, AXES)
+    np.testing.assert_array_equal(model.feedforward, INVERSE)
+    assert (model.axes, model.servo_rate, model.provenance) == (AXES, 2000.0, "for this test")
+    for matrix, saved in zip(model.plant(), MODEL.plant(), strict=True):
+        np.testing.assert_array_equal(matrix, saved)
 
 
-def test_the_state_space_follows_from_the_inverse_when_it_is_left_out(file: Path) -> None:
+def test_missing_plant_follows_from_feedforward(file: Path) -> None:
     data = parse(file.read_text(), "")
     del data["plant"]
     file.write_text(dump(data))
     np.testing.assert_array_equal(load(file).plant().system, MODEL.plant().system)
 
 
-def test_axes_without_dynamics_have_no_state_space(tmp_path: Path) -> None:
+def test_ideal_axes_have_no_state_space(tmp_path: Path) -> None:
     ideal = LoadingModel(AXES, np.array([np.eye(2), *np.zeros((3, 2, 2))]), None, 2000.0)
     save(ideal, tmp_path / "ideal.yaml")
-    found = load(tmp_path / "ideal.yaml")
-    assert len(found.poles()) == 0
+    model = load(tmp_path / "ideal.yaml")
+    assert len(model.poles()) == 0
     with pytest.raises(ConfigError, match=naming("dynamics", "space")):
-        found.plant()
+        model.plant()
 
 
-def test_other_conditions_are_told() -> None:
+def test_cautions_report_other_rate_and_axes() -> None:
     assert MODEL.cautions(AXES, 2000.0) == []
     (rate,) = MODEL.cautions(AXES, 1000.0)
     assert mentions(rate, "model", "2000 Hz", "1000 Hz")
@@ -65,7 +64,7 @@ def test_other_conditions_are_told() -> None:
 
 
 def with_a_copied_state(data: dict[str, Any]) -> None:
-    """A state that nobody sees, copying another."""
+    """Add an unobservable state that copies another one."""
     plant = data["plant"]
     system = np.array(plant["system"])
     larger = np.zeros((len(system) + 1, len(system) + 1))
@@ -84,10 +83,7 @@ def with_an_unstable_plant(data: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (lambda data: data.update(version=2), ("version", "2", ">= 1", "<= 1")),
-        (
-            lambda data: data.update(axes=["a", "a"]),
-            ("axes", "a", "names"),
-        ),
+        (lambda data: data.update(axes=["a", "a"]), ("axes", "a", "names")),
         (
             lambda data: data["feedforward"].update(displacement=[[1.0]]),
             ("feedforward.displacement", "1 x 1", "2 x 2"),
@@ -96,25 +92,17 @@ def with_an_unstable_plant(data: dict[str, Any]) -> None:
         (lambda data: data.pop("axes"), ("axes", "None", "list")),
         (lambda data: data.pop("feedforward"), ("feedforward", "missing")),
         (lambda data: data["feedforward"].update(snap=1), ("feedforward.snap", "snap", "unknown")),
-        (
-            lambda data: data["feedforward"].update(jerk=[[1.0, 1.0], [1.0, 1.0]]),
-            ("feedforward.jerk", "singular"),
-        ),
+        (lambda data: data["feedforward"].update(jerk=[[1.0, 1.0], [1.0, 1.0]]), ("feedforward.jerk", "singular")),
         (
             lambda data: data["feedforward"].update(velocity=[[-0.01, 0.0], [0.0, -0.01]]),
             ("feedforward", "stable"),
         ),
-        (
-            lambda data: data["plant"].update(inputs=[[1.0]]),
-            ("plant.inputs", "1 x 1", "6 x 2"),
-        ),
+        (lambda data: data["plant"].update(inputs=[[1.0]]), ("plant.inputs", "1 x 1", "6 x 2")),
         (with_an_unstable_plant, ("plant", "stable", "pole")),
         (with_a_copied_state, ("plant", "minimal")),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    file: Path, change: Callable[[Any], object], message: tuple[str, ...]
-) -> None:
+def test_invalid_entries_are_refused(file: Path, change: Any, message: tuple[str, ...]) -> None:
     data = parse(file.read_text(), "")
     change(data)
     file.write_text(dump(data))
@@ -123,7 +111,7 @@ def test_what_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize("source", [None, "", "- 1\n", "axes: [a\n"])
-def test_what_is_no_model_is_refused(tmp_path: Path, source: str | None) -> None:
+def test_missing_or_malformed_file_is_refused(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "model.yaml"
     if source is not None:
         path.write_text(source)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shear frame in OpenSees, run by itself: ``python opensees_frame.py MODEL.json OUT.npy``.
+"""Shear frame in OpenSees, run as a program: ``python opensees_frame.py MODEL.json OUT.npy``.
 
-MODEL has masses, stiffnesses, materials (one per story, arguments of uniaxialMaterial behind the tag), damping (a,
-b of Rayleigh with the initial stiffness), integrator (its arguments), algorithm, step, acceleration of the ground,
-and perhaps weights of the floors with story_heights: these stand on a column of bars that lean with the frame. OUT
-are the displacements of the floors ``(steps + 1, n)`` relative to the ground, m.
+MODEL has masses, materials (per story: arguments of uniaxialMaterial after the tag), damping (Rayleigh's a and b
+with the initial stiffness), integrator (its arguments), algorithm, step, and ground acceleration. Optional weights
+of the floors, with story_heights, load a column of bars that leans with the frame. OUT receives the displacements
+of the floors relative to the ground ``(steps + 1, n)``, m.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 import openseespy.opensees as ops
 
 STIFF = 1e11
-"""Axial stiffness of the leaning bars, N: they must keep their length."""
+"""Axial stiffness of the leaning bars, N; high, so that they keep their length."""
 BAR = 1000
-"""Number of the lowest bar and the node below it."""
+"""Number of the lowest bar and of the node below it."""
 
 
 def build(model: dict[str, Any]) -> None:
-    """Nodes 0 to n at one place, tied by springs in one direction; the masses on them."""
+    """Create coincident nodes 0 to n with masses, connected by springs in one direction."""
     ops.wipe()
     ops.model("basic", "-ndm", 2, "-ndf", 2)
     ops.node(0, 0.0, 0.0)
@@ -33,8 +33,8 @@ def build(model: dict[str, Any]) -> None:
         ops.node(node, 0.0, 0.0)
         ops.fix(node, 0, 1)
         ops.mass(node, mass, 0.0)
-    for story, (kind, *words) in enumerate(model["materials"], start=1):
-        ops.uniaxialMaterial(kind, story, *words)
+    for story, (kind, *constants) in enumerate(model["materials"], start=1):
+        ops.uniaxialMaterial(kind, story, *constants)
         ops.element("zeroLength", story, story - 1, story, "-mat", story, "-dir", 1, "-doRayleigh", 1)
     a, b = model["damping"]
     ops.rayleigh(a, 0.0, b, 0.0)
@@ -43,7 +43,7 @@ def build(model: dict[str, Any]) -> None:
 
 
 def lean(weights: list[float], heights: list[float]) -> None:
-    """A column of pinned bars that leans with the frame, the weights on it, and their static stage."""
+    """Add a column of pinned bars that leans with the frame, and load it by the weights."""
     ops.uniaxialMaterial("Elastic", BAR, STIFF)
     ops.node(BAR, 0.0, 0.0)
     ops.fix(BAR, 1, 1)
@@ -63,7 +63,7 @@ def lean(weights: list[float], heights: list[float]) -> None:
 
 
 def prepare(kind: str, algorithm: str) -> None:
-    """What an analysis is made of, its integrator apart."""
+    """Set up an analysis, except for its integrator."""
     ops.constraints("Transformation")
     ops.numberer("Plain")
     ops.system("FullGeneral")
@@ -73,25 +73,24 @@ def prepare(kind: str, algorithm: str) -> None:
 
 
 def solve(steps: int, *dt: float) -> None:
-    """Go on by ``steps``."""
+    """Advance by ``steps``."""
     if ops.analyze(steps, *dt):
         raise SystemExit("OpenSees does not converge")
 
 
 def main() -> None:
-    """Build, run, write."""
     model = json.loads(Path(sys.argv[1]).read_text())
     build(model)
-    acceleration, n = model["acceleration"], len(model["masses"])
+    acceleration, floors = model["acceleration"], range(1, len(model["masses"]) + 1)
     ops.timeSeries("Path", 2, "-dt", model["step"], "-values", *acceleration)
     ops.pattern("UniformExcitation", 2, 1, "-accel", 2)
     ops.integrator(*model["integrator"])
     prepare("Transient", model["algorithm"])
-    found = [np.zeros(n)]
+    history = [[0.0 for _ in floors]]
     for _ in acceleration[1:]:
         solve(1, model["step"])
-        found.append(np.array([ops.nodeDisp(node, 1) for node in range(1, n + 1)]))
-    np.save(sys.argv[2], found)
+        history.append([ops.nodeDisp(node, 1) for node in floors])
+    np.save(sys.argv[2], history)
 
 
 if __name__ == "__main__":

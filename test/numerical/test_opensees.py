@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenSees itself at the other end of the wire: the split frame moves as OpenSees moves the whole one."""
+"""Tests of OpenSees models that drive the rig: split frames match whole frames, observed nodes, refusals."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -26,6 +27,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 FOLDER = Path(__file__).parents[2] / "doc" / "opensees"
 STARTED = FOLDER / "frame_started.yaml"
 STEPS = 100
+DURATION = f"duration={0.01 * STEPS}"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,24 +36,26 @@ def _opensees() -> None:
 
 
 def opensees(out: Path, *arguments: str, steps: int = STEPS) -> Any:
-    """Displacements of the floors ``(steps, 3)`` m, from ``frame.py`` in a process of its own."""
+    """Displacements of the floors ``(steps, 3)`` m, from ``frame.py`` in a separate process."""
     command = [sys.executable, FOLDER / "frame.py", "--steps", str(steps), "--out", out, *arguments]
     subprocess.run(command, check=True, capture_output=True, timeout=60.0)
     return np.load(out)
 
 
-def split(folder: Path, words: list[str], overrides: list[str], steps: int = STEPS, **options: Any) -> Any:
-    """How the hybrid test ended, and the displacements that OpenSees found in it."""
+def split(folder: Path, name: str, **options: Any) -> Any:
+    """Result of the hybrid test, and the displacements computed by OpenSees."""
+    arguments, overrides, steps = INTEGRATORS[name]
     port = free_port()
 
     def client() -> Any:
         wait_for_listener(port)
-        return opensees(folder / "split.npy", "--rig", "--port", str(port), *words, steps=steps)
+        return opensees(folder / "split.npy", "--rig", "--port", str(port), *arguments, steps=steps)
 
-    given = [f"integrator.port={port}", f"duration={0.01 * STEPS}", "integrator.answer_within=60", *overrides]
-    with beside(client) as found:
-        result = hosts.run(FOLDER / "frame.yaml", given, **options)
-    return result, found[0]
+    overrides = [f"integrator.port={port}", DURATION, "integrator.answer_within=60", *overrides]
+    with beside(client) as displacements:
+        result = hosts.run(FOLDER / "frame.yaml", overrides, **options)
+    assert result.outcome == "finished", result.reason
+    return result, displacements[0]
 
 
 INTEGRATORS: dict[str, tuple[list[str], list[str], int]] = {
@@ -59,7 +63,7 @@ INTEGRATORS: dict[str, tuple[list[str], list[str], int]] = {
     "KRAlphaExplicit": (["--integrator", "KRAlphaExplicit", "1.0"], [], STEPS),
     "KRAlphaExplicit_TP": (["--integrator", "KRAlphaExplicit_TP", "0.8"], [], STEPS),
     "AlphaOS": (["--integrator", "AlphaOS", "0.9"], [], STEPS),
-    # asks for the force at the beginning of a step, so that the last displacement wants one step more
+    # requests the force at the beginning of a step, so that the last displacement needs one more step
     "CentralDifference": (["--integrator", "CentralDifference"], [], STEPS + 1),
     "HHTHSFixedNumIter": (
         ["--integrator", "HHTHSFixedNumIter", "0.9", "--iterations", "5"],
@@ -69,33 +73,28 @@ INTEGRATORS: dict[str, tuple[list[str], list[str], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", INTEGRATORS)
-def test_the_split_frame_is_the_whole_one(name: str, tmp_path: Path) -> None:
-    words, overrides, steps = INTEGRATORS[name]
-    result, found = split(tmp_path, words, overrides, steps)
-    assert result.outcome == "finished", result.reason
-    whole = opensees(tmp_path / "whole.npy", *words, steps=steps)
-    assert np.abs(found - whole).max() < 1e-8 * np.abs(whole).max()
-    assert np.ptp(whole[:, 0]) > 0.01, "m: it has moved"
+def on_host(host: str, name: str, *marks: pytest.MarkDecorator) -> Any:
+    return pytest.param(name, host, id=f"{host}-{name}", marks=[pytest.mark.nodes, *marks])
 
 
-@pytest.mark.nodes
 @pytest.mark.parametrize(
-    ("host", "name"),
+    ("name", "host"),
     [
-        ("composed", "NewmarkExplicit"),
-        pytest.param("processes", "KRAlphaExplicit", marks=pytest.mark.soak),
-        pytest.param("composed", "KRAlphaExplicit", marks=pytest.mark.soak),
-        pytest.param("processes", "NewmarkExplicit", marks=pytest.mark.soak),
+        *(pytest.param(name, "embedded", id=name) for name in INTEGRATORS),
+        on_host("composed", "NewmarkExplicit"),
+        on_host("processes", "KRAlphaExplicit", pytest.mark.soak),
+        on_host("composed", "KRAlphaExplicit", pytest.mark.soak),
+        on_host("processes", "NewmarkExplicit", pytest.mark.soak),
     ],
 )
-def test_so_it_is_on_every_host(host: str, name: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    words, overrides, steps = INTEGRATORS[name]
-    result, found = split(tmp_path, words, overrides, steps, host=host)
-    assert result.outcome == "finished", result.reason
-    whole = opensees(tmp_path / "whole.npy", *words)
-    assert np.abs(found - whole).max() < 1e-8 * np.abs(whole).max()
+def test_split_frame_matches_whole_frame(name: str, host: str, tmp_path: Path) -> None:
+    if host != "embedded":
+        pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    _, displacements = split(tmp_path, name, host=host)
+    arguments, _, steps = INTEGRATORS[name]
+    reference = opensees(tmp_path / "whole.npy", *arguments, steps=steps)
+    assert np.abs(displacements - reference).max() < 1e-8 * np.abs(reference).max()
+    assert np.ptp(reference[:, 0]) > 0.01
 
 
 STARTED_WITH: dict[str, list[str]] = {
@@ -110,14 +109,13 @@ STARTED_WITH: dict[str, list[str]] = {
 
 
 def started(name: str, overrides: Sequence[str] = (), **options: Any) -> Any:
-    return hosts.run(STARTED, [f"duration={0.01 * STEPS}", *STARTED_WITH[name], *overrides], **options)
+    return hosts.run(STARTED, [DURATION, *STARTED_WITH[name], *overrides], **options)
 
 
 @pytest.mark.parametrize("name", STARTED_WITH)
-def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: str, tmp_path: Path) -> None:
-    words, overrides, steps = INTEGRATORS[name]
-    by_user, _ = split(tmp_path, words, overrides, steps, keep=True)
-    by_test = started(name, keep=True)
+def test_started_model_matches_user_started_model(name: str, tmp_path: Path) -> None:
+    by_user, _ = split(tmp_path, name)
+    by_test = started(name)
     assert by_test.outcome == "finished", by_test.reason
     assert np.array_equal(by_test.read().dof_displacement, by_user.read().dof_displacement)
     assert by_test.read().integrator == by_user.read().integrator
@@ -126,15 +124,14 @@ def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: st
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-def test_so_it_is_on_every_host_with_the_same_bits(host: str, tmp_path: Path) -> None:
-    """Also what is observed."""
+def test_started_model_agrees_on_hosts_bit_for_bit(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    here = started("NewmarkExplicit", UPPER, keep=True).read()
+    embedded = started("NewmarkExplicit", UPPER).read()
     result = started("NewmarkExplicit", UPPER, host=host, record=tmp_path / "run")
     assert result.outcome == "finished", result.reason
-    there = result.read()
-    assert np.array_equal(there.dof_displacement, here.dof_displacement)
-    assert np.array_equal(there.command, here.command)
+    run = result.read()
+    assert np.array_equal(run.dof_displacement, embedded.dof_displacement)
+    assert np.array_equal(run.command, embedded.command)
     assert models_left() == []
 
 
@@ -148,13 +145,13 @@ MODELS = {
 
 
 @pytest.mark.parametrize("case", MODELS)
-def test_a_model_that_cannot_be_is_refused_in_its_words(case: str, tmp_path: Path) -> None:
-    text, words = MODELS[case]
+def test_invalid_model_files_are_refused_with_reason(case: str, tmp_path: Path) -> None:
+    text, reason = MODELS[case]
     (tmp_path / "frame.py").write_text(text)
     with pytest.raises(ConfigError) as refused:
         hosts.run(STARTED, [f"integrator.model={tmp_path / 'frame.py'}"])
     assert "integrator.model = 'frame.py'" in str(refused.value)
-    assert words in str(refused.value)
+    assert reason in str(refused.value)
     assert models_left() == []
 
 
@@ -166,7 +163,7 @@ _done = []
 
 def analyze(*given):
     _done.append(given)
-    return {what} if len(_done) == 21 else _analyze(*given)  # gravity is one call
+    return {statement} if len(_done) == 21 else _analyze(*given)  # gravity is one call
 
 
 ops.analyze = analyze
@@ -175,34 +172,34 @@ FAILS = "-3", "OpenSees has ended with code 1: the analysis has failed in step 2
 IS_KILLED = "__import__('os').kill(__import__('os').getpid(), 9)", "OpenSees was ended by SIGKILL"
 
 
-def ends_early(folder: Path, what: str, **options: Any) -> Any:
+def ends_early(folder: Path, statement: str, **options: Any) -> Any:
     path = folder / "frame.py"
-    path.write_text((FOLDER / "frame.py").read_text() + AT_STEP_20.format(what=what))
+    path.write_text((FOLDER / "frame.py").read_text() + AT_STEP_20.format(statement=statement))
     return hosts.run(STARTED, [f"integrator.model={path}"], **options)
 
 
-@pytest.mark.parametrize(("what", "words"), [FAILS, IS_KILLED], ids=["fails", "is killed"])
-def test_a_model_that_ends_early_stops_the_rig_and_is_named(what: str, words: str, tmp_path: Path) -> None:
-    result = ends_early(tmp_path, what, keep=True)
+@pytest.mark.parametrize(("statement", "reason"), [FAILS, IS_KILLED], ids=["fails", "is killed"])
+def test_model_that_ends_early_stops_rig(statement: str, reason: str, tmp_path: Path) -> None:
+    result = ends_early(tmp_path, statement)
     assert result.exit_code == 1
-    assert f"frame.py: {words}" in result.reason
+    assert f"frame.py: {reason}" in result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
     assert models_left() == []
 
 
 @pytest.mark.nodes
-def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
+def test_model_killed_under_nodes_stops_rig(tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    what, words = IS_KILLED
-    result = ends_early(tmp_path, what, host="processes", record=tmp_path / "run")
+    statement, reason = IS_KILLED
+    result = ends_early(tmp_path, statement, host="processes", record=tmp_path / "run")
     assert result.exit_code == 1
-    assert re.fullmatch(rf"(sample \d+: )?integrator: frame.py: {words} \(.*\)", result.reason), result.reason
+    assert re.fullmatch(rf"(sample \d+: )?integrator: frame.py: {reason} \(.*\)", result.reason), result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
     assert models_left() == []
 
 
 @pytest.mark.parametrize(
-    ("overrides", "words"),
+    ("overrides", "parts"),
     [
         (["integrator.model=nowhere.py"], ("integrator.model",)),
         (["integrator.interface=[[1, 1], [2, 1]]"], ("integrator.interface", "1", "row")),
@@ -214,14 +211,10 @@ def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
         (["structure={type: sdof, mass: 1.0, frequency: 1.0}"], ("structure", "left")),
     ],
 )
-def test_a_scenario_that_does_not_fit_is_refused_before_anything_starts(
-    overrides: list[str], words: tuple[str, ...]
-) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
+def test_inconsistent_scenarios_are_refused(overrides: list[str], parts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
         hosts.run(STARTED, overrides)
 
-
-# -- what is only observed -------------------------------------------------------------------------------------
 
 MOVES = """
 import openseespy.opensees as ops
@@ -236,33 +229,31 @@ UPPER = ["observed=[roof, floor_2]", "integrator.observed=[[3, 1], [2, 1]]"]
 
 
 def with_recorder(folder: Path) -> tuple[Path, Path]:
-    """A file with the model of ``frame.py``, and the file in which it keeps the displacements of its nodes."""
+    """Write the model of ``frame.py`` with a recorder; return the paths of model and displacements."""
     path, out = folder / "with_recorder.py", folder / "moves.txt"
     path.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + MOVES.format(out=str(out)))
     return path, out
 
 
 @pytest.mark.parametrize("name", ["NewmarkExplicit", "CentralDifference"])
-def test_what_is_observed_moves_as_its_node_in_opensees(name: str, tmp_path: Path) -> None:
+def test_observed_displacements_match_opensees_nodes(name: str, tmp_path: Path) -> None:
     path, out = with_recorder(tmp_path)
-    result = started(name, [*UPPER, f"integrator.model={path}"], keep=True)
+    result = started(name, [*UPPER, f"integrator.model={path}"])
     assert result.outcome == "finished", result.reason
     run = result.read()
     assert run.dof_names == ("story_1", "roof", "floor_2")
     static = run.integrator["static_stage"]
     expected = np.loadtxt(out)[:STEPS, [0, 2, 1]] - np.array(static["displacement"])
-    found = run.dof_displacement[1 : 1 + len(expected)]
+    displacements = run.dof_displacement[1 : 1 + len(expected)]
     assert len(expected) >= STEPS - 1
-    assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
+    assert np.abs(displacements - expected).max() < 1e-12 * np.abs(expected).max()
     assert static["force"][1:] == [0.0, 0.0]
 
 
-def test_to_observe_changes_nothing_at_the_rig() -> None:
-    plain = started("NewmarkExplicit", keep=True).read()
-    watched = started("NewmarkExplicit", UPPER, keep=True).read()
-    scale = np.abs(plain.dof_displacement).max()
-    assert np.abs(watched.dof_displacement[:, 0] - plain.dof_displacement[:, 0]).max() < 1e-12 * scale
-    assert watched.dof_displacement.shape[1] == 3
+def test_observing_does_not_change_the_rig() -> None:
+    plain, observed = (started("NewmarkExplicit", sets).read().dof_displacement for sets in ([], UPPER))
+    assert np.abs(observed[:, 0] - plain[:, 0]).max() < 1e-12 * np.abs(plain).max()
+    assert observed.shape[1] == 3
 
 
 PLANE = """
@@ -287,24 +278,118 @@ def model(rig):
 """
 
 
-def test_nodes_of_the_interface_may_be_observed_in_their_other_directions(tmp_path: Path) -> None:
-    """The element has its degrees of freedom node by node; the scenario has them in the order of its names."""
+def test_interface_nodes_are_observed_in_other_directions(tmp_path: Path) -> None:
+    """The element orders degrees of freedom by node, the scenario by name."""
     path, out = tmp_path / "plane.py", tmp_path / "moves.txt"
     path.write_text(PLANE.format(out=str(out)))
-    given = [
+    overrides = [
         f"integrator.model={path}",
         "integrator.static_steps=0",
         "observed=[top, top_up, up]",
         "integrator.observed=[[2, 1], [2, 2], [1, 2]]",
     ]
-    run = started("NewmarkExplicit", given, keep=True).read()
+    displacements = started("NewmarkExplicit", overrides).read().dof_displacement[1:]
     moves = np.loadtxt(out)[:, [0, 2, 3, 1]]
-    assert (np.ptp(moves, axis=0) > 1e-3).all(), "m: all of them move, each another way"
-    found = run.dof_displacement[1:]
-    assert np.abs(found[: len(moves)] - moves[: len(found)]).max() < 1e-12 * np.abs(moves).max()
+    assert (np.ptp(moves, axis=0) > 1e-3).all(), "m: every degree of freedom moves"
+    assert np.abs(displacements[: len(moves)] - moves[: len(displacements)]).max() < 1e-12 * np.abs(moves).max()
 
 
-# -- a frame that yields, and a damper ------------------------------------------------------------------------
+# Element genericClient in a model of the user
+
+BETA_K = 0.01
+"""s, of ops.rayleigh."""
+
+USER_MODEL = f"""
+import json
+import sys
+
+import openseespy.opensees as ops
+
+sys.path.insert(0, {str(FOLDER)!r})
+import frame
+
+
+def spring(floor, stiffness):
+    ops.uniaxialMaterial("Elastic", floor, stiffness)
+    ops.element("zeroLength", floor, floor - 1, floor, "-mat", floor, "-dir", 1, "-doRayleigh", 1)
+
+
+def model(rig):
+    frame.spring = spring
+    frame.model(rig)
+    ops.rayleigh(0.3, 0.0, BETA_K, 0.0)
+    ops.recorder("Node", "-file", OUT, "-precision", 17, "-node", 1, 2, 3, "-dof", 1, "disp")
+
+
+if __name__ == "__main__":
+    client = json.loads(sys.argv[1])
+    model((lambda: ops.element("genericClient", 1, *client)) if client else (lambda: spring(1, frame.STORIES[0])))
+    frame.earthquake({STEPS}, ["NewmarkExplicit", 0.5], 0)
+    ops.wipe()
+"""
+
+
+class UserModel:
+    """A model file of the user; ``moves`` reads the displacements of its last run."""
+
+    def __init__(self, folder: Path, beta_k: float = 0.0) -> None:
+        self.path, self._out = folder / "user_model.py", folder / "moves.txt"
+        self.path.write_text(f"BETA_K, OUT = {beta_k}, {str(self._out)!r}\n" + USER_MODEL)
+
+    def moves(self) -> Any:
+        """Displacements of the floors ``(steps, 3)`` m."""
+        return np.loadtxt(self._out)
+
+    def alone(self, *element: Any) -> Any:
+        """Run it in OpenSees alone, or as a client with the arguments ``element``; return the displacements."""
+        command = [sys.executable, str(self.path), json.dumps(element)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60.0)
+        return self.moves()
+
+    def against_remote(self, *element: Any, overrides: tuple[str, ...] = ()) -> Any:
+        """Run it as the client of a test; return the result."""
+        port = free_port()
+
+        def client() -> None:
+            wait_for_listener(port)
+            self.alone(*element, "-server", port, "127.0.0.1", "-noRayleigh")
+
+        with beside(client):
+            result = hosts.run(FOLDER / "frame.yaml", [f"integrator.port={port}", DURATION, *overrides])
+        assert result.outcome == "finished", result.reason
+        return result
+
+
+def test_further_nodes_of_client_element_are_observed(tmp_path: Path) -> None:
+    model = UserModel(tmp_path)
+    element = ("-node", 1, 3, 2, "-dof", 1, "-dof", 1, "-dof", 1)
+    run = model.against_remote(*element, overrides=("observed=[roof, floor_2]",)).read()
+    static = run.integrator["static_stage"]["displacement"]
+    x, moves = (static + run.dof_displacement)[1:], model.moves()[:, [0, 2, 1]]
+    assert np.abs(x[: len(moves)] - moves[: len(x)]).max() < 1e-12 * np.abs(moves).max()
+    reference = model.alone()[:, [0, 2, 1]]
+    assert np.abs(x - reference).max() < 1e-8 * np.abs(reference).max()
+
+
+@pytest.mark.parametrize("integrator", ["opensees", "remote"])
+def test_declared_damping_replaces_rayleigh_damping(integrator: str, tmp_path: Path) -> None:
+    model = UserModel(tmp_path, BETA_K)
+    reference, errors = model.alone(), []
+    for damping in (0.0, BETA_K * 1.0e6):
+        declared = f"integrator.experimental_damping=[[{damping}]]"
+        if integrator == "remote":
+            model.against_remote("-node", 1, "-dof", 1, overrides=(declared,))
+            x = model.moves()
+        else:
+            run = hosts.run(STARTED, [f"integrator.model={model.path}", DURATION, declared]).read()
+            x = run.integrator["static_stage"]["displacement"] + run.dof_displacement[1:]
+        expected = reference[:, : x.shape[1]]
+        errors.append(np.abs(x - expected).max() / np.abs(expected).max())
+    assert errors[0] > 0.02, "undeclared damping is lost"
+    assert errors[1] < 1e-8
+
+
+# Yielding frame with a damper on the rig
 
 STEEL = FOLDER / "steel_frame.yaml"
 WITH_ROOF = """
@@ -320,12 +405,11 @@ SECONDS = 8.0
 
 
 def whole_steel(folder: Path, step: float, change: str = "pass") -> Any:
-    """Displacements of the floors ``(steps, 4)`` m, with the damper in the model, which may be changed."""
-    words = ["--step", str(step), "--duration", str(SECONDS), "--out", str(folder / "whole.npy")]
+    """Displacements of the floors ``(steps, 4)`` m, damper included, after the statement ``change``."""
+    arguments = ["--step", str(step), "--duration", str(SECONDS), "--out", str(folder / "whole.npy")]
     program = f"import steel_frame; {change}; steel_frame.main()"
-    subprocess.run(
-        [sys.executable, "-c", program, *words], check=True, capture_output=True, cwd=FOLDER, timeout=100
-    )
+    command = [sys.executable, "-c", program, *arguments]
+    subprocess.run(command, check=True, capture_output=True, cwd=FOLDER, timeout=100)
     return np.load(folder / "whole.npy")
 
 
@@ -334,50 +418,40 @@ def split_steel(folder: Path, step: float, overrides: Sequence[str] = ()) -> tup
     out, path = folder / "roof.txt", folder / "with_roof.py"
     path.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + WITH_ROOF.format(out=str(out)))
     rate = 2000.0 if step < 0.005 else 1000.0
-    given = [
-        f"servo_rate={rate}",
-        f"substeps={round(rate * step)}",
-        f"duration={SECONDS}",
-        f"integrator.model={path}",
-        "integrator.files=[]",
-    ]
-    result = hosts.run(STEEL, [*given, *overrides], keep=True)
+    rates = [f"servo_rate={rate}", f"substeps={round(rate * step)}", f"duration={SECONDS}"]
+    model = [f"integrator.model={path}", "integrator.files=[]"]
+    result = hosts.run(STEEL, [*rates, *model, *overrides])
     assert result.outcome == "finished", result.reason
     return result.read().dof_displacement[1:, 0], np.loadtxt(out)
 
 
-@pytest.mark.parametrize(
-    ("step", "bound"),
-    [(0.004, 3e-3), pytest.param(0.001, 1e-3, marks=pytest.mark.soak)],
-)
-def test_with_its_damper_on_the_rig_the_yielding_frame_converges_to_the_whole_one(
-    step: float, bound: float, tmp_path: Path
-) -> None:
-    """First order: the velocity of the rig is that of the ramp."""
-    found = []
-    for each in (step, 0.5 * step):
-        whole = whole_steel(tmp_path, each)
-        first, roof = split_steel(tmp_path, each)
-        found.append(np.abs(first - whole[:, 0]).max() / np.abs(whole[:, 0]).max())
-        assert np.abs(roof - whole[:, -1]).max() < 1e-3 * np.abs(whole[:, -1]).max()
-    assert found[0] > 1.7 * found[1]
-    assert found[1] < bound
+@pytest.mark.parametrize(("step", "bound"), [(0.004, 3e-3), pytest.param(0.001, 1e-3, marks=pytest.mark.soak)])
+def test_yielding_frame_with_damper_on_rig_converges(step: float, bound: float, tmp_path: Path) -> None:
+    """First order, because the rig has the velocity of the ramp."""
+    errors = []
+    for dt in (step, 0.5 * step):
+        reference = whole_steel(tmp_path, dt)
+        first, roof = split_steel(tmp_path, dt)
+        errors.append(np.abs(first - reference[:, 0]).max() / np.abs(reference[:, 0]).max())
+        assert np.abs(roof - reference[:, -1]).max() < 1e-3 * np.abs(reference[:, -1]).max()
+    assert errors[0] > 1.7 * errors[1]
+    assert errors[1] < bound
 
 
-def test_the_frame_yields(tmp_path: Path) -> None:
-    whole, elastic = whole_steel(tmp_path, 0.005), whole_steel(tmp_path, 0.005, "steel_frame.HARDENING = 1.0")
-    assert np.std(elastic[:, -1] - whole[:, -1]) > 0.1 * np.std(elastic[:, -1])
+def test_steel_frame_yields(tmp_path: Path) -> None:
+    reference, elastic = whole_steel(tmp_path, 0.005), whole_steel(tmp_path, 0.005, "steel_frame.HARDENING = 1.0")
+    assert np.std(elastic[:, -1] - reference[:, -1]) > 0.1 * np.std(elastic[:, -1])
 
 
-def test_with_a_servo_hydraulic_actuator_and_adaptation_the_roof_stays_close(tmp_path: Path) -> None:
+def test_adaptive_compensation_keeps_roof_close(tmp_path: Path) -> None:
     rig = ["axes.damper.actuator={type: servo_hydraulic}", "compensator={type: adaptive_inverse, alpha_es: 15}"]
-    whole = whole_steel(tmp_path, 0.005)[:, -1]
+    reference = whole_steel(tmp_path, 0.005)[:, -1]
     _, roof = split_steel(tmp_path, 0.005, rig)
-    assert np.std(roof - whole) < 0.03 * np.std(whole)
+    assert np.std(roof - reference) < 0.03 * np.std(reference)
 
 
-def test_a_model_runs_as_the_node_that_waits_for_it() -> None:
-    """Where that has real time, just below it."""
+def test_model_process_inherits_real_time_priority() -> None:
+    """Its priority is one below that of the waiting node."""
     integrator, before = Assembly(files.load(STARTED)).integrator, os.sched_getscheduler(0)
     try:
         integrator.open()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Own yielding frames against the same models in OpenSees: Steel01, BoucWen, and a column that leans."""
+"""Tests of yielding frames against the same models in OpenSees: Steel01, BoucWen, and a leaning column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOSSES = {"strength_degradation": 0.02, "stiffness_degradation": 0.03}
 DAMPING = {"type": "rayleigh", "ratios": [0.02, 0.02]}
 EXPLICIT: dict[str, Any] = {"integrator": ["NewmarkExplicit", 0.5], "algorithm": "Linear"}
 SMALL = 1e-3
-"""Of the peak: what two programs may differ by with equal steps."""
+"""Largest difference of both programs with equal steps, relative to the peak."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,7 +35,7 @@ def _opensees() -> None:
 
 
 class Both:
-    """One frame of as many stories as there are restoring forces, in both programs."""
+    """One frame in both programs, with a story per restoring force."""
 
     def __init__(self, make: Callable[..., Any], folder: Path) -> None:
         self._make, self._folder = make, folder
@@ -48,26 +48,24 @@ class Both:
         return self._make("structure", "shear_frame", **data, restoring_forces=forces, **more)
 
     def ground(self, dt: float, duration: float) -> Array:
-        found: Array = self._motion.sample(dt * np.arange(round(duration / dt) + 1))
-        return found
+        return np.asarray(self._motion.sample(dt * np.arange(round(duration / dt) + 1)))
 
-    def own(self, frame: Any, dt: float, duration: float, integrator: str = "explicit_newmark") -> Array:
+    def package(self, frame: Any, dt: float, duration: float, integrator: str = "explicit_newmark") -> Array:
         """Displacements ``(steps + 1, n)`` m."""
         load = np.outer(-self.ground(dt, duration), frame.mass @ frame.influence)
         solver = self._make("integrator", integrator, frame, load, dt)
-        history, nothing = [solver.displacement.copy()], np.zeros(len(frame.names))
+        history = [solver.displacement.copy()]
         for _ in load[1:]:
-            solver.step(nothing)
+            solver.step(np.zeros(len(frame.names)))
             history.append(solver.displacement.copy())
         return np.array(history)
 
     def opensees(self, materials: Sequence[Any], dt: float, duration: float, **more: Any) -> Array:
-        """The same in OpenSees, damped as the frame without gravity; ``more`` is of ``opensees_frame.py``."""
-        n = len(materials)
-        elastic = self.frame([{"type": "linear"}] * n)
+        """Displacements by OpenSees, damped as the frame without gravity; ``more`` as in ``opensees_frame.py``."""
+        elastic = self.frame([{"type": "linear"}] * len(materials))
         damping = Rayleigh(Rayleigh.Params()).coefficients(elastic.mass, elastic.stiffness)
         model = {
-            "masses": MASSES[:n],
+            "masses": MASSES[: len(materials)],
             "materials": materials,
             "damping": damping,
             "step": dt,
@@ -78,8 +76,7 @@ class Both:
         text.write_text(json.dumps(model))
         done = subprocess.run([sys.executable, MODEL, text, out], capture_output=True, text=True, timeout=120.0)
         assert done.returncode == 0, done.stderr
-        found: Array = np.load(out)
-        return found
+        return np.asarray(np.load(out))
 
 
 @pytest.fixture
@@ -95,64 +92,64 @@ def bilinear(story: int) -> dict[str, Any]:
     return {"type": "bilinear", "yield_force": YIELDS[story], "post_yield_ratio": RATIO}
 
 
-def apart(one: Array, other: Array) -> float:
+def difference(values: Array, reference: Array) -> float:
     """Largest difference relative to the peak."""
-    return float(np.abs(one - other).max() / np.abs(other).max())
+    return float(np.abs(values - reference).max() / np.abs(reference).max())
 
 
 def ductility(history: Array) -> Array:
-    """Largest drift of each story over its drift at yielding."""
+    """Largest drift of each story, relative to its yield drift."""
     n = history.shape[1]
     drifts = np.abs(np.diff(history, axis=1, prepend=0.0)).max(axis=0)
     return np.asarray(drifts * np.divide(STIFFNESSES[:n], YIELDS[:n]))
 
 
 @pytest.mark.parametrize("dt", [0.01, 0.0025])
-def test_a_bilinear_frame_is_steel01_with_equal_steps(both: Both, dt: float) -> None:
-    """The same explicit method, the same force: the same numbers."""
-    own = both.own(both.frame([bilinear(story) for story in range(3)]), dt, 8.0)
-    assert (ductility(own) > 1.9).all()
-    assert apart(own, both.opensees([steel(story) for story in range(3)], dt, 8.0, **EXPLICIT)) < 1e-9
+def test_bilinear_frame_matches_steel01(both: Both, dt: float) -> None:
+    history = both.package(both.frame([bilinear(story) for story in range(3)]), dt, 8.0)
+    assert (ductility(history) > 1.9).all()
+    assert difference(history, both.opensees([steel(story) for story in range(3)], dt, 8.0, **EXPLICIT)) < 1e-9
 
 
 @pytest.mark.parametrize(
     "losses",
     [pytest.param({}, id="bouc_wen"), pytest.param(LOSSES, id="degrading", marks=pytest.mark.soak)],
 )
-def test_a_bouc_wen_frame_is_that_of_opensees_as_the_step_shrinks(both: Both, losses: dict[str, float]) -> None:
-    """OpenSees follows z by backward Euler, of first order: its extrapolation meets ours."""
+def test_bouc_wen_frame_converges_to_opensees(both: Both, losses: dict[str, float]) -> None:
+    """OpenSees integrates z by backward Euler, of first order; its extrapolation matches the package."""
     bends = [force / stiffness for force, stiffness in zip(YIELDS[:2], STIFFNESSES, strict=False)]
     kind = "degrading_bouc_wen" if losses else "bouc_wen"
     laws = [{"type": kind, "yield_displacement": bend, "post_yield_ratio": RATIO, **losses} for bend in bends]
     materials = []
     for bend, stiffness in zip(bends, STIFFNESSES, strict=False):
         energy = (1.0 - RATIO) * stiffness * bend**2
-        lost = [loss / energy for loss in losses.values()] or [0.0, 0.0]
+        rates = [loss / energy for loss in losses.values()] or [0.0, 0.0]
         shape = 0.5 / bend**2
-        materials.append(["BoucWen", RATIO, stiffness, 2.0, shape, shape, 1.0, 0.0, *lost, 1e-12, 50])
-    frame, found = both.frame(laws), {}
+        materials.append(["BoucWen", RATIO, stiffness, 2.0, shape, shape, 1.0, 0.0, *rates, 1e-12, 50])
+    frame, pairs = both.frame(laws), {}
     for rate in (512, 1024, 16384):
-        found[rate] = both.own(frame, 1.0 / rate, 3.0), both.opensees(materials, 1.0 / rate, 3.0, **EXPLICIT)
-    assert (ductility(found[1024][0]) > 1.4).all()
-    errors = [apart(*pair) for pair in found.values()]
+        pairs[rate] = both.package(frame, 1.0 / rate, 3.0), both.opensees(materials, 1.0 / rate, 3.0, **EXPLICIT)
+    assert (ductility(pairs[1024][0]) > 1.4).all()
+    errors = [difference(*pair) for pair in pairs.values()]
     assert errors[2] < SMALL
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.1)
     assert errors[1] / errors[2] == pytest.approx(16.0, rel=0.1)
-    assert apart(found[512][0], 2.0 * found[1024][1][::2] - found[512][1]) < 2.0 * SMALL
+    assert difference(pairs[512][0], 2.0 * pairs[1024][1][::2] - pairs[512][1]) < 2.0 * SMALL
 
 
-def test_p_delta_is_a_column_of_bars_that_leans_in_opensees(both: Both) -> None:
-    """Corotational bars under the weights of the floors, Newmark's method: both converge to one response."""
+def test_p_delta_matches_leaning_column_of_opensees(both: Both) -> None:
+    """Corotational bars under the weights of the floors, and Newmark's method, converge to the same response."""
     heights, weights = [3.5, 3.0, 3.0], [2.4e6, 2.4e6, 2.4e6]
     loads = np.cumsum(weights[::-1])[::-1].tolist()
     laws = [bilinear(story) for story in range(3)]
     leaning = both.frame(laws, gravity_loads=loads, story_heights=heights)
     errors = []
+    more = {"weights": weights, "story_heights": heights}
+    more |= {"integrator": ["Newmark", 0.5, 0.25], "algorithm": "Newton"}
     for rate in (256, 512, 1024):
-        own = both.own(leaning, 1.0 / rate, 8.0, "cr")
-        implicit = {"integrator": ["Newmark", 0.5, 0.25], "algorithm": "Newton"}
-        more = {"weights": weights, "story_heights": heights, **implicit}
-        errors.append(apart(own, both.opensees([steel(story) for story in range(3)], 1.0 / rate, 8.0, **more)))
-    assert apart(both.own(both.frame(laws), 1.0 / 1024, 8.0, "cr"), own) > 0.1  # gravity matters
+        history = both.package(leaning, 1.0 / rate, 8.0, "cr")
+        reference = both.opensees([steel(story) for story in range(3)], 1.0 / rate, 8.0, **more)
+        errors.append(difference(history, reference))
+    assert difference(both.package(both.frame(laws), 1.0 / 1024, 8.0, "cr"), history) > 0.1  # gravity matters
     assert errors[2] < SMALL
     assert errors[0] > 1.8 * errors[1] > 1.8**2 * errors[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading protocols and sweeps: numbers of the documents, closed forms, exact derivatives, bounded velocity."""
+"""Tests of loading protocols and sweeps: figures of the documents, closed forms, derivatives, limits."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def make(name: str, **data: Any) -> Any:
     return cls(from_data(cls.Params, data), 0)
 
 
-def reached(motion: Any, duration: float) -> list[float]:
-    """Return the largest displacement of each half cycle in order, m, from 2000 points a second."""
+def half_cycle_peaks(motion: Any, duration: float) -> list[float]:
+    """Return the largest displacement of each half cycle, m, from 2000 points a second."""
     x = motion.sample(np.arange(0.0, duration, 0.0005))
     halves = np.split(x, np.flatnonzero(np.diff(np.sign(x[1:]))) + 2)
     return [float(half[np.abs(half).argmax()]) for half in halves if np.abs(half).max() > 1e-9]
@@ -35,7 +35,7 @@ def reached(motion: Any, duration: float) -> list[float]:
 
 def test_fema_461_has_two_cycles_of_each_amplitude() -> None:
     motion = make("fema_461", amplitude=0.1, velocity=0.4)
-    peaks = reached(motion, 12.0)
+    peaks = half_cycle_peaks(motion, 12.0)
     np.testing.assert_allclose(np.abs(peaks), 0.1 * np.repeat(FEMA_461, 4), atol=0.1 * 0.0006)
     assert (np.sign(peaks) == np.tile([1.0, -1.0], 20)).all()
     length = 2.0 * 2.0 * np.pi * 0.1 / 0.4 * sum(1.4**-step for step in range(10)) + 0.5
@@ -43,14 +43,14 @@ def test_fema_461_has_two_cycles_of_each_amplitude() -> None:
     assert np.abs(motion.sample(np.array([length - 0.3]))) > 1e-3
 
 
-def test_beyond_the_target_fema_461_grows_by_three_tenths() -> None:
+def test_fema_461_grows_by_30_percent_beyond_target() -> None:
     motion = make("fema_461", amplitude=0.1, velocity=1.0, steps=1, further_steps=2)
-    np.testing.assert_allclose(np.abs(reached(motion, 7.0)), np.repeat([0.1, 0.13, 0.16], 4), rtol=1e-4)
+    np.testing.assert_allclose(np.abs(half_cycle_peaks(motion, 7.0)), np.repeat([0.1, 0.13, 0.16], 4), rtol=1e-4)
 
 
-def test_aisc_341_has_the_angles_and_cycles_of_k2_4b() -> None:
+def test_aisc_341_has_angles_and_cycles_of_k2_4b() -> None:
     motion = make("aisc_341", length=3.0, velocity=0.3, largest_angle=0.06)
-    angles = np.abs(reached(motion, 75.0)) / 3.0
+    angles = np.abs(half_cycle_peaks(motion, 75.0)) / 3.0
     expected = {**AISC_341, 0.05: 2, 0.06: 2}
     np.testing.assert_allclose(angles, np.repeat(list(expected), 2 * np.array(list(expected.values()))), rtol=1e-3)
 
@@ -64,7 +64,7 @@ def test_aisc_341_has_the_angles_and_cycles_of_k2_4b() -> None:
         ("sweep", {"amplitude": 0.01, "duration": 30.0, "crossover": 3.0}, 0.06 * np.pi),
     ],
 )
-def test_derivatives_are_exact_and_the_chosen_velocity_bounds_them(name: str, data: Any, velocity: float) -> None:
+def test_derivatives_are_exact_and_velocity_is_bounded(name: str, data: Any, velocity: float) -> None:
     motion, h = make(name, **data), 1e-5
     times = np.linspace(0.001, 29.99, 3001)
     first, second = motion.derivatives(times)
@@ -77,17 +77,15 @@ def test_derivatives_are_exact_and_the_chosen_velocity_bounds_them(name: str, da
     assert 0.98 * velocity < np.abs(first).max() <= 1.001 * velocity
 
 
-def test_a_logarithmic_sweep_has_equal_times_per_octave() -> None:
+def test_logarithmic_sweep_has_equal_times_per_octave() -> None:
     times = np.linspace(0.0, 12.0, 1001)
-    sweep = make(
-        "sweep", amplitude=1.0, start_frequency=0.2, end_frequency=8.0, duration=12.0, spacing="logarithmic"
-    )
-    closed = chirp(times, 0.2, 12.0, 8.0, "logarithmic", phi=-90)
-    np.testing.assert_allclose(sweep.sample(times), closed, atol=1e-10)
+    data = {"amplitude": 1.0, "start_frequency": 0.2, "end_frequency": 8.0, "duration": 12.0}
+    sweep = make("sweep", **data, spacing="logarithmic")
+    expected = chirp(times, 0.2, 12.0, 8.0, "logarithmic", phi=-90)
+    np.testing.assert_allclose(sweep.sample(times), expected, atol=1e-10)
 
 
 STROKE, VELOCITY = "axes.axis_1.limits.stroke = 0.25 m", "axes.axis_1.limits.velocity = 10 m/s"
-PLACE = "integrator.displacement"
 PEAK = {"type": "sine", "amplitude": 0.1, "frequency": 1.0, "phase": 1.5708}
 MOTIONS = {
     "fast cycles": ({"type": "fema_461", "amplitude": 0.1, "velocity": 20.0, "ease": 0.05}, (VELOCITY,)),
@@ -103,20 +101,20 @@ MOTIONS = {
     ),
     "a jump after a rest": ({"type": "delayed", "delay": 1.0, "motion": PEAK}, ("102.4 m/s at 1 s", VELOCITY)),
 }
-"""Displacements that an axis cannot follow, and the words of their refusals."""
+"""Displacements that exceed the limits of the axis, and parts of the messages."""
 
 
 @pytest.mark.parametrize("integrator", ["prescribed", "predefined"])
-@pytest.mark.parametrize(("displacement", "words"), MOTIONS.values(), ids=MOTIONS)
-def test_a_motion_beyond_a_limit_is_refused(integrator: str, displacement: Any, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("displacement", "parts"), MOTIONS.values(), ids=MOTIONS)
+def test_motion_beyond_a_limit_is_refused(integrator: str, displacement: Any, parts: tuple[str, ...]) -> None:
     motion = {"type": integrator, "displacement": displacement}
     with pytest.raises(ConfigError) as refused:
         rths_nodes.run("predefined_sine", integrator=motion, duration=80.0)
-    assert mentions(str(refused.value), PLACE, *words)
+    assert mentions(str(refused.value), "integrator.displacement", *parts)
 
 
 @pytest.mark.parametrize(
-    ("displacement", "words"),
+    ("displacement", "parts"),
     [
         (
             {"type": "aisc_341", "length": 3.0, "velocity": 0.2, "largest_angle": 0.025},
@@ -125,48 +123,41 @@ def test_a_motion_beyond_a_limit_is_refused(integrator: str, displacement: Any, 
         ({"type": "sweep", "start_frequency": 0.0, "spacing": "logarithmic"}, ("start_frequency = 0", "> 0")),
     ],
 )
-def test_what_cannot_be_followed_is_refused(displacement: Any, words: tuple[str, ...]) -> None:
+def test_invalid_protocols_are_refused(displacement: Any, parts: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         rths_nodes.run("predefined_sine", integrator={"type": "predefined", "displacement": displacement})
-    assert mentions(str(refused.value), *words)
+    assert mentions(str(refused.value), *parts)
 
 
-def test_only_the_motion_during_the_test_counts() -> None:
+def test_limits_consider_only_motion_during_test() -> None:
     """The first cycles of a protocol are small; a slower rig has smaller velocities."""
-    large = {"type": "fema_461", "amplitude": 0.3, "velocity": 0.2}
-    rths_nodes.load("predefined_sine", integrator={"type": "predefined", "displacement": large}).check_fit(
-        "integrator"
-    )
-    fast = {"type": "sine", "amplitude": 0.1, "frequency": 16.0}
-    motion = {"type": "prescribed", "displacement": fast}
-    rths_nodes.load("predefined_sine", integrator=motion, time_ratio=2.0).check_fit("integrator")
+    large = {"type": "predefined", "displacement": {"type": "fema_461", "amplitude": 0.3, "velocity": 0.2}}
+    rths_nodes.load("predefined_sine", integrator=large).check_fit("integrator")
+    fast = {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.1, "frequency": 16.0}}
+    rths_nodes.load("predefined_sine", integrator=fast, time_ratio=2.0).check_fit("integrator")
 
 
-@pytest.mark.parametrize(("factor", "words"), [(2.0, "to 0.4 m"), (-2.0, "to -0.4 m")])
-def test_limits_apply_to_the_axis_after_the_setup(factor: float, words: str) -> None:
+@pytest.mark.parametrize(("factor", "position"), [(2.0, "to 0.4 m"), (-2.0, "to -0.4 m")])
+def test_limits_apply_to_the_axis_after_the_setup(factor: float, position: str) -> None:
     sine = {"type": "prescribed", "displacement": PEAK | {"amplitude": 0.2, "phase": 0.0}}
     scenario = rths_nodes.load("predefined_sine", integrator=sine, setup={"type": "matrix", "matrix": [[factor]]})
     with pytest.raises(ConfigError) as refused:
         scenario.check_fit("integrator")
-    assert mentions(str(refused.value), words, STROKE)
-
-
-def test_a_setup_may_reduce_a_motion_to_the_stroke() -> None:
-    sine = {"type": "prescribed", "displacement": PEAK | {"amplitude": 0.4, "phase": 0.0}}
+    assert mentions(str(refused.value), position, STROKE)
+    sine["displacement"]["amplitude"] = 0.4
     setup = {"type": "matrix", "matrix": [[0.5]]}
     rths_nodes.load("predefined_sine", integrator=sine, setup=setup).check_fit("integrator")
 
 
-def test_a_protocol_is_no_ground_acceleration() -> None:
+def test_protocol_is_refused_as_ground_acceleration() -> None:
     protocol = {"type": "fema_461", "amplitude": 0.1, "velocity": 0.2}
     with pytest.raises(ConfigError, match=r"ground_motion\.type"):
         rths_nodes.run("chen_ricles_2010", ground_motion=protocol)
 
 
-def test_an_actuator_follows_a_protocol_by_name() -> None:
+def test_actuator_follows_protocol() -> None:
     protocol = {"type": "aisc_341", "length": 1.0, "velocity": 0.4, "largest_angle": 0.005}
-    test = rths_nodes.run(
-        "predefined_sine", integrator={"type": "predefined", "displacement": protocol}, duration=1.5
-    )
-    assert test.outcome == "finished"
-    assert 0.0049 < np.abs(test.displacement).max() < 0.0052
+    motion = {"type": "predefined", "displacement": protocol}
+    run = rths_nodes.run("predefined_sine", integrator=motion, duration=1.5)
+    assert run.outcome == "finished"
+    assert 0.0049 < np.abs(run.displacement).max() < 0.0052

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground-motion files as people have them: what is read, and what is refused in the words of its reason."""
+"""Tests of ground-motion files from practice: accepted files, and refusals with their reason."""
 
 from __future__ import annotations
 
@@ -101,10 +101,7 @@ READ: dict[str, tuple[Content, dict[str, Any]]] = {
     "time in ms by its name": ("time_ms;acc_gal\n" + table(1000.0 * TIMES, ";", 0), {"unit": "gal"}),
     "sample number and step": ("sample,acc (gal)\n" + table(np.arange(N), ",", 0), {"step": STEP}),
     "sample number from 1": ("n acc(gal)\n" + table(np.arange(1, N + 1), " ", 0), {"step": STEP}),
-    "sample number, step in the header": (
-        "# dt: 0.02\n# index, acc (gal)\n" + table(np.arange(N), ",", 0),
-        {},
-    ),
+    "sample number, step in the header": ("# dt: 0.02\n# index, acc (gal)\n" + table(np.arange(N), ",", 0), {}),
     "columns in quotes": (
         "".join(f'"{time:.2f}","{value}"\n' for time, value in zip(TIMES, VALUES, strict=True)),
         {"unit": "gal"},
@@ -116,10 +113,7 @@ READ: dict[str, tuple[Content, dict[str, Any]]] = {
     ),
     "titles": (WORDS + table(TIMES, ", "), {}),
     "title of a station": ("Northridge 1994, Station 24 Canoga\n" + column(), GIVEN),
-    "numbers without a point": (
-        "\n".join(str(round(value)) for value in VALUES),
-        {"step": STEP, "unit": "gal"},
-    ),
+    "numbers without a point": ("\n".join(str(round(value)) for value in VALUES), {"step": STEP, "unit": "gal"}),
     "whole numbers in two columns": (
         "t (ms),a\n" + "".join(f"{20 * i},{round(value)}\n" for i, value in enumerate(VALUES)),
         {"unit": "gal"},
@@ -128,7 +122,7 @@ READ: dict[str, tuple[Content, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", READ)
-def test_files_as_people_have_them_are_read(tmp_path: Path, case: str) -> None:
+def test_common_files_are_read(tmp_path: Path, case: str) -> None:
     content, data = READ[case]
     record = make(tmp_path, content, **data)
     assert record.step == pytest.approx(STEP, rel=1e-9)
@@ -150,7 +144,7 @@ def dropped(text: str, line: int) -> str:
 
 
 REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
-    # Blocks are found loosely, and read or refused by their line
+    # Start lines of blocks
     "csmip, two channels": (channel(VALUES) + channel(OTHER), {}, ("contains 2 acceleration blocks",)),
     "csmip, first start line without columns": (
         channel(VALUES, ACC_START.replace("(8f10.3)", "")) + channel(OTHER),
@@ -201,10 +195,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, too many": (
         channel(VALUES, ACC_START.replace(f"{N}", "56")),
         {},
-        (
-            "line 53: ",
-            "follows the last of the 56 numbers that line 45 states",
-        ),
+        ("line 53: ", "follows the last of the 56 numbers that line 45 states"),
     ),
     "csmip, a letter in a number": (
         changed(channel(VALUES), f"{VALUES[3]:.3f}", "1O2.33"),
@@ -276,7 +267,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         {},
         ("must be acceleration, but the header states velocity",),
     ),
-    # What the header of columns states
+    # Headers of columns
     "esm, step given wrong": (esm(), {"step": 0.01}, ("step = 0.01 s", "states 0.02 s")),
     "esm, unit given wrong": (esm(), {"unit": "g"}, ("unit = 'g'", "states cm/s^2")),
     "esm, velocity": (
@@ -320,7 +311,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "title of a velocity": ("time (s), velocity (cm/s)\n" + table(TIMES, ","), GIVEN, ("'velocity'",)),
     "short title of a displacement": ("t disp\n" + table(TIMES), GIVEN, ("'disp'", "must be an acceleration")),
     "unit of a velocity in the title": ("time (s), NS (cm/s)\n" + table(TIMES, ","), GIVEN, ("'cm/s'",)),
-    # Numbers in another role
+    # Counts, steps and sample numbers among the values
     "sample number": (
         "sample,acc\n" + table(np.arange(N), ",", 0),
         {"unit": "gal"},
@@ -358,10 +349,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "count and step above two columns": (
         f"{N} 0.02\n" + table(TIMES),
         GIVEN,
-        (
-            "line 1",
-            "number of the following points",
-        ),
+        ("line 1", "number of the following points"),
     ),
     "step above the values": (
         "0.02\n" + column(),
@@ -421,13 +409,9 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         (f"line {N + 1}: the number of columns is 2, but 1 in line 1",),
     ),
-    "line doubled": (
-        changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "),
-        GIVEN,
-        ("not uniform",),
-    ),
+    "line doubled": (changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "), GIVEN, ("not uniform",)),
     "line lost": (dropped(table(TIMES), 20), GIVEN, ("not uniform",)),
-    # Formats that are not read
+    # Unsupported formats
     "zero bytes": (column().encode() + b"\0\0\n", GIVEN, ("zero bytes (2, the first in line 61)", "PEER AT2")),
     "smc": (
         "2 CORRECTED ACCELEROGRAM\n*\n" + rows(VALUES),
@@ -462,7 +446,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_is_refused_in_the_words_of_its_reason(tmp_path: Path, case: str) -> None:
+def test_invalid_files_are_refused_with_reason(tmp_path: Path, case: str) -> None:
     content, data, parts = REFUSED[case]
     message = refusal(tmp_path, content, **data)
     missing = [part for part in parts if part not in message]
@@ -474,8 +458,8 @@ def test_what_is_wrong_is_refused_in_the_words_of_its_reason(tmp_path: Path, cas
     [(channel(VALUES) + channel(OTHER), ACC_START), (cosmos(VALUES) + cosmos(OTHER), COSMOS_START)],
     ids=["csmip", "cosmos"],
 )
-def test_a_damaged_start_line_never_hands_the_record_of_another_channel_on(text: str, start: str) -> None:
-    """Every character of the first start line is replaced, taken out, or the last that is left of it."""
+def test_damaged_start_line_never_selects_another_channel(text: str, start: str) -> None:
+    """Replace or drop every character of the first start line, or truncate the line there."""
     damaged = [start[:at] + new + start[at + 1 :] for at in range(len(start)) for new in ("", "x", " ", "#", "7")]
     damaged += [start[:at] for at in range(len(start))] + [start[at:] for at in range(1, len(start))]
     for line in damaged:
@@ -486,8 +470,8 @@ def test_a_damaged_start_line_never_hands_the_record_of_another_channel_on(text:
 @pytest.mark.parametrize(
     "text", [channel(VALUES), cosmos(VALUES), at2(rows(VALUES)), esm()], ids=["csmip", "cosmos", "at2", "esm"]
 )
-def test_a_line_that_is_lost_is_read_as_it_was_or_refused(text: str) -> None:
-    """Whichever line is taken out: the values that are read are all of them, in their unit."""
+def test_lost_line_is_refused_or_harmless(text: str) -> None:
+    """If a file without one line is read, its values and unit are complete."""
     lines = text.splitlines(keepends=True)
     for at in range(len(lines)):
         try:
@@ -499,7 +483,7 @@ def test_a_line_that_is_lost_is_read_as_it_was_or_refused(text: str) -> None:
         assert series.step in (STEP, None)
 
 
-def test_a_step_that_no_record_has_can_be_meant(tmp_path: Path) -> None:
+def test_implausible_step_is_refused_unless_accepted(tmp_path: Path) -> None:
     message = refusal(tmp_path, column(), step=0.5, unit="gal")
     assert "ground_motion.step = 0.5 s" in message
     assert "must be 0.0002 to 0.2 s" in message
@@ -507,8 +491,8 @@ def test_a_step_that_no_record_has_can_be_meant(tmp_path: Path) -> None:
     assert make(tmp_path, table(1000.0 * TIMES, " ", 0), unit="gal", accept_any_step=True).step == 20.0
 
 
-def test_a_first_value_that_is_no_count_is_read(tmp_path: Path) -> None:
-    """A pulse, whole numbers throughout, and a value that is written with its point."""
+def test_first_value_is_not_mistaken_for_a_count(tmp_path: Path) -> None:
+    """A pulse, integers only, and a value with a decimal point."""
     pulse = [120.0, *VALUES]
     for text in (column(pulse), f"{N + 1}.000\n" + column(), "\n".join(str(round(value)) for value in pulse)):
         assert len(make(tmp_path, text, **GIVEN).values) == N + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An integrator that another process answers: same results to the bit, and nobody waits who cannot."""
+"""Tests of integrators that run in another process: equal results, no blocking, clean-up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import select
 import subprocess
 import sys
 import time
-import types
-from collections.abc import Iterator
-from importlib.metadata import EntryPoint, EntryPoints
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +22,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.protocols import Integrator, Structure
-from rths_nodes.core.samples import FLAG_TRIPPED, Array, Measurement, Target
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Measurement
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -34,22 +31,41 @@ from rths_nodes.loop.supervision.states import State
 
 CHEN_RICLES = "{type: cr, equivalent_stiffness: 7.6e6, equivalent_damping: 0.64e6}"
 LOCAL = ["duration=0.5", f"integrator={CHEN_RICLES}"]
-REMOTE = ["duration=0.5", f"integrator={{type: elsewhere, model: {CHEN_RICLES}}}"]
+REMOTE = ["duration=0.5", f"integrator={{type: mine, model: {CHEN_RICLES}}}"]
 SLOW = ["integrator.delay=0.2"]
-PROGRAM = Path(__file__).with_name("integrator_process.py")
+STATE = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
+PROGRAM = f"""
+import pickle, sys, time
+
+delay, cls, *task = pickle.load(sys.stdin.buffer)
+integrator = cls(*task)
+while True:
+    pickle.dump({{name: getattr(integrator, name) for name in {STATE}}}, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+    try:
+        force = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    if force is None:
+        integrator.reset()
+    else:
+        time.sleep(delay)
+        integrator.step(force)
+"""
+"""The first request builds the integrator, None resets it, a force is one step; each is answered by its state."""
 
 
 class Remote(Integrator):
-    """Runs the integrator ``model`` in a process of its own. Raises EOFError where that has died."""
+    """Runs the integrator ``model`` in a separate process. Raises EOFError if the process has died."""
 
     external = True
     alive: ClassVar[list[subprocess.Popen[bytes]]] = []
-    """The processes of all integrators that are open."""
+    """Processes of all open integrators."""
 
     @params
     class Params:
-        model: Any = component("integrator", "what the process computes")
-        delay: float = number("how long it takes for a step", "s", 0.0, at_least=0.0)
+        model: Any = component("integrator", "integrator that the process runs")
+        delay: float = number("duration of a step", "s", 0.0, at_least=0.0)
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         cls = registry.class_of("integrator", params.model)
@@ -57,13 +73,12 @@ class Remote(Integrator):
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        path = os.pathsep.join(sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM)],
+            [sys.executable, "-c", PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self.alive.append(self._process)
         self._send(self._task)
@@ -86,7 +101,7 @@ class Remote(Integrator):
     def close(self) -> None:
         if self._process is not None:
             self.alive.remove(self._process)
-            with self._process as process:  # closes its pipes, which ends it, and waits for it
+            with self._process as process:  # closing its pipes ends the process
                 assert process.stdin is not None
             self._process = None
 
@@ -103,20 +118,11 @@ class Remote(Integrator):
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As another package would add it. In the end no process is left."""
+def _registered(register: Callable[..., None]) -> Iterator[None]:
+    """Register the integrator as ``mine``; afterwards no process is left."""
     Remote.alive.clear()
-    module = types.ModuleType("some_laboratory")
-    module.Remote = Remote  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "some_laboratory", module)
-    points = EntryPoints([EntryPoint("elsewhere", "some_laboratory:Remote", "rths_nodes.integrator")])
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    registry._table.cache_clear()
-    registry._load.cache_clear()
+    register("integrator", Remote)
     yield
-    monkeypatch.undo()
-    registry._table.cache_clear()
-    registry._load.cache_clear()
     assert Remote.alive == []
 
 
@@ -134,70 +140,61 @@ def opened(*overrides: str) -> NumericalStage:
     return stage
 
 
-def same(one: Target, other: Target) -> bool:
-    names = ("step", "displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
-
-
-def test_the_loop_is_the_same_to_the_bit(simulate: Any) -> None:
-    (local, expected), (remote, found) = (
-        simulate("chen_ricles_2010", *LOCAL),
-        simulate("chen_ricles_2010", *REMOTE),
-    )
+def test_remote_and_local_loops_agree_bit_for_bit(simulate: Any) -> None:
+    local, expected = simulate("chen_ricles_2010", *LOCAL)
+    remote, run = simulate("chen_ricles_2010", *REMOTE)
     assert remote.metrics == local.metrics
     assert remote.compensator == local.compensator
     for name in ("displacement", "force", "command"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        np.testing.assert_array_equal(getattr(run, name), getattr(expected, name))
 
 
-def test_there_is_only_one_of_it() -> None:
-    with pytest.raises(ConfigError, match=naming("integrator.type", "elsewhere")):
+def test_second_instance_is_refused() -> None:
+    with pytest.raises(ConfigError, match=naming("integrator.type", "mine")):
         Assembly(scenario(*REMOTE)).fresh("integrator")
 
 
-def test_a_constructor_starts_nothing() -> None:
+def test_constructor_starts_no_process() -> None:
     Loop(Assembly(scenario(*REMOTE)))
     assert Remote.alive == []
 
 
-def test_the_process_ends_with_a_test_that_fails() -> None:
+def test_process_ends_with_failed_loop() -> None:
     loop = Loop(Assembly(scenario(*REMOTE)))
 
-    def surprise(sample: int) -> None:
-        raise ZeroDivisionError(sample)
-
     with pytest.raises(ZeroDivisionError):
-        loop.run(progress=surprise)
+        loop.run(progress=lambda _: 1 // 0)
     assert Remote.alive == []
 
 
-def test_the_stage_does_not_wait_for_a_slow_answer() -> None:
+def test_stage_does_not_wait_for_slow_answer() -> None:
     stage, local = opened(*REMOTE, "integrator.delay=1"), opened(*LOCAL)
     began = time.monotonic()
     assert stage.next(measurement(0, 1e3)) is None
     assert stage.answer() is None
     assert time.monotonic() - began < 1.0
     assert stage.pending
-    while (found := stage.answer()) is None:
+    while (target := stage.answer()) is None:
         time.sleep(0.01)
     expected = local.next(measurement(0, 1e3))
     assert expected is not None
-    assert same(found, expected)
+    for name in ("step", *STATE):
+        np.testing.assert_array_equal(getattr(target, name), getattr(expected, name))
     assert not stage.pending
-    assert stage.answer() is None, "it comes once"
+    assert stage.answer() is None, "each answer is returned once"
     stage.close()
 
 
-def test_a_host_that_can_wait_does() -> None:
+def test_answer_waits_on_request() -> None:
     stage = opened(*REMOTE, *SLOW)
     assert stage.next(measurement(0)) is None
-    found = stage.answer(wait=True)
-    assert found is not None
-    assert found.step == 1
+    target = stage.answer(wait=True)
+    assert target is not None
+    assert target.step == 1
     stage.close()
 
 
-def test_after_a_trip_nothing_is_pending() -> None:
+def test_trip_clears_pending_answer() -> None:
     stage = opened(*REMOTE, *SLOW)
     stage.next(measurement(0))
     assert stage.next(measurement(1, flags=FLAG_TRIPPED)) is None
@@ -205,7 +202,7 @@ def test_after_a_trip_nothing_is_pending() -> None:
     stage.close()
 
 
-def test_it_is_closed_twice_or_unopened() -> None:
+def test_close_is_idempotent() -> None:
     stage = NumericalStage(Assembly(scenario(*REMOTE)))
     stage.close()
     stage.open()
@@ -213,7 +210,7 @@ def test_it_is_closed_twice_or_unopened() -> None:
     stage.close()
 
 
-def test_a_dead_process_ends_the_test() -> None:
+def test_dead_process_trips_the_loop() -> None:
     loop = Loop(Assembly(scenario(*REMOTE)))
 
     def kill(sample: int) -> None:
@@ -223,20 +220,19 @@ def test_a_dead_process_ends_the_test() -> None:
     outcome = loop.run(progress=kill)
     assert outcome.state is State.TRIPPED
     assert outcome.failed
-    assert re.search(r"integrator.type = 'elsewhere': \S+: in \w+: (EOFError|BrokenPipeError)", outcome.reason)
+    assert re.search(r"integrator.type = 'mine': \S+: in \w+: (EOFError|BrokenPipeError)", outcome.reason)
 
 
-def test_its_node_gives_the_same_targets() -> None:
+def test_nodes_and_local_loop_agree() -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    found = hosts.run("chen_ricles_2010", REMOTE, host="composed")
-    assert found.outcome == "finished", found.reason
-    assert found.metrics == hosts.run("chen_ricles_2010", LOCAL).metrics
+    result = hosts.run("chen_ricles_2010", REMOTE, host="composed")
+    assert result.outcome == "finished", result.reason
+    assert result.metrics == hosts.run("chen_ricles_2010", LOCAL).metrics
 
 
-def test_in_real_time_the_loop_goes_on_while_it_works(patience: list[str]) -> None:
-    """An answer takes longer than a step: its Target is bridged, and nothing else waits for it."""
+def test_late_answers_are_bridged_in_real_time(patience: list[str]) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     slow = [*REMOTE, *patience, "integrator.delay=0.012"]
-    found = hosts.run("chen_ricles_2010", slow, host="composed", pace="realtime")
-    assert found.outcome == "finished", found.reason
-    assert found.timing["bridged"] > 100
+    result = hosts.run("chen_ricles_2010", slow, host="composed", pace="realtime")
+    assert result.outcome == "finished", result.reason
+    assert result.timing["bridged"] > 100

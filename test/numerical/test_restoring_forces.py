@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces: virgin loading, rate independence and loops of Bouc-Wen in closed form."""
+"""Tests of restoring forces against closed forms and integration of high order."""
 
 from __future__ import annotations
 
@@ -20,13 +20,8 @@ from rths_nodes.numerical.structures.restoring_forces.bouc_wen import BoucWen
 
 YIELD = 0.010
 STIFFNESS = 11.76e6
-PAPER = {
-    "stiffness": STIFFNESS,
-    "yield_displacement": YIELD,
-    "post_yield_ratio": 0.01,
-    "beta": 0.55,
-    "gamma": 0.45,
-}
+PAPER = {"stiffness": STIFFNESS, "yield_displacement": YIELD}
+PAPER |= {"post_yield_ratio": 0.01, "beta": 0.55, "gamma": 0.45}
 
 
 def follow(force: Any, path: np.ndarray) -> np.ndarray:
@@ -47,14 +42,14 @@ def test_virgin_loading_with_exponent_one_is_an_exponential(make: Callable[..., 
     np.testing.assert_allclose(follow(force, x), 1.0 - np.exp(-x), rtol=1e-6)
 
 
-def test_the_force_depends_on_the_path_but_not_on_its_speed(make: Callable[..., Any]) -> None:
+def test_force_is_rate_independent(make: Callable[..., Any]) -> None:
     corners = np.array([0.0, 0.03, -0.02, 0.015, 0.0])
     coarse, fine = (make("restoring_force", "bouc_wen", 1, **PAPER) for _ in range(2))
-    ways = [np.concatenate([np.linspace(a, b, n) for a, b in pairwise(corners)]) for n in (40, 400)]
-    assert follow(coarse, ways[0])[-1] == pytest.approx(follow(fine, ways[1])[-1], rel=1e-4)
+    paths = [np.concatenate([np.linspace(a, b, n) for a, b in pairwise(corners)]) for n in (40, 400)]
+    assert follow(coarse, paths[0])[-1] == pytest.approx(follow(fine, paths[1])[-1], rel=1e-4)
 
 
-def test_it_starts_elastic_and_ends_with_the_post_yield_stiffness(make: Callable[..., Any]) -> None:
+def test_initial_and_post_yield_stiffness(make: Callable[..., Any]) -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     assert force.initial_stiffness == STIFFNESS
     assert force.elastic_energy == pytest.approx(0.5 * STIFFNESS * YIELD**2)
@@ -64,7 +59,7 @@ def test_it_starts_elastic_and_ends_with_the_post_yield_stiffness(make: Callable
     assert (far[-1] - far[-2]) / (0.2 / 199) == pytest.approx(0.01 * STIFFNESS, rel=1e-3)
 
 
-def test_a_closed_loop_takes_energy(make: Callable[..., Any]) -> None:
+def test_closed_loop_dissipates_energy(make: Callable[..., Any]) -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     x = 0.03 * np.sin(np.linspace(0.0, 6.0 * np.pi, 3000))
     r = follow(force, x)
@@ -73,7 +68,7 @@ def test_a_closed_loop_takes_energy(make: Callable[..., Any]) -> None:
     assert loops[1] == pytest.approx(loops[0], rel=1e-2)
 
 
-def test_reset_gives_the_virgin_state(make: Callable[..., Any]) -> None:
+def test_reset_restores_virgin_state(make: Callable[..., Any]) -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     path = np.linspace(0.0, 0.04, 20)
     first = follow(force, path)
@@ -83,9 +78,7 @@ def test_reset_gives_the_virgin_state(make: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("move", [1.0, 1e3, 1e12])
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 100.0])
-def test_after_a_gigantic_move_it_stands_at_its_limit(
-    make: Callable[..., Any], exponent: float, move: float
-) -> None:
+def test_huge_step_reaches_force_limit(make: Callable[..., Any], exponent: float, move: float) -> None:
     force = make("restoring_force", "bouc_wen", 1, **(PAPER | {"exponent": exponent}))
     for x in (move, -move):
         limit = 0.99 * STIFFNESS * YIELD
@@ -94,8 +87,8 @@ def test_after_a_gigantic_move_it_stands_at_its_limit(
 
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 10.0, 100.0])
 @pytest.mark.parametrize("yields", [1e-6, 1e-5, 1e-3, 0.01])
-def test_z_never_passes_its_limit(make: Callable[..., Any], yields: float, exponent: float) -> None:
-    """abs(z) <= (beta + gamma)^(-1/q); with ten increments a move it was 1.94 times that at 1e-5 m."""
+def test_z_stays_within_its_limit(make: Callable[..., Any], yields: float, exponent: float) -> None:
+    """abs(z) <= (beta + gamma)^(-1/q); ten increments per step gave 1.94 times the limit at 1e-5 m."""
     random = np.random.default_rng(3)
     for beta, gamma in ((0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (1.0, 1e-6), (0.2, 1.5)):
         data = {"stiffness": 1.0, "yield_displacement": yields, "exponent": exponent}
@@ -107,7 +100,7 @@ def test_z_never_passes_its_limit(make: Callable[..., Any], yields: float, expon
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 10.0])
-def test_long_moves_agree_with_an_integrator_of_high_order(make: Callable[..., Any], exponent: float) -> None:
+def test_long_steps_agree_with_high_order_integration(make: Callable[..., Any], exponent: float) -> None:
     yields = 1e-4
     data = {"stiffness": 1.0, "yield_displacement": yields, "beta": 0.55, "gamma": 0.45, "exponent": exponent}
     force = make("restoring_force", "bouc_wen", 1, **data)
@@ -125,8 +118,8 @@ def test_long_moves_agree_with_an_integrator_of_high_order(make: Callable[..., A
         assert force.state[1] == pytest.approx(z, abs=0.02)
 
 
-def test_a_loop_of_ideal_plasticity_takes_the_energy_of_its_closed_form(make: Callable[..., Any]) -> None:
-    """A large exponent makes it bilinear: 4 F_y (X - x_y)."""
+def test_ideal_plastic_loop_has_closed_form_energy(make: Callable[..., Any]) -> None:
+    """The law is bilinear for a large exponent: 4 F_y (X - x_y)."""
     yields, amplitude = 1e-4, 0.03
     data = {"stiffness": 1.0, "yield_displacement": yields, "exponent": 100.0}
     x = amplitude * np.sin(np.linspace(0.0, 4.0 * np.pi, 4001))
@@ -134,16 +127,12 @@ def test_a_loop_of_ideal_plasticity_takes_the_energy_of_its_closed_form(make: Ca
     assert trapezoid(r[2000:], x[2000:]) == pytest.approx(4.0 * yields * (amplitude - yields), rel=2e-3)
 
 
-def test_a_sharper_bend_than_any_is_refused() -> None:
-    data = {"stiffness": 1.0, "yield_displacement": 1.0, "exponent": 101.0}
+def test_invalid_bouc_wen_shapes_are_refused() -> None:
+    data = {"stiffness": 1.0, "yield_displacement": 1.0}
     with pytest.raises(ConfigError, match=r"force\.exponent = 101: must be >= 1 and <= 100"):
-        from_data(BoucWen.Params, data, "force")
-
-
-def test_a_shape_that_never_yields_is_refused() -> None:
-    data = {"stiffness": 1.0, "yield_displacement": 1.0, "beta": 0.0, "gamma": 0.0}
+        from_data(BoucWen.Params, data | {"exponent": 101.0}, "force")
     with pytest.raises(ConfigError, match=r"force\.beta \+ gamma = 0: must be > 0"):
-        from_data(BoucWen.Params, data, "force")
+        from_data(BoucWen.Params, data | {"beta": 0.0, "gamma": 0.0}, "force")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +143,8 @@ def test_a_shape_that_never_yields_is_refused() -> None:
         ("specimen", "magnetorheological_damper"),
     ],
 )
-def test_a_shape_that_never_unloads_is_refused(family: str, name: str) -> None:
-    """Without gamma z would run back along the curve on which it came."""
+def test_zero_gamma_is_refused(family: str, name: str) -> None:
+    """Without gamma, z would retrace its loading curve."""
     cls = registry.load(family, name).Params
     data = {"stiffness": 1.0, "yield_displacement": 1.0} if name == "bouc_wen" else {}
     with pytest.raises(ConfigError, match=naming("force.gamma", "unloads")):
@@ -171,47 +160,45 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_one_with_memory_is_refused_for_more_than_one_degree_of_freedom(
-    make: Callable[..., Any], name: str
-) -> None:
+def test_laws_with_memory_require_one_degree_of_freedom(make: Callable[..., Any], name: str) -> None:
     with pytest.raises(ConfigError, match=naming(name, "structure", "2")):
         make("restoring_force", name, 2, stiffness=1e6, **SHAPES[name])
 
 
 @pytest.mark.parametrize("name", ["linear", *SHAPES])
-def test_without_a_structure_the_stiffness_must_be_stated(make: Callable[..., Any], name: str) -> None:
+def test_missing_stiffness_is_refused_without_structure(make: Callable[..., Any], name: str) -> None:
     with pytest.raises(ConfigError, match=naming("restoring_force", name, "missing")):
         make("restoring_force", name, 1, **SHAPES.get(name, {}))
 
 
-def test_linear_is_linear(make: Callable[..., Any]) -> None:
+def test_linear_force(make: Callable[..., Any]) -> None:
     force = make("restoring_force", "linear", 2, stiffness=3.0)
     np.testing.assert_array_equal(force.force(np.array([2.0, -1.0])), [6.0, -3.0])
 
 
-# Sharp yielding: closed forms hold to rounding, whatever the length of a move
+# Sharp yielding: closed forms hold to rounding, for any length of a step
 
 ETA, FORCE = 0.1, STIFFNESS * YIELD
 
 
 @pytest.mark.parametrize(("name", "ratio"), [("bilinear", ETA), ("elastic_plastic", 0.0)])
 @pytest.mark.parametrize("parts", [1, 7, 400])
-def test_a_cycle_of_sharp_yielding_takes_the_energy_of_its_closed_form(
+def test_sharp_yielding_cycle_has_closed_form_energy(
     make: Callable[..., Any], name: str, ratio: float, parts: int
 ) -> None:
-    """A parallelogram with sides 2 (1 - eta) F_y and 2 (X - x_y), whether a branch is one move or many."""
+    """Parallelogram with sides 2 (1 - eta) F_y and 2 (X - x_y), for one or many steps per branch."""
     extra = {"post_yield_ratio": ratio} if ratio else {}
     force = make("restoring_force", name, 1, stiffness=STIFFNESS, yield_force=FORCE, **extra)
     largest = 3.5 * YIELD
     corners = [0.0, largest, largest - 2.0 * YIELD, -largest, 2.0 * YIELD - largest, largest]
     path = np.concatenate([[0.0], *(np.linspace(a, b, parts + 1)[1:] for a, b in pairwise(corners))])
     loop = slice(parts, None)
-    found = trapezoid(follow(force, path)[loop], path[loop])
-    assert found == pytest.approx(4.0 * (1.0 - ratio) * FORCE * (largest - YIELD), rel=1e-12)
+    energy = trapezoid(follow(force, path)[loop], path[loop])
+    assert energy == pytest.approx(4.0 * (1.0 - ratio) * FORCE * (largest - YIELD), rel=1e-12)
 
 
-def test_it_yields_at_the_yield_force_and_unloads_elastically_over_twice_that(make: Callable[..., Any]) -> None:
-    """Masing: the branch after a reversal is the first one at twice the size; kinematic hardening."""
+def test_bilinear_law_follows_masing_rule(make: Callable[..., Any]) -> None:
+    """The branch after a reversal is the virgin curve at twice the size (Masing): kinematic hardening."""
     data = {"stiffness": STIFFNESS, "yield_force": FORCE, "post_yield_ratio": ETA}
     force = make("restoring_force", "bilinear", 1, **data)
     virgin = np.linspace(0.0, 4.0 * YIELD, 101)
@@ -222,7 +209,7 @@ def test_it_yields_at_the_yield_force_and_unloads_elastically_over_twice_that(ma
     np.testing.assert_allclose(back, first[-1] - 2.0 * first, rtol=1e-12, atol=1e-6)
 
 
-def test_a_bilinear_force_is_the_limit_of_a_sharp_bouc_wen(make: Callable[..., Any]) -> None:
+def test_bilinear_force_is_limit_of_sharp_bouc_wen(make: Callable[..., Any]) -> None:
     data = {"stiffness": STIFFNESS, "post_yield_ratio": ETA}
     sharp = make("restoring_force", "bouc_wen", 1, **data, yield_displacement=YIELD, exponent=100.0)
     bilinear = make("restoring_force", "bilinear", 1, **data, yield_force=FORCE)
@@ -237,14 +224,14 @@ LOSSES = {"strength_degradation": 0.05, "stiffness_degradation": 0.08}
 LOOPS = 0.03 * np.sin(np.linspace(0.0, 8.0 * np.pi, 2001))
 
 
-def test_without_losses_it_is_bouc_wen(make: Callable[..., Any]) -> None:
-    one, other = (make("restoring_force", name, 1, **PAPER) for name in ("degrading_bouc_wen", "bouc_wen"))
-    np.testing.assert_allclose(follow(one, LOOPS), follow(other, LOOPS), rtol=1e-12, atol=1e-6)
+def test_degrading_law_without_losses_is_bouc_wen(make: Callable[..., Any]) -> None:
+    degrading, plain = (make("restoring_force", name, 1, **PAPER) for name in ("degrading_bouc_wen", "bouc_wen"))
+    np.testing.assert_allclose(follow(degrading, LOOPS), follow(plain, LOOPS), rtol=1e-12, atol=1e-6)
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 5.0])
-def test_degradation_agrees_with_an_integrator_of_high_order(make: Callable[..., Any], exponent: float) -> None:
-    """Baber & Wen: the rates of z and of the energy, solved by another method."""
+def test_degradation_agrees_with_high_order_integration(make: Callable[..., Any], exponent: float) -> None:
+    """Rates of z and of the energy by Baber & Wen, integrated by ``solve_ivp``."""
     beta, gamma, d_nu, d_h = PAPER["beta"], PAPER["gamma"], *LOSSES.values()
     force = make("restoring_force", "degrading_bouc_wen", 1, **PAPER, **LOSSES, exponent=exponent)
     state = np.zeros(2)
@@ -261,8 +248,8 @@ def test_degradation_agrees_with_an_integrator_of_high_order(make: Callable[...,
         assert force.state[1:] == pytest.approx(tuple(state), abs=2e-3)
 
 
-def test_strength_and_stiffness_fall_with_the_energy_that_it_has_taken(make: Callable[..., Any]) -> None:
-    """Far out z stands at (nu (beta + gamma))^(-1/q); the first slope after a reversal is k / h."""
+def test_strength_and_stiffness_degrade_with_energy(make: Callable[..., Any]) -> None:
+    """The limit of z is (nu (beta + gamma))^(-1/q); the slope after a reversal is k / h."""
     data = PAPER | {"post_yield_ratio": 0.0, "beta": 0.5, "gamma": 0.5}
     force = make("restoring_force", "degrading_bouc_wen", 1, **data, **LOSSES)
     r = follow(force, LOOPS)
@@ -271,13 +258,13 @@ def test_strength_and_stiffness_fall_with_the_energy_that_it_has_taken(make: Cal
     assert energy > 10.0
     nu, h = 1.0 + LOSSES["strength_degradation"] * energy, 1.0 + LOSSES["stiffness_degradation"] * energy
     out = follow(force, np.array([0.05, 0.05 - 1e-6]))
-    more = 0.05 / YIELD / math.sqrt(nu)  # what the way out to 50 mm adds at most
+    more = 0.05 / YIELD / math.sqrt(nu)  # bound on the energy of the move to 50 mm
     assert STIFFNESS * YIELD / math.sqrt(nu) > out[0] > STIFFNESS * YIELD / math.sqrt(nu + 0.05 * more)
     assert STIFFNESS / h > (out[0] - out[1]) / 1e-6 > STIFFNESS / (h + 0.08 * more)
 
 
 @pytest.mark.parametrize("move", [1.0, 1e6, 1e12])
-def test_degrading_or_not_a_gigantic_move_stays_finite_and_short(make: Callable[..., Any], move: float) -> None:
+def test_huge_step_of_degrading_law_is_bounded(make: Callable[..., Any], move: float) -> None:
     force = make("restoring_force", "degrading_bouc_wen", 1, **(PAPER | {"post_yield_ratio": 0.0}), **LOSSES)
     for x in (move, -move):
         assert 0.0 < np.sign(x) * force.force(np.array([x]))[0] < STIFFNESS * YIELD

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soft start: the motion itself, and what the loop does with it."""
+"""Tests of the soft start: its motion, and its use in the loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def soft_start(**data: Any) -> SoftStart:
     return from_data(SoftStart, {"amplitude": 0.001} | data, "soft_start")
 
 
-def test_it_is_a_sine_whose_amplitude_rises_stays_and_falls() -> None:
+def test_motion_is_sine_with_rise_and_fall() -> None:
     x, _, _, flags = soft_start().motion(STEP)
     times = STEP * np.arange(len(x))
     sine = 0.001 * np.sin(2.0 * math.pi * 3.0 * times)
@@ -46,35 +46,35 @@ def test_it_is_a_sine_whose_amplitude_rises_stays_and_falls() -> None:
     assert set(np.array(flags)[~learns]) == {FLAG_SOFT_START | FLAG_RESTING}
 
 
-def test_its_derivatives_are_those_of_its_displacement() -> None:
+def test_velocity_and_acceleration_are_derivatives() -> None:
     x, v, a, _ = soft_start(frequency=2.0).motion(1e-4)
     np.testing.assert_allclose(np.diff(x) / 1e-4, 0.5 * (v[1:] + v[:-1]), atol=2e-6)
     kinks = [round(corner / 1e-4) for corner in (2.0, 5.0, 6.0)]
     smooth = np.ones(len(x) - 1, dtype=bool)
-    smooth[[place + offset for place in kinks for offset in (-1, 0)]] = False
+    smooth[[kink + offset for kink in kinks for offset in (-1, 0)]] = False
     np.testing.assert_allclose((np.diff(v) / 1e-4)[smooth], (0.5 * (a[1:] + a[:-1]))[smooth], atol=1e-4)
 
 
-def test_no_rise_and_no_fall_are_allowed() -> None:
+def test_zero_rise_and_fall_times_are_accepted() -> None:
     x, v, a, _ = soft_start(rise_time=0.0, fall_time=0.0, rest_time=0.0).motion(STEP)
     assert np.isfinite([x, v, a]).all()
     assert x[-1] == v[-1] == a[-1] == 0.0
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "parts"),
     [
         ({"rise_time": 6.0}, ("soft_start.rise_time", "6 s", "<= soft_start.duration", "5 s")),
         ({"rest_time": 4000.0}, ("3600 s",)),
         ({"amplitude": 0.0}, ("soft_start.amplitude", "0 m", "> 0")),
     ],
 )
-def test_what_cannot_be_is_refused(data: dict[str, float], words: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
+def test_invalid_parameters_are_refused(data: dict[str, float], parts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
         soft_start(**data)
 
 
-def test_the_test_after_it_is_the_test_without_it(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
+def test_soft_start_does_not_change_the_test(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
     overrides = ("duration=2", "axes.story_1.actuator.alpha=1", "compensator.type=none")
     _, plain = simulate("chen_ricles_2010", *overrides)
     _, soft = simulate("chen_ricles_2010", *overrides, *SOFT)
@@ -85,11 +85,11 @@ def test_the_test_after_it_is_the_test_without_it(simulate: Callable[..., tuple[
     assert not soft.external_force[:before].any()
 
 
-def test_the_compensator_is_told() -> None:
+def test_compensator_receives_soft_start_flags() -> None:
     loaded = files.load("chen_ricles_2010", ["duration=0.1", *SOFT])
     seen: list[tuple[bool, bool]] = []
 
-    class Told(Compensator):
+    class Observer(Compensator):
         state_names = ()
 
         def step(self, target: Motion, measured: Any) -> Any:
@@ -104,7 +104,7 @@ def test_the_compensator_is_told() -> None:
             seen.clear()
 
     assembly = Assembly(loaded)
-    vars(assembly)["compensator"] = Told()
+    vars(assembly)["compensator"] = Observer()
     substructure, commands = NumericalStage(Assembly(loaded)), CommandStage(assembly)
     commands.target(substructure.first())
     flags = []
@@ -123,7 +123,7 @@ def test_the_compensator_is_told() -> None:
     assert not any(flags[first:])
 
 
-def test_a_rig_of_several_axes_moves_them_all_alike() -> None:
+def test_all_axes_move_alike() -> None:
     loaded = files.load("predefined_sine", ["duration=0.1", *SOFT])
     data = loaded.data()
     data["axes"]["axis_2"] = data["axes"]["axis_1"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structures: the matrices of the paper's frame."""
+"""Tests of structures and damping models: closed forms, published frames, partitions, refusals."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined, combined_load
-from rths_nodes.numerical.structures.damping import frequencies_and_ratios
+from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
 from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 MASS, FREQUENCY = 503.4e3, 0.77
 OMEGA = 2.0 * math.pi * FREQUENCY
+FRAME = {"masses": [2e4] * 3, "stiffnesses": [4e7] * 3}
+BOUC_WEN = {"type": "bouc_wen", "stiffness": 11.76e6, "yield_displacement": 0.01}
 
 
-def test_sdof_has_the_damping_and_the_linear_stiffness_of_its_frequency(make: Callable[..., Any]) -> None:
+def test_sdof_matrices_follow_from_frequency(make: Callable[..., Any]) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.02)
     np.testing.assert_array_equal(frame.mass, [[MASS]])
     np.testing.assert_allclose(frame.damping, [[2.0 * 0.02 * MASS * OMEGA]])
@@ -32,22 +34,15 @@ def test_sdof_has_the_damping_and_the_linear_stiffness_of_its_frequency(make: Ca
     assert frame.elastic_energy == 0.0
 
 
-def test_sdof_takes_the_stiffness_and_the_energy_of_its_restoring_force(make: Callable[..., Any]) -> None:
-    force = {"type": "bouc_wen", "stiffness": 11.76e6, "yield_displacement": 0.01}
-    frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=force)
+def test_sdof_uses_stiffness_and_energy_of_restoring_force(make: Callable[..., Any]) -> None:
+    frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=BOUC_WEN)
     np.testing.assert_array_equal(frame.stiffness, [[11.76e6]])
     assert frame.elastic_energy == pytest.approx(588.0)
-    # the paper's 11.76 kN/mm and 0.77 Hz agree to the digits it prints
+    # the paper's 11.76 kN/mm and 0.77 Hz agree to the printed digits
     assert pytest.approx(11.76e6, rel=5e-3) == MASS * OMEGA**2
 
 
-# Frames of several stories
-
-
-FRAME = {"masses": [2e4] * 3, "stiffnesses": [4e7] * 3}
-
-
-def test_the_frame_of_the_tadc_paper(make: Callable[..., Any]) -> None:
+def test_shear_frame_matches_tadc_paper(make: Callable[..., Any]) -> None:
     frame = make("structure", "shear_frame", **FRAME, damping={"type": "rayleigh"})
     frequencies, ratios = frequencies_and_ratios(frame.mass, frame.damping, frame.stiffness)
     np.testing.assert_allclose(frequencies, [3.16764, 8.87553, 12.82552], atol=5e-6)
@@ -66,16 +61,16 @@ def test_story_stiffnesses_act_on_drifts(make: Callable[..., Any]) -> None:
     np.testing.assert_allclose(frame.restoring_force.force(np.array([1.0, 2.0, 3.0])), [-2.0, -4.0, 11.0])
 
 
-def test_what_stands_in_the_laboratory_is_taken_out(make: Callable[..., Any]) -> None:
-    whole_frame = make("structure", "shear_frame", **FRAME)
-    tested = {
+def test_experimental_part_is_subtracted(make: Callable[..., Any]) -> None:
+    undivided = make("structure", "shear_frame", **FRAME)
+    experimental = {
         "experimental_masses": [2e3, 0.0, 1e3],
         "experimental_stiffnesses": [4e7, 1e7, 0.0],
         "experimental_dampings": [1e4, 0.0, 0.0],
     }
-    frame = make("structure", "shear_frame", **FRAME, **tested)
-    for one, other in zip(combined(frame), combined(whole_frame), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-9)
+    frame = make("structure", "shear_frame", **FRAME, **experimental)
+    for matrix, expected in zip(combined(frame), combined(undivided), strict=True):
+        np.testing.assert_allclose(matrix, expected, rtol=1e-12, atol=1e-9)
     np.testing.assert_array_equal(frame.experimental_mass, np.diag([2e3, 0.0, 1e3]))
     np.testing.assert_array_equal(frame.experimental_stiffness[0], [5e7, -1e7, 0.0])
     np.testing.assert_array_equal(frame.experimental_damping[0], [1e4, 0.0, 0.0])
@@ -83,7 +78,7 @@ def test_what_stands_in_the_laboratory_is_taken_out(make: Callable[..., Any]) ->
     np.testing.assert_allclose(frame.restoring_force.force(displacement), frame.stiffness @ displacement)
 
 
-def test_a_mass_whose_whole_spring_is_under_test(make: Callable[..., Any]) -> None:
+def test_fully_experimental_spring_leaves_no_stiffness(make: Callable[..., Any]) -> None:
     frame = make(
         "structure",
         "shear_frame",
@@ -97,8 +92,8 @@ def test_a_mass_whose_whole_spring_is_under_test(make: Callable[..., Any]) -> No
     np.testing.assert_allclose(frame.damping, [[2.0 * 0.02 * MASS * OMEGA]])
 
 
-def test_the_structure_of_phillips_and_spencer(make: Callable[..., Any]) -> None:
-    """2012, their example: the whole stiffness and a tenth of the mass stand in the laboratory."""
+def test_matrices_match_phillips_and_spencer(make: Callable[..., Any]) -> None:
+    """Example of the paper of 2012: the whole stiffness and a tenth of the mass are experimental."""
     stiffness = (1e5 * np.array([[12.0, -6.84, 0.0], [-6.84, 13.7, -6.84], [0.0, -6.84, 6.84]])).tolist()
     damping = [[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]]
     frame = make(
@@ -123,15 +118,15 @@ def test_the_structure_of_phillips_and_spencer(make: Callable[..., Any]) -> None
     assert frame.names == ("x_1", "x_2", "x_3")
 
 
-def test_matrices_take_an_influence(make: Callable[..., Any]) -> None:
+def test_matrices_accept_influence_vector(make: Callable[..., Any]) -> None:
     data = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
     assert make("structure", "matrices", **data).influence.tolist() == [1.0, 1.0]
     assert make("structure", "matrices", **data, influence=[1.0, 0.0]).influence.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-def test_the_ground_loads_the_whole_or_the_numerical_part(make: Callable[..., Any], storage: str) -> None:
-    """Of the same motion of the whole: a specimen that feels the ground adds what the load leaves out."""
+def test_ground_load_of_whole_or_numerical_part(make: Callable[..., Any], storage: str) -> None:
+    """A specimen on a shaking table adds the load omitted from the numerical part."""
     data = {
         "mass": [[5.0, 1.0], [1.0, 3.0]],
         "stiffness": [[50.0, -20.0], [-20.0, 20.0]],
@@ -144,30 +139,25 @@ def test_the_ground_loads_the_whole_or_the_numerical_part(make: Callable[..., An
     shaken = make("structure", "matrices", **data, ground_load="numerical")
     np.testing.assert_allclose(frame.ground_load, [6.0, 4.0])
     np.testing.assert_allclose(shaken.ground_load, [6.0, 2.5])
-    for one in (frame, shaken):
-        np.testing.assert_allclose(combined_load(one), [6.0, 4.0])
-    # inertia of what is under test, by its motion relative to the ground, or by its absolute motion on a table
+    for structure in (frame, shaken):
+        np.testing.assert_allclose(combined_load(structure), [6.0, 4.0])
+    # inertia force of the specimen: by its relative motion, or by its absolute motion on a table
     ground, relative = 2.0, np.array([0.7, -0.3])
     absolute = frame.experimental_mass @ (relative + ground * frame.influence)
-    left = -ground * frame.ground_load - frame.experimental_mass @ relative
-    np.testing.assert_allclose(-ground * shaken.ground_load - absolute, left)
+    expected = -ground * frame.ground_load - frame.experimental_mass @ relative
+    np.testing.assert_allclose(-ground * shaken.ground_load - absolute, expected)
 
 
-def test_a_linear_structure_is_known_as_one(make: Callable[..., Any]) -> None:
-    force = {"type": "bouc_wen", "stiffness": 11.76e6, "yield_displacement": 0.01}
+def test_is_linear(make: Callable[..., Any]) -> None:
     assert is_linear(make("structure", "shear_frame", **FRAME))
     assert is_linear(make("structure", "sdof", mass=MASS, frequency=FREQUENCY))
-    assert not is_linear(make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=force))
+    assert not is_linear(make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=BOUC_WEN))
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "words"),
+    ("name", "data", "expected"),
     [
-        (
-            "shear_frame",
-            {"stiffnesses": [4e7]},
-            ("structure.stiffnesses", "3", "numbers"),
-        ),
+        ("shear_frame", {"stiffnesses": [4e7]}, ("structure.stiffnesses", "3", "numbers")),
         ("shear_frame", {"experimental_masses": [1.0]}, ("experimental_masses", "(1.0,)", "3")),
         (
             "shear_frame",
@@ -184,11 +174,11 @@ def test_a_linear_structure_is_known_as_one(make: Callable[..., Any]) -> None:
         ("matrices", {"experimental_mass": [[-1.0, 0.0], [0.0, 1.0]]}, ("mass", ">= 0")),
     ],
 )
-def test_what_is_no_structure_is_refused(
-    make: Callable[..., Any], name: str, data: dict[str, Any], words: tuple[str, ...]
+def test_invalid_structures_are_refused(
+    make: Callable[..., Any], name: str, data: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     square = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
-    with pytest.raises(ConfigError, match=naming(*words)):
+    with pytest.raises(ConfigError, match=naming(*expected)):
         make("structure", name, **((FRAME if name == "shear_frame" else square) | data))
 
 
@@ -199,9 +189,9 @@ PHYSICAL = [
 
 
 @pytest.mark.parametrize("integrator", ["central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha"])
-def test_a_frame_with_a_physical_story_moves_as_the_whole_one(integrator: str) -> None:
-    """All of a story in the laboratory and an exact rig: the frame that is computed in one piece."""
-    moved = []
+def test_frame_with_physical_story_matches_whole_frame(integrator: str) -> None:
+    """One story is physical, on an exact rig."""
+    displacements = []
     for tested, stiffness in (("[1e7, 0]", 1e7), ("null", 0.0)):
         sets = [
             *PHYSICAL,
@@ -209,15 +199,114 @@ def test_a_frame_with_a_physical_story_moves_as_the_whole_one(integrator: str) -
             f"structure.experimental_stiffnesses={tested}",
             f"axes.story_1.specimen.stiffness={stiffness!r}",
         ]
-        run = hosts.run(files.load("horiuchi_1996_verification", sets)).read()
-        moved.append(run.displacement)
-    assert np.abs(moved[1]).max() > 1e-4
-    np.testing.assert_allclose(moved[0], moved[1], rtol=0.0, atol=1e-9 * np.abs(moved[1]).max())
+        displacements.append(hosts.run(files.load("horiuchi_1996_verification", sets)).read().displacement)
+    peak = np.abs(displacements[1]).max()
+    assert peak > 1e-4
+    np.testing.assert_allclose(*displacements, rtol=0.0, atol=1e-9 * peak)
 
 
-def test_a_story_without_stiffness_is_refused_and_told_how_a_physical_one_is_written() -> None:
+def test_zero_story_stiffness_is_refused_with_hint() -> None:
     sets = [*PHYSICAL, "structure.experimental_stiffnesses=null", "structure.stiffnesses=[2e7, 0]"]
     with pytest.raises(ConfigError) as refused:
         files.load("horiuchi_1996_verification", sets)
-    for words in ("structure.stiffnesses[1] = 0 N/m", "> 0 N/m", "structure.experimental_stiffnesses"):
-        assert words in str(refused.value)
+    for part in ("structure.stiffnesses[1] = 0 N/m", "> 0 N/m", "structure.experimental_stiffnesses"):
+        assert part in str(refused.value)
+
+
+# Damping models
+
+M = 2e4 * np.eye(3)
+K = 4e7 * np.array([[2.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
+
+
+def test_modes_of_uniform_frame_match_closed_form() -> None:
+    """w_j = 2 sqrt(k/m) sin((2 j - 1) pi / (2 (2 n + 1)))."""
+    omega, shapes = modes(M, K)
+    angles = (2.0 * np.arange(1, 4) - 1.0) * math.pi / 14.0
+    np.testing.assert_allclose(omega, 2.0 * math.sqrt(4e7 / 2e4) * np.sin(angles), rtol=1e-12)
+    np.testing.assert_allclose(shapes.T @ M @ shapes, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(shapes.T @ K @ shapes, np.diag(omega**2), atol=1e-9)
+
+
+def test_free_body_has_zero_frequency_mode() -> None:
+    omega, _ = modes(np.eye(2), np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    np.testing.assert_allclose(omega, [0.0, math.sqrt(2.0)], atol=1e-7)
+
+
+def test_rayleigh_coefficients_match_tadc_frame(make: Callable[..., Any]) -> None:
+    a, b = make("damping", "rayleigh").coefficients(M, K)
+    assert a == pytest.approx(0.586717901, abs=1e-9)
+    assert b == pytest.approx(5.286145631e-4, abs=1e-13)
+
+
+def test_rayleigh_damping_ratios_in_all_modes(make: Callable[..., Any]) -> None:
+    model = make("damping", "rayleigh", ratios=[0.01, 0.05], modes=[3, 1])
+    a, b = model.coefficients(M, K)
+    frequencies, ratios = frequencies_and_ratios(M, model.matrix(M, K), K)
+    omega = 2.0 * math.pi * frequencies
+    np.testing.assert_allclose(ratios, 0.5 * (a / omega + b * omega), rtol=1e-9)
+    np.testing.assert_allclose(ratios[[0, 2]], [0.05, 0.01], rtol=1e-9)
+
+
+@pytest.mark.parametrize("ratios", [(0.05,), (0.01, 0.2, 0.7)])
+def test_modal_damping_ratios_in_every_mode(make: Callable[..., Any], ratios: tuple[float, ...]) -> None:
+    damping = make("damping", "modal", ratios=list(ratios)).matrix(M, K)
+    frequencies, computed = frequencies_and_ratios(M, damping, K)
+    np.testing.assert_allclose(computed, ratios * (3 // len(ratios)), rtol=1e-9)
+    np.testing.assert_allclose(2.0 * math.pi * frequencies, modes(M, K)[0], rtol=1e-9)
+
+
+def test_modal_and_rayleigh_damping_agree_on_two_masses(make: Callable[..., Any]) -> None:
+    mass, stiffness = np.diag([2.0, 3.0]), np.array([[50.0, -20.0], [-20.0, 20.0]])
+    models = [make("damping", name, ratios=[0.02, 0.04]) for name in ("rayleigh", "modal")]
+    np.testing.assert_allclose(*(model.matrix(mass, stiffness) for model in models), rtol=1e-12)
+
+
+def test_overdamped_mass_has_ratio_above_one() -> None:
+    frequencies, ratios = frequencies_and_ratios(np.eye(1), np.array([[50.0]]), np.array([[100.0]]))
+    assert frequencies[0] == pytest.approx(10.0 / (2.0 * math.pi))
+    assert ratios[0] == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("rayleigh", {"ratios": [0.02]}, ("damping.ratios", "(0.02,)", "2")),
+        ("rayleigh", {"modes": [1, 1]}, ("damping.modes", "(1.0, 1.0)", "2")),
+        ("rayleigh", {"modes": [1, 1.5]}, ("2", "different", "whole", "numbers")),
+        ("rayleigh", {"modes": [1, 4]}, ("structure.damping.modes", "(1.0, 4.0)", "<= 3")),
+        ("modal", {"ratios": [0.02, 0.03]}, ("structure.damping.ratios", "1", "3", "numbers")),
+        ("modal", {"ratios": [1.0]}, ("damping.ratios[0]", "1", ">= 0", "< 1")),
+        ("matrix", {"matrix": [[1.0]]}, ("structure.damping.matrix", "symmetric", "3 x 3")),
+        (
+            "matrix",
+            {"matrix": [[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]},
+            ("structure.damping.matrix", "symmetric"),
+        ),
+    ],
+)
+def test_invalid_damping_is_refused(
+    make: Callable[..., Any], name: str, data: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=naming(*expected)):
+        make("damping", name, **data).matrix(M, K)
+
+
+def test_rayleigh_damping_by_frequencies(make: Callable[..., Any]) -> None:
+    """5 % at 13.493 and 165.125 rad/s gives a = 1.2474, b = 5.5986e-4."""
+    omega, _ = modes(M, K)
+    frequencies = (omega[[0, 2]] / (2.0 * math.pi)).tolist()
+    by_frequency = make("damping", "rayleigh", ratios=[0.01, 0.05], frequencies=frequencies)
+    by_mode = make("damping", "rayleigh", ratios=[0.01, 0.05], modes=[1, 3])
+    assert by_frequency.coefficients(M, K) == pytest.approx(by_mode.coefficients(M, K))
+    pair = [13.493 / (2.0 * math.pi), 165.125 / (2.0 * math.pi)]
+    a, b = make("damping", "rayleigh", ratios=[0.05, 0.05], frequencies=pair).coefficients(M, K)
+    assert a == pytest.approx(2.0 * 0.05 * 13.493 * 165.125 / (13.493 + 165.125))
+    assert b == pytest.approx(2.0 * 0.05 / (13.493 + 165.125))
+
+
+def test_rayleigh_damping_refuses_equal_frequencies(make: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match=naming("> 0", "differ")):
+        make("damping", "rayleigh").matrix(np.eye(2), np.eye(2))
+    with pytest.raises(ConfigError, match=naming("damping.frequencies", "2", "numbers")):
+        make("damping", "rayleigh", frequencies=[2.0, 2.0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of seismology: read by obspy where it is installed, with the checks of every other file."""
+"""Tests of seismological formats, which obspy reads."""
 
 from __future__ import annotations
 
@@ -16,35 +16,30 @@ from motion_file import make, refusal
 from waveform_files import COUNTED, RATE, SCALE, VALUES, N, knet, samples, waveform
 
 
+def needs_obspy() -> Any:
+    return pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
+
+
 def several(*traces: tuple[np.ndarray, float]) -> bytes:
-    """miniSEED of parts of one channel, each with its time of beginning (s)."""
-    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
+    """miniSEED of parts of one channel, each with its start time, s."""
+    obspy = needs_obspy()
     header = {"network": "XX", "station": "ABC", "channel": "HNE", "sampling_rate": RATE}
+    parts = (obspy.Trace(values, {**header, "starttime": obspy.UTCDateTime(start)}) for values, start in traces)
     written = BytesIO()
-    obspy.Stream(
-        obspy.Trace(values, {**header, "starttime": obspy.UTCDateTime(begin)}) for values, begin in traces
-    ).write(written, format="MSEED")
+    obspy.Stream(parts).write(written, format="MSEED")
     return written.getvalue()
 
 
-def needs_obspy() -> None:
-    pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
-
-
-def test_without_obspy_the_format_and_the_way_to_read_it_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_obspy_is_reported_with_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obspy", None)
     mseed = b"000001D ABC    HNE" + bytes(494)
     sac = bytearray(632)
     sac[304:308] = (6).to_bytes(4, "little")
-    cases = {"K-NET or KiK-net": knet(), "miniSEED": mseed, "SAC": bytes(sac)}
-    for name, content in cases.items():
-        message = refusal(tmp_path, content)
-        assert mentions(message, name, "obspy")
+    for name, content in {"K-NET or KiK-net": knet(), "miniSEED": mseed, "SAC": bytes(sac)}.items():
+        assert mentions(refusal(tmp_path, content), name, "obspy")
 
 
-def test_knet_is_read_by_its_scale_factor_about_its_mean(tmp_path: Path) -> None:
+def test_knet_is_scaled_and_mean_removed(tmp_path: Path) -> None:
     needs_obspy()
     record = make(tmp_path, knet())
     assert record.step == 0.01
@@ -53,7 +48,7 @@ def test_knet_is_read_by_its_scale_factor_about_its_mean(tmp_path: Path) -> None
     assert "step = 0.02 s" in refusal(tmp_path, knet(), step=0.02)
 
 
-def test_knet_that_contradicts_its_header_is_refused(tmp_path: Path) -> None:
+def test_knet_contradicting_its_header_is_refused(tmp_path: Path) -> None:
     needs_obspy()
     assert mentions(refusal(tmp_path, knet(points=200)), "300", "200")
     assert mentions(refusal(tmp_path, knet(peak=300.0)), "3 m/s^2", "0.9241 m/s^2")
@@ -62,7 +57,7 @@ def test_knet_that_contradicts_its_header_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["SAC", "MSEED"])
-def test_sac_and_miniseed_need_a_unit(tmp_path: Path, kind: str) -> None:
+def test_sac_and_miniseed_require_unit(tmp_path: Path, kind: str) -> None:
     content = waveform(kind)
     assert "ground_motion.unit: missing" in refusal(tmp_path, content)
     record = make(tmp_path, content, unit="m/s^2")
@@ -81,8 +76,7 @@ def test_slist_and_tspair_state_their_unit(tmp_path: Path, kind: str) -> None:
     assert mentions(refusal(tmp_path, cut), N, "points")
 
 
-def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
-    needs_obspy()
+def test_other_quantities_and_implausible_values_are_refused(tmp_path: Path) -> None:
     unit = {"unit": "m/s^2"}
     assert mentions(refusal(tmp_path, waveform("SAC", sac={"idep": 7}), **unit), "acceleration", "velocity")
     assert mentions(refusal(tmp_path, waveform("SAC", sac={"idep": 6}), **unit), "acceleration", "displacement")
@@ -92,23 +86,19 @@ def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
     assert "peak 0 m/s^2 must be" in refusal(tmp_path, waveform("MSEED", 0.0 * VALUES), **unit)
     assert "must be 0.001 to 50 m/s^2" in refusal(tmp_path, waveform("MSEED", 1e5 * VALUES), **unit)
     assert "must be 0.0002 to 0.2 s" in refusal(tmp_path, waveform("MSEED", sampling_rate=1.0), **unit)
-    assert "not finite" in refusal(
-        tmp_path, waveform("MSEED", np.where(np.arange(N) == 9, np.nan, VALUES)), **unit
-    )
+    with_nan = np.where(np.arange(N) == 9, np.nan, VALUES)
+    assert "not finite" in refusal(tmp_path, waveform("MSEED", with_nan), **unit)
 
 
-def test_parts_and_halves_are_refused(tmp_path: Path) -> None:
-    needs_obspy()
+def test_gaps_and_truncated_files_are_refused(tmp_path: Path) -> None:
     gap = several((VALUES[:100], 0.0), (VALUES[120:], 1.2))
     assert mentions(refusal(tmp_path, gap, unit="m/s^2"), "2 series", "XX.ABC..HNE")
     for kind in ("SAC", "MSEED"):
-        content = waveform(kind)
-        message = refusal(tmp_path, content[: len(content) - 700], unit="m/s^2")
-        assert "obspy" in message
+        assert "obspy" in refusal(tmp_path, waveform(kind)[:-700], unit="m/s^2")
 
 
-def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    """obspy, asked to guess, would unpickle what names its module; here the format is told before it is asked."""
+def test_pickles_are_not_loaded(tmp_path: Path) -> None:
+    """obspy would unpickle such a file if it guessed the format; the package states the format."""
 
     class Canary:
         def __reduce__(self) -> tuple[Any, tuple[str]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four experiments of Horiuchi et al. (1996), as scenarios: what the paper found in each must come out."""
+"""Tests of the four experiments of Horiuchi et al. (1996) against the findings of the paper."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ import pytest
 from rths_nodes.analysis import response_errors
 from rths_nodes.app import hosts
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import with_case
 from rths_nodes.recording.run import Run
 
 
 @cache
 def run(name: str, case: str = "", *overrides: str) -> Run:
-    """A case of ``horiuchi_1996_<name>`` in the embedded host."""
-    loaded = files.load(f"horiuchi_1996_{name}")
-    loaded = with_case(loaded, case) if case else loaded
-    return hosts.run(loaded, overrides).read()
+    """Run a case of ``horiuchi_1996_<name>`` in the embedded host."""
+    return hosts.run(files.load(f"horiuchi_1996_{name}", case=case), overrides).read()
 
 
 def largest(run: Run, dof: int = 0) -> float:
@@ -30,17 +27,17 @@ def largest(run: Run, dof: int = 0) -> float:
 PERFECT = ("axes.story_1.actuator.delay=0", "compensator.type=none")
 
 
-# Fig. 7: no specimen, only a computed spring
+# Fig. 7: computed spring as specimen
 
 
-def test_without_compensation_the_verification_diverges() -> None:
+def test_verification_diverges_without_compensation() -> None:
     diverged = run("verification", "no_compensation")
     assert diverged.outcome == "tripped"
     assert largest(diverged, 3) > 2.0 * largest(run("verification", "order_3"), 3)
 
 
 def resonance(run: Run) -> float:
-    """Amplification of the top floor at the first natural frequency, from a noise test: rms over 1.8 to 2.2 Hz."""
+    """Amplification of the top floor at the first mode in a noise test: ratio of the rms over 1.8 to 2.2 Hz."""
     x = run.dof_displacement[1:, 3]
     ground = -run.external_force[:, 0] / 10.0e3
     frequencies = np.fft.rfftfreq(len(x), 1.0 / run.scenario.servo_rate)
@@ -49,17 +46,17 @@ def resonance(run: Run) -> float:
     return float(np.sqrt((response**2).sum() / (excitation**2).sum()))
 
 
-def test_third_order_leaves_the_first_mode_of_the_response_curve_within_3_percent() -> None:
+def test_third_order_preserves_first_mode_within_3_percent() -> None:
     exact = resonance(run("verification", "", *PERFECT))
     assert resonance(run("verification", "order_3")) == pytest.approx(exact, rel=0.03)
 
 
-def test_third_order_leaves_ten_periods_of_resonance_within_3_percent() -> None:
+def test_third_order_preserves_resonance_within_3_percent() -> None:
     exact = largest(run("verification", "harmonic", *PERFECT), 3)
     assert largest(run("verification", "harmonic"), 3) == pytest.approx(exact, rel=0.03)
 
 
-def test_a_higher_order_tracks_better() -> None:
+def test_tracking_error_decreases_with_order() -> None:
     runs = [run("verification", f"order_{n}", "duration=8") for n in (1, 2, 3, 4)]
     errors = [float(run.metrics["axes"]["story_1"]["error_norm_percent"]) for run in runs]
     assert errors == sorted(errors, reverse=True)
@@ -68,7 +65,7 @@ def test_a_higher_order_tracks_better() -> None:
 # Fig. 8: column of fibre-reinforced plastic
 
 
-def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
+def test_column_force_softens_beyond_design_level() -> None:
     levels = {"level_05": 0.5, "level_10": 1.0, "level_15": 1.5, "level_20": 2.0, "level_30": 3.0, "level_40": 4.0}
     force = {level: float(np.abs(run("frp_column", case).force).max()) for case, level in levels.items()}
     assert force[1.0] / force[0.5] == pytest.approx(2.0, rel=1e-3)  # linear up to the design level
@@ -81,27 +78,27 @@ def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
 
 
 @pytest.mark.parametrize("case", ["half", pytest.param("full", marks=pytest.mark.soak), "double"])
-def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: str) -> None:
-    short = files.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
-    hybrid, whole = hosts.run(short).read(), response_errors.response(short)
-    peak = float(np.abs(whole.displacement[:, 0]).max())
+def test_absorber_hybrid_response_matches_whole_structure(case: str) -> None:
+    scenario = files.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
+    hybrid, reference = hosts.run(scenario).read(), response_errors.response(scenario)
+    peak = float(np.abs(reference.displacement[:, 0]).max())
     assert largest(hybrid) == pytest.approx(peak, rel=0.02)
-    error = hybrid.dof_displacement - whole.displacement[: len(hybrid.dof_displacement)]
-    assert np.sqrt((error**2).sum() / (whole.displacement**2).sum()) < 0.02
+    error = hybrid.dof_displacement - reference.displacement[: len(hybrid.dof_displacement)]
+    assert np.sqrt((error**2).sum() / (reference.displacement**2).sum()) < 0.02
 
 
 # Fig. 10: first story of a four-story building
 
 
-def test_the_slower_the_test_the_larger_the_response_because_the_damper_is_lost() -> None:
+def test_response_grows_in_slow_tests_without_damper_force() -> None:
     response = [largest(run("four_story", f"ratio_{ratio}", "duration=4")) for ratio in (1, 2, 10)]
     assert response == sorted(response)
     assert response[-1] > 1.5 * response[0]
 
 
-def test_a_specimen_that_knows_no_rate_gives_the_same_at_any_speed() -> None:
-    column = ("axes.story_1.specimen.type=kelvin_voigt", "axes.story_1.specimen.stiffness=16.4e6")
-    column = (*column, "axes.story_1.specimen.damping=0", "axes.story_1.limits.force=1e6", "duration=3")
+def test_rate_independent_specimen_responds_alike_at_any_speed() -> None:
+    specimen = "axes.story_1.specimen={type: kelvin_voigt, stiffness: 16.4e6, damping: 0}"
+    column = (specimen, "axes.story_1.limits.force=1e6", "duration=3")
     real_time, slow = (run("four_story", case, *column) for case in ("ratio_1", "ratio_10"))
     assert largest(slow) == pytest.approx(largest(real_time), rel=0.01)
     error = slow.dof_displacement - real_time.dof_displacement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multi-axial benchmark (Condori Uribe et al. 2023): its frame, its rig, the coupled law, its indices."""
+"""Tests of the multi-axial benchmark (Condori Uribe et al. 2023): frame, rig, coupled law, indices."""
 
 from __future__ import annotations
 
@@ -30,53 +30,50 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
 
 NAME = "marths_2023"
 WHOLE = "structure.ground_load=whole"
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-PAGE = Path(__file__).resolve().parents[2] / "benchmarks" / "identified_inverse.md"
+PAGE = (BENCHMARKS / "identified_inverse.md").read_text(encoding="utf-8")
 STRONG = ("duration=12",)
-"""The strong part of the record."""
+"""Strong part of the record."""
 LENGTHS = [STRONG, pytest.param((), marks=pytest.mark.soak, id="whole record")]
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The program that makes the table of single runs."""
+    """Program that makes the table of single runs."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield import_module("marths")
     sys.modules.pop("marths")
 
 
 @cache
-def result_of(*overrides: str, number: int = 0) -> tuple[Scenario, Evaluation, Published]:
-    loaded = files.load(NAME, overrides)
-    scenario = plant(loaded, number, 1).of(loaded)
-    report = hosts.run(scenario)
+def result_of(*overrides: str, number: int = 0) -> tuple[Evaluation, Published]:
+    scenario = files.load(NAME, overrides)
+    report = hosts.run(plant(scenario, number, 1).of(scenario))
     assert report.outcome == "finished", report.reason
     evaluation = Evaluation(report.read())
-    return scenario, evaluation, published_indices(evaluation)
+    return evaluation, published_indices(evaluation)
 
 
-def test_the_rig_has_the_gains_of_the_code() -> None:
-    """Zero-pole-gain in rad/s: k = g prod(-p) / prod(-z)."""
+def test_rig_gains_match_published_code() -> None:
+    """Gain of the zero-pole form in rad/s: k = g prod(-p) / prod(-z)."""
     rig = files.load(NAME).rig
     pair = 2.0 * np.pi * np.array([complex(-50.0, 63.0), complex(-50.0, -63.0)])
     gains = {"actuator_1": [2165.2, 349.95], "actuator_2": [4.5394e6, 1.9238e7]}
     omega, zeta = 2.0 * np.pi * rig.common_poles.frequency, rig.common_poles.damping_ratio
     assert omega * complex(-zeta, np.sqrt(1.0 - zeta**2)) == pytest.approx(pair[0], rel=1e-12)
-    for name, wanted in gains.items():
-        one = rig.responses[name]
-        poles = np.concatenate([2.0 * np.pi * np.array(one.poles), pair])
-        for axis, gain in enumerate(wanted):
-            zeros = 2.0 * np.pi * np.array(one.zeros[axis if len(one.zeros) > 1 else 0])
-            found = one.static_gains[axis] * np.prod(-poles) / np.prod(-zeros)
-            assert found == pytest.approx(gain, rel=1e-9)
+    for name, published in gains.items():
+        response = rig.responses[name]
+        poles = np.concatenate([2.0 * np.pi * np.array(response.poles), pair])
+        for axis, gain in enumerate(published):
+            zeros = 2.0 * np.pi * np.array(response.zeros[axis if len(response.zeros) > 1 else 0])
+            assert response.static_gains[axis] * np.prod(-poles) / np.prod(-zeros) == pytest.approx(gain, rel=1e-9)
 
 
-def test_no_moment_is_left_at_the_node_that_nobody_drives() -> None:
-    """So nothing is fed back there: the frame stands free, and condensation leaves inertia and damping only."""
+def test_undriven_degrees_of_freedom_carry_no_static_load() -> None:
+    """The frame has free ends, so that condensation omits inertia and damping only."""
     frame = files.load(NAME).rig.frame
     stiffness = np.array(frame.stiffness)
     shape = np.vstack([np.eye(2), -np.linalg.solve(stiffness[2:, 2:], stiffness[2:, :2])])
@@ -85,14 +82,14 @@ def test_no_moment_is_left_at_the_node_that_nobody_drives() -> None:
     np.testing.assert_allclose(frame.condensed()[2], [[2324116.67, 861232.49], [861232.49, 1085953.95]], rtol=1e-8)
 
 
-def test_the_reference_is_that_of_its_own_integrator() -> None:
-    """The code steps the reference by the same Newmark method: here by exact steps without one."""
+def test_reference_matches_newmark_stepping() -> None:
+    """The published code steps the reference by Newmark's method; this package uses exact steps."""
     scenario = files.load(NAME, ["duration=12"])
     assembly = Assembly(scenario)
     exact = reference_displacement(assembly)
     data = {name: getattr(scenario.structure, name) for name in ("mass", "stiffness", "damping", "influence")}
-    whole = registry.class_of("structure", scenario.structure)(type(scenario.structure)(**data))
-    solver = registry.build("integrator", scenario.integrator, whole, assembly.force_on_whole, scenario.step)
+    undivided = registry.class_of("structure", scenario.structure)(type(scenario.structure)(**data))
+    solver = registry.build("integrator", scenario.integrator, undivided, assembly.force_on_whole, scenario.step)
     stepped = [solver.displacement]
     for _ in range(scenario.steps):
         solver.step(np.zeros(29))
@@ -100,45 +97,38 @@ def test_the_reference_is_that_of_its_own_integrator() -> None:
     assert np.abs(np.array(stepped) - exact)[:, 26].max() < 1e-3 * np.abs(exact[:, 26]).max()
 
 
-def test_the_numerical_part_is_loaded_with_its_own_mass() -> None:
-    """As in ``fcn_num.m`` of the code, ``- F - MNrt Ag``; what the indices refer to feels the whole."""
-    kit, whole = (Assembly(files.load(NAME, ["duration=2", *more])) for more in ((), (WHOLE,)))
-    acceleration = kit.ground_acceleration
-    for structure in (kit.structure, whole.structure):
-        assert structure is not None
+def test_ground_loads_numerical_mass_only() -> None:
+    """``fcn_num.m`` has ``- F - MNrt Ag``; the reference of the indices is loaded with the whole mass."""
+    numerical, reference = (Assembly(files.load(NAME, ["duration=2", *overrides])) for overrides in ((), (WHOLE,)))
+    acceleration = numerical.ground_acceleration
+    assert numerical.structure is not None
     np.testing.assert_array_equal(
-        kit.external_force, -np.outer(acceleration, kit.structure.mass @ kit.structure.influence)
+        numerical.external_force, -np.outer(acceleration, numerical.structure.mass @ numerical.structure.influence)
     )
     missing = np.zeros((len(acceleration), 29))
     missing[:, 26] = -902.5273820384 * acceleration
-    np.testing.assert_allclose(whole.external_force - kit.external_force, missing, atol=1e-9)
-    np.testing.assert_array_equal(kit.force_on_whole, whole.external_force)
-    np.testing.assert_array_equal(reference_displacement(kit), reference_displacement(whole))
+    np.testing.assert_allclose(reference.external_force - numerical.external_force, missing, atol=1e-9)
+    np.testing.assert_array_equal(numerical.force_on_whole, reference.external_force)
+    np.testing.assert_array_equal(reference_displacement(numerical), reference_displacement(reference))
 
 
-ROW = re.compile(r"^\| ([^|]+) \| \d.* mm \|$", re.MULTILINE)
+def test_page_rows_match_command(program: Any) -> None:
+    assert re.findall(r"(?m)^\| ([^|]+) \| \d.* mm \|$", PAGE) == list(program.ROWS)
 
 
-def test_the_page_has_the_rows_of_the_command(program: Any) -> None:
-    assert ROW.findall(PAGE.read_text(encoding="utf-8")) == list(program.ROWS)
-
-
-@pytest.mark.parametrize(
-    "place",
-    [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))],
-)
-def test_the_figures_of_the_page_are_those_of_the_command(program: Any, place: int) -> None:
-    """To a unit of the last digit that is printed."""
-    name = list(program.ROWS)[place]
-    (line,) = re.findall(rf"^\| {re.escape(name)} \|.* mm \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    printed, found = (np.array(re.findall(r"\d+\.\d+", words), float) for words in (line, program.row(name)))
-    np.testing.assert_allclose(found[:-2], printed[:-2], atol=0.011)
-    np.testing.assert_allclose(found[-2:], printed[-2:], atol=0.11)
+@pytest.mark.parametrize("row", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))])
+def test_page_figures_match_command(program: Any, row: int) -> None:
+    """Tolerances: one unit of the last printed digit."""
+    name = list(program.ROWS)[row]
+    (line,) = re.findall(rf"(?m)^\| {re.escape(name)} \|.* mm \|$", PAGE)
+    printed, computed = (np.array(re.findall(r"\d+\.\d+", text), float) for text in (line, program.row(name)))
+    np.testing.assert_allclose(computed[:-2], printed[:-2], atol=0.011)
+    np.testing.assert_allclose(computed[-2:], printed[-2:], atol=0.11)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, ...]) -> None:
-    _, evaluation, (measured, true) = result_of(*length)
+def test_coupled_law_tracks_within_rig_range(length: tuple[str, ...]) -> None:
+    evaluation, (measured, true) = result_of(*length)
     assert measured["tracking_rms_1_percent"] <= 3.1
     assert measured["tracking_rms_2_percent"] <= 1.9
     assert true["tracking_rms_1_percent"] < 0.8
@@ -146,18 +136,16 @@ def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, .
     assert not (evaluation.run.flags & FLAG_SATURATED).any()
     assert np.abs(evaluation.run.command).max() < 0.028
     for axis in "12":
-        # noise of the sensor and error of tracking have nothing to do with each other
+        # sensor noise and tracking error are independent
         together = np.hypot(measured[f"noise_floor_{axis}_percent"], true[f"tracking_rms_{axis}_percent"])
         assert measured[f"tracking_rms_{axis}_percent"] == pytest.approx(together, rel=0.01)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes(
-    program: Any, length: tuple[str, ...]
-) -> None:
-    """J2 is the floor, so no law lies below; J8 is not zero: the ideal sub-frame is not the frame of the rig."""
-    _, _, (perfect, true) = result_of(*program.PERFECT, *length)
-    _, _, (law, _) = result_of(*length)
+def test_perfect_actuators_leave_noise_and_partition_error(program: Any, length: tuple[str, ...]) -> None:
+    """J2 is the noise floor. J8 is not zero because the ideal sub-frame differs from the frame of the rig."""
+    _, (perfect, true) = result_of(*program.PERFECT, *length)
+    _, (law, _) = result_of(*length)
     for axis in "12":
         name = f"tracking_rms_{axis}_percent"
         assert true[name] < 0.01
@@ -168,13 +156,13 @@ def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_make
         assert law[name] == pytest.approx(perfect[name], abs=0.5)
 
 
-def test_its_indices_have_the_numbers_of_the_code() -> None:
-    _, _, (measured, _) = result_of(*STRONG)
+def test_indices_have_numbers_of_published_code() -> None:
+    _, (measured, _) = result_of(*STRONG)
     assert numbers(NAME, "tracking_rms_2_percent") == {"code": "J2,2"}
     assert numbers(NAME, "peak_theta_3_percent") == {"code": "J10,4"}
     assert numbers(NAME, "noise_floor_1_percent") == {}
-    known = [name for names in MARTHS_2023.values() for name in names]
-    assert [name for name in measured if name in known] == known
+    published = [name for names in MARTHS_2023.values() for name in names]
+    assert [name for name in measured if name in published] == published
 
 
 def test_indices_of_another_frame_are_refused() -> None:
@@ -183,18 +171,18 @@ def test_indices_of_another_frame_are_refused() -> None:
         published_indices(Evaluation(report.read()))
 
 
-def test_a_scattered_plant_keeps_its_static_gains() -> None:
-    loaded = files.load(NAME)
-    other = plant(loaded, 3, 1).of(loaded).rig
-    for name, one in loaded.rig.responses.items():
-        assert other.responses[name].static_gains == one.static_gains
-        assert other.responses[name].poles != one.poles
-    assert other.common_poles.damping_ratio == loaded.rig.common_poles.damping_ratio
+def test_perturbed_plant_keeps_static_gains() -> None:
+    scenario = files.load(NAME)
+    perturbed = plant(scenario, 3, 1).of(scenario).rig
+    for name, response in scenario.rig.responses.items():
+        assert perturbed.responses[name].static_gains == response.static_gains
+        assert perturbed.responses[name].poles != response.poles
+    assert perturbed.common_poles.damping_ratio == scenario.rig.common_poles.damping_ratio
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(1, 21))
-def test_twenty_scattered_plants_are_tracked(number: int) -> None:
-    _, _, (measured, _) = result_of(number=number)
+def test_perturbed_plants_are_tracked(number: int) -> None:
+    _, (measured, _) = result_of(number=number)
     assert measured["tracking_rms_1_percent"] <= 3.1
     assert measured["tracking_rms_2_percent"] <= 1.9
