@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions: their moments, limits and refusals, and that a draw depends on nothing but the generator."""
+"""Tests of distributions: moments, bounds, refusals, and repeatable draws."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DRAWS = 20_000
 
 
 def drawn(data: Any, nominal: Any = None) -> np.ndarray:
-    generator, of = np.random.default_rng(3), distribution(data, "x")
-    return np.array([of.draw(generator, nominal) for _ in range(DRAWS)])
+    generator, parameter = np.random.default_rng(3), distribution(data, "x")
+    return np.array([parameter.draw(generator, nominal) for _ in range(DRAWS)])
 
 
 @pytest.mark.parametrize(
@@ -33,40 +33,39 @@ def drawn(data: Any, nominal: Any = None) -> np.ndarray:
         ({"choice": [1.0, 3.0]}, 2.0, 1.0),
     ],
 )
-def test_moments_are_those_of_the_distribution(data: Any, mean: float, deviation: float) -> None:
-    """Within five standard errors."""
+def test_distribution_has_its_mean_and_deviation(data: Any, mean: float, deviation: float) -> None:
+    """Bound on the mean: five standard errors."""
     values = drawn(data)
     assert values.mean() == pytest.approx(mean, abs=5.0 * deviation / math.sqrt(DRAWS))
     assert values.std() == pytest.approx(deviation, rel=0.05)
 
 
-def test_a_truncated_normal_keeps_its_limits_and_its_mean() -> None:
-    """Half a normal distribution has the mean sqrt(2/pi) of its standard deviation."""
+def test_truncated_normal_has_bounds_and_mean() -> None:
+    """Half a normal distribution has the mean sqrt(2/pi) sigma."""
     values = drawn({"truncated_normal": [3.3, 1.3, 3.3, 100.0]})
     assert values.min() >= 3.3
     assert values.mean() - 3.3 == pytest.approx(1.3 * math.sqrt(2.0 / math.pi), rel=0.03)
 
 
-def test_a_logarithmic_range_has_its_median_in_the_middle() -> None:
+def test_log_uniform_has_its_geometric_mean_as_median() -> None:
     values = drawn({"log_uniform": [1e-6, 1e-2]})
     assert (values.min() >= 1e-6, values.max() <= 1e-2) == (True, True)
     assert np.median(values) == pytest.approx(1e-4, rel=0.1)
 
 
-def test_a_relative_one_multiplies_each_number() -> None:
+def test_relative_distribution_scales_each_number() -> None:
     values = drawn({"relative_normal": 0.05}, [[2.0, 0.0], [-4.0, 8.0]])
     assert values.shape == (DRAWS, 2, 2)
     assert (values[:, 0, 1] == 0.0).all()
     shares = np.stack((values[:, 0, 0] / 2.0, values[:, 1, 0] / -4.0, values[:, 1, 1] / 8.0))
     assert shares.std(axis=1) == pytest.approx(0.05, rel=0.05)
     assert abs(np.corrcoef(shares) - np.eye(3)).max() < 0.05
-    assert distribution({"relative_uniform": 0.1}, "x").draw(np.random.default_rng(1), 7.0) == pytest.approx(
-        7.0, rel=0.1
-    )
+    draw = distribution({"relative_uniform": 0.1}, "x").draw(np.random.default_rng(1), 7.0)
+    assert draw == pytest.approx(7.0, rel=0.1)
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "parts"),
     [
         (3.0, ("x", "3", "normal")),
         ({"normal": [1.0, 2.0], "uniform": [1.0, 2.0]}, ("one distribution",)),
@@ -87,17 +86,17 @@ def test_a_relative_one_multiplies_each_number() -> None:
         ({"like": ["a.b", "c"]}, ("only", "key")),
     ],
 )
-def test_what_is_no_distribution_is_refused(data: Any, words: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
+def test_invalid_distribution_is_refused(data: Any, parts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
         distribution(data, "x")
 
 
 @pytest.mark.parametrize("nominal", ["text", True, None, [1.0, "a"]])
-def test_a_relative_one_of_no_number_is_refused(nominal: Any) -> None:
+def test_relative_distribution_refuses_nominal_without_numbers(nominal: Any) -> None:
     with pytest.raises(ConfigError, match=naming("relative_normal", "numbers")):
         distribution({"relative_normal": 0.1}, "x").draw(np.random.default_rng(1), nominal)
 
 
-def test_every_kind_is_tried_above() -> None:
+def test_all_kinds_are_tested() -> None:
     source = Path(__file__).read_text()
     assert all(f'"{name}"' in source for name in KINDS)

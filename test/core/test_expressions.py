@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of a laboratory: their values, their units, and that nothing else is let in."""
+"""Tests of expressions: values, units, renaming, and refusals of any other syntax."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ VALUES = [2e3, -3e3, 0.5, 0.004]
         ("force.north / max(abs(displacement.north), si(0.1, 'mm')) / si(1, 'N/m')", 5e5, "1"),
     ],
 )
-def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit: str) -> None:
-    made = Expression(text, NAMES)
-    assert made.value(VALUES) == pytest.approx(value, rel=1e-15)
-    assert made.unit.dimension == unit
+def test_expression_has_value_and_unit(text: str, value: float, unit: str) -> None:
+    expression = Expression(text, NAMES)
+    assert expression.value(VALUES) == pytest.approx(value, rel=1e-15)
+    assert expression.unit.dimension == unit
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "parts"),
     [
         ("force.north + displacement.north", ("N", "m")),
         ("force.north + 3", ('si(2, "N")',)),
@@ -72,85 +72,55 @@ def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit:
         ("", ("not an expression",)),
     ],
 )
-def test_what_is_not_let_in_is_refused_in_words(text: str, why: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=naming(*why)):
+def test_invalid_expression_is_refused(text: str, parts: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=naming(*parts)):
         Expression(text, NAMES)
 
 
 @pytest.mark.parametrize("text", ["1 / (force.north - force.north)", "sqrt(-1 * force.north / force.north)"])
-def test_where_arithmetic_has_no_result_it_is_not_a_number(text: str) -> None:
+def test_undefined_arithmetic_gives_nan(text: str) -> None:
     assert math.isnan(Expression(text, NAMES).value(VALUES))
 
 
-def test_what_is_not_a_number_passes_through_every_function() -> None:
+def test_nan_passes_through_functions() -> None:
     for name, (_, least, _) in FUNCTIONS.items():
         arguments = ", ".join(["force.north", 'force["south 2"]'][:least])
-        for place in range(least):
-            values = [math.nan if n == place else 1.0 for n in range(4)]
+        for index in range(least):
+            values = [math.nan if n == index else 1.0 for n in range(4)]
             root = f"{name}({arguments.replace('north', 'north * force.north')})" if name == "sqrt" else ""
             assert math.isnan(Expression(root or f"{name}({arguments})", NAMES).value(values)), name
 
 
-PIECES = [
-    *(
-        "force.north",
-        "displacement.north",
-        'force["south 2"]',
-        "1",
-        "2.5",
-        "si(3, 'mm')",
-        "+",
-        "-",
-        "*",
-        "/",
-        "**",
-    ),
-    *(
-        "(",
-        ")",
-        ",",
-        "abs(",
-        "max(",
-        "sqrt(",
-        "import",
-        "lambda",
-        "v",
-        "[",
-        "]",
-        ".",
-        ":",
-        " if ",
-        "__",
-        "'",
-        "for",
-    ),
-]
+PIECES = (
+    *("force.north", "displacement.north", 'force["south 2"]', "1", "2.5", "si(3, 'mm')", "+", "-", "*", "/"),
+    *("**", "(", ")", ",", "abs(", "max(", "sqrt(", "import", "lambda", "v", "[", "]", ".", ":", " if ", "__"),
+    *("'", "for"),
+)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20))
-def test_any_text_is_taken_or_refused_in_words(pieces: list[str]) -> None:
-    """It has a value then, a float, from the values that it names alone."""
+def test_random_text_gives_value_or_value_error(pieces: list[str]) -> None:
+    """A valid expression uses only the values that it names."""
     try:
-        made = Expression("".join(pieces), NAMES)
+        expression = Expression("".join(pieces), NAMES)
     except ValueError:
         return
-    needed = set(made.places)
-    values = [random.Random(n).uniform(-1.0, 1.0) if n in needed else None for n in range(4)]
-    assert isinstance(made.value(values), (float, int))  # type: ignore[arg-type]
+    values = [random.Random(n).uniform(-1.0, 1.0) if n in expression.places else None for n in range(4)]
+    assert isinstance(expression.value(values), (float, int))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("text", "factor", "words"),
+    ("text", "factor", "dimension"),
     [("kN*mm", 1.0, "J"), ("kN/mm", 1e6, "kg*s^-2"), ("m/s^2", 1.0, "m*s^-2"), ("kW", 1e3, "W"), ("1", 1.0, "1")],
 )
-def test_units_are_products(text: str, factor: float, words: str) -> None:
+def test_units_are_products_of_powers(text: str, factor: float, dimension: str) -> None:
     unit = unit_of(text)
     assert unit.factor == pytest.approx(factor)
-    assert unit.dimension == words
+    assert unit.dimension == dimension
 
 
 @pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])
-def test_a_unit_that_is_none_is_refused(text: str) -> None:
+def test_invalid_unit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a unit|power above"):
         unit_of(text)
 
@@ -166,16 +136,17 @@ def test_a_unit_that_is_none_is_refused(text: str) -> None:
         ("-" * (LONGEST - 8) + "force.a", "-" * (LONGEST - 8) + "force.a"),
     ],
 )
-def test_an_expression_gets_other_names(text: str, expected: str) -> None:
+def test_names_in_expression_are_replaced(text: str, expected: str) -> None:
     assert renamed(text, {"a": "north", "b": "south 2"}, ("force",)) == expected
 
 
-def test_names_are_exchanged_and_the_value_stays() -> None:
+def test_exchanged_names_preserve_value() -> None:
     text = "force.south_2 ** 2 / max(force['north'], si(1, 'N'))"
     names = {"south_2": "north", "north": "south 2"}
     twin = {"force": {"south_2": NAMES["force"]["north"], "north": NAMES["force"]["south 2"]}}
-    made = Expression(renamed(text, names, ("force",)), NAMES)
-    assert made.value(VALUES) == Expression(text, twin).value(VALUES)
+    assert Expression(renamed(text, names, ("force",)), NAMES).value(VALUES) == Expression(text, twin).value(
+        VALUES
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,5 +158,5 @@ def test_names_are_exchanged_and_the_value_stays() -> None:
     ],
     ids=["comment", "carriage return", "continued line"],
 )
-def test_owners_are_renamed_on_every_line(text: str, expected: str) -> None:
+def test_names_are_replaced_on_continued_lines(text: str, expected: str) -> None:
     assert renamed(text, {"a": "b", "b": "a"}, {"force"}) == expected

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of FMUs: what is damaged, lies or leads out of its folder is refused in words, and nothing is written."""
+"""Tests of FMU files: damaged, malicious or unsuitable archives and descriptions are refused."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -52,31 +53,48 @@ def _fmi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
 
 
-def refused(file: Path, integrator: str = "", more: str = "", x: str = "x1", f: str = "f1") -> str:
-    """Words with which a scenario that names ``file`` is refused; nothing of it stays on the disk."""
-    folder = file.parent
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A copy of the FMU of a frame."""
+    return Path(shutil.copy(frame(3), tmp_path / "frame.fmu"))
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Path:
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    return folder
+
+
+def load(file: Path, integrator: str = "", more: str = "", x: str = "x1", f: str = "f1") -> Any:
     text = SCENARIO.format(file=file, integrator=integrator, more=more, x=x, f=f)
-    before = set(folder.rglob("*"))
-    with pytest.raises(ConfigError) as refusal:
-        _ = Assembly(files.from_text(text, "frame.yaml", folder)).integrator
-    assert set(folder.rglob("*")) == before
-    return str(refusal.value)
+    return files.from_text(text, "frame.yaml", file.parent)
 
 
-# -- archives -------------------------------------------------------------------------------------------------
+def refusal(file: Path, **changes: str) -> str:
+    """Return the reason for which a scenario with ``file`` is refused; it must leave no new file."""
+    before = set(file.parent.rglob("*"))
+    with pytest.raises(ConfigError) as refused:
+        _ = Assembly(load(file, **changes)).integrator
+    assert set(file.parent.rglob("*")) == before
+    return str(refused.value)
 
 
 def bomb(path: Path) -> None:
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("resources/zeros", bytes(archive.LARGEST_UNPACKED // 64))
+    declare_size(path, archive.LARGEST_UNPACKED + 1)  # one member in place of many
+
+
+def declare_size(path: Path, size: int) -> None:
+    """Overwrite the unpacked size of ``resources/zeros`` in the directory of an archive."""
     data = path.read_bytes()
-    # the directory says of each of many members that it is as large; here one says it of itself
-    place = data.rindex(b"resources/zeros") - 22
-    path.write_bytes(data[:place] + (archive.LARGEST_UNPACKED + 1).to_bytes(4, "little") + data[place + 4 :])
+    start = data.rindex(b"resources/zeros") - 22
+    path.write_bytes(data[:start] + size.to_bytes(4, "little") + data[start + 4 :])
 
 
 def zeros(path: Path) -> None:
-    """A hole of 128 MiB, which takes 128 KiB in the archive."""
+    """128 MiB of zeros, compressed to 128 KiB."""
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("resources/zeros", bytes(128 << 20))
 
@@ -90,8 +108,8 @@ def many(path: Path) -> None:
 def encrypted(path: Path) -> None:
     data = bytearray(path.read_bytes())
     for mark, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
-        for found in re.finditer(re.escape(mark), bytes(data)):
-            data[found.start() + offset] |= 1
+        for match in re.finditer(re.escape(mark), bytes(data)):
+            data[match.start() + offset] |= 1
     path.write_bytes(data)
 
 
@@ -101,8 +119,7 @@ def cut(path: Path) -> None:
 
 def wrong_sum(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    place = bytes(data).index(b"modelDescription.xml") + 40
-    data[place] ^= 0xFF
+    data[data.index(b"modelDescription.xml") + 40] ^= 0xFF
     path.write_bytes(data)
 
 
@@ -120,7 +137,7 @@ def without_description(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "parts"),
     [
         (bomb, ("<= 1 GiB", "<= 100")),
         (zeros, ("128 MiB", "<= 1 GiB", "above 64 MiB, <= 100 times")),
@@ -137,74 +154,60 @@ def without_description(path: Path) -> None:
         (with_member("resources//outside"), ("folder", "archive")),
     ],
 )
-def test_an_archive_that_must_not_be_unpacked_is_refused(
-    damage: Callable[[Path], None], says: tuple[str, ...], tmp_path: Path
-) -> None:
-    file = tmp_path / "frame.fmu"
-    shutil.copy(frame(3), file)
+def test_dangerous_archive_is_refused(damage: Callable[[Path], None], parts: tuple[str, ...], file: Path) -> None:
     damage(file)
-    words = refused(file)
-    assert words.startswith(f"integrator.file = '{file}'"[:50]), words
-    assert mentions(words, *says)
+    reason = refusal(file)
+    assert reason.startswith(f"integrator.file = '{file}'"[:50]), reason
+    assert mentions(reason, *parts)
 
 
-def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
-    """Readers do not agree which of them counts."""
+def test_duplicate_members_are_refused(tmp_path: Path) -> None:
+    """Readers disagree on the valid one."""
     with pytest.warns(UserWarning, match="Duplicate name"):
         file = changed(frame(3), tmp_path / "frame.fmu", more={"modelDescription.xml": b"<other/>"})
-    assert mentions(refused(file), "members", "name")
+    assert mentions(refusal(file), "members", "name")
 
 
-def test_a_bomb_that_hides_its_size_is_not_unpacked_beyond_it(tmp_path: Path) -> None:
-    """The directory says ten bytes, the member has a million: no more than the ten are written."""
+def test_member_is_unpacked_only_to_its_declared_size(tmp_path: Path, unpacked: Path) -> None:
+    """10 bytes are declared; the member has a million."""
     file = changed(frame(3), tmp_path / "frame.fmu", more={"resources/zeros": bytes(1_000_000)})
-    data = file.read_bytes()
-    place = data.rindex(b"resources/zeros") - 22
-    file.write_bytes(data[:place] + (10).to_bytes(4, "little") + data[place + 4 :])
-    folder = tmp_path / "unpacked"
-    folder.mkdir()
+    declare_size(file, 10)
     with pytest.raises(ConfigError, match=naming("cannot", "unpacked")):
-        archive.Archive(str(file)).unpack(folder, "binaries/linux64")
-    assert sum(path.stat().st_size for path in (folder / "resources").iterdir()) <= 10
+        archive.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    assert sum(path.stat().st_size for path in (unpacked / "resources").iterdir()) <= 10
 
 
-def test_a_link_in_the_archive_is_written_as_its_text(tmp_path: Path) -> None:
-    file, link = tmp_path / "frame.fmu", zipfile.ZipInfo("resources/link")
-    shutil.copy(frame(3), file)
+def test_symbolic_link_is_unpacked_as_text(file: Path, unpacked: Path) -> None:
+    link = zipfile.ZipInfo("resources/link")
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(file, "a") as opened:
         opened.writestr(link, "/etc/passwd")
-    folder = tmp_path / "unpacked"
-    folder.mkdir()
-    archive.Archive(str(file)).unpack(folder, "binaries/linux64")
-    assert not (folder / "resources/link").is_symlink()
-    assert (folder / "resources/link").read_text() == "/etc/passwd"
+    archive.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    assert not (unpacked / "resources/link").is_symlink()
+    assert (unpacked / "resources/link").read_text() == "/etc/passwd"
 
 
-def test_only_what_a_process_needs_is_unpacked(tmp_path: Path) -> None:
+def test_only_required_members_are_unpacked(tmp_path: Path, unpacked: Path) -> None:
     more = {"sources/frame.c": b"", "binaries/win64/frame.dll": b"", "resources/table.txt": b"1"}
-    file, folder = changed(frame(3), tmp_path / "frame.fmu", more=more), tmp_path / "unpacked"
-    folder.mkdir()
-    archive.Archive(str(file)).unpack(folder, "binaries/linux64")
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert found == {"modelDescription.xml", "binaries/linux64/frame.so", "resources/table.txt"}
+    file = changed(frame(3), tmp_path / "frame.fmu", more=more)
+    archive.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    members = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
+    assert members == {"modelDescription.xml", "binaries/linux64/frame.so", "resources/table.txt"}
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+def test_missing_or_special_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.fmu").mkdir()
-    assert mentions(refused(tmp_path / "folder.fmu"), "directory", "file")
-    assert mentions(refused(tmp_path / "none.fmu"), "No such file")
+    assert mentions(refusal(tmp_path / "folder.fmu"), "directory", "file")
+    assert mentions(refusal(tmp_path / "none.fmu"), "No such file")
     os.mkfifo(tmp_path / "pipe.fmu")
-    assert mentions(refused(tmp_path / "pipe.fmu"), "regular", "file")
+    assert mentions(refusal(tmp_path / "pipe.fmu"), "regular", "file")
 
 
 VARIABLE_STEP = ' canHandleVariableCommunicationStepSize="true"'
 
-# -- descriptions ---------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
-    ("pairs", "says"),
+    ("pairs", "parts"),
     [
         ([("<fmiModel", "<!DOCTYPE a [<!ENTITY b 'c'>]><fmiModel")], ("document", "type")),
         ([("</fmiModelDescription>", "")], ("modelDescription.xml", "FMI")),
@@ -216,34 +219,32 @@ VARIABLE_STEP = ' canHandleVariableCommunicationStepSize="true"'
         ([('causality="output"', 'causality="outlet"')], ("modelDescription.xml", "FMI")),
     ],
 )  # fmt: skip
-def test_a_description_that_lies_or_is_none_is_refused(
-    pairs: list[tuple[str, str]], says: tuple[str, ...], tmp_path: Path
+def test_invalid_description_is_refused(
+    pairs: list[tuple[str, str]], parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    assert mentions(refused(changed(frame(3), tmp_path / "frame.fmu", *pairs)), *says)
+    assert mentions(refusal(changed(frame(3), tmp_path / "frame.fmu", *pairs)), *parts)
 
 
-def test_a_missing_binary_is_told_with_what_is_there(tmp_path: Path) -> None:
-    file = tmp_path / "frame.fmu"
+def test_missing_binary_is_reported_with_available_ones(file: Path) -> None:
     with zipfile.ZipFile(frame(3)) as old, zipfile.ZipFile(file, "w") as new:
         new.writestr("modelDescription.xml", old.read("modelDescription.xml"))
         new.writestr("binaries/win64/frame.dll", b"")
         new.writestr("sources/frame.c", b"")
-    words = refused(file)
-    assert mentions(words, "binaries/linux64/frame.so", "binaries/win64")
-    assert mentions(words, "sources", "compile")
+    reason = refusal(file)
+    assert mentions(reason, "binaries/linux64/frame.so", "binaries/win64")
+    assert mentions(reason, "sources", "compile")
 
 
-def test_a_large_description_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_description_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "LARGEST_DESCRIPTION", 1000)
-    shutil.copy(frame(3), tmp_path / "frame.fmu")
-    assert "must be <= 1000 bytes" in refused(tmp_path / "frame.fmu")
+    assert "must be <= 1000 bytes" in refusal(file)
 
 
-# -- variables and units --------------------------------------------------------------------------------------
+GROUND_MOTION = "ground_motion: {type: sine, amplitude: 1.0, frequency: 1.0}"
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("changes", "parts"),
     [
         ({"x": "x9"}, ("integrator.interface.story_1.displacement", "x9", "unknown", "a1")),
         ({"x": "k1"}, ("k1", "FMU", "x1", "x2", "x3")),
@@ -259,10 +260,7 @@ def test_a_large_description_is_refused_before_it_is_read(tmp_path: Path, monkey
         ({"integrator": "parameters: {k1: .inf}"}, ("parameters.k1", "inf")),
         ({"integrator": "units: {x1: mm}"}, ("units.x1", "mm", "m", "FMU")),
         ({"integrator": "units: {x7: mm}"}, ("units.x7", "mm", "f1", "x1")),
-        (
-            {"more": "ground_motion: {type: sine, amplitude: 1.0, frequency: 1.0}"},
-            ("integrator.ground", "missing"),
-        ),
+        ({"more": GROUND_MOTION}, ("integrator.ground", "missing")),
         ({"integrator": "ground: {acceleration: ground_acceleration}"}, ("scenario", "ground_motion")),
         ({"more": "structure: {type: sdof, mass: 1.0, frequency: 1.0}"}, ("structure", "left")),
         ({"more": "observed: [roof]"}, ("integrator.observed", "test")),
@@ -272,17 +270,16 @@ def test_a_large_description_is_refused_before_it_is_read(tmp_path: Path, monkey
         ),
     ],
 )  # fmt: skip
-def test_what_the_fmu_does_not_have_so_is_refused(
-    given: dict[str, str], says: tuple[str, ...], tmp_path: Path
+def test_scenario_that_contradicts_fmu_is_refused(
+    changes: dict[str, str], parts: tuple[str, ...], file: Path
 ) -> None:
-    shutil.copy(frame(3), tmp_path / "frame.fmu")
-    assert mentions(refused(tmp_path / "frame.fmu", **given), *says)
+    assert mentions(refusal(file, **changes), *parts)
 
 
 @pytest.mark.parametrize(
-    ("pairs", "says"),
+    ("pairs", "parts"),
     [
-        # a unit whose definition is not that of its name
+        # definitions that contradict the name of the unit
         ([('<BaseUnit m="1"/>', '<BaseUnit m="1" factor="0.001"/>')], ("m", "0.001 m", "1 m")),
         ([('<BaseUnit m="1"/>', '<BaseUnit m="2"/>')], ("m", "1 m^2")),
         ([('<BaseUnit m="1"/>', '<BaseUnit m="1" offset="1"/>')], ("1 m", "1", "unit")),
@@ -291,53 +288,37 @@ def test_what_the_fmu_does_not_have_so_is_refused(
         ([(' unit="m"', "")], ("units", "x1", "m", "mm")),
     ],
 )
-def test_a_unit_that_is_wrong_or_unknown_is_refused(
-    pairs: list[tuple[str, str]], says: tuple[str, ...], tmp_path: Path
+def test_wrong_or_unknown_unit_is_refused(
+    pairs: list[tuple[str, str]], parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    assert mentions(refused(changed(frame(3), tmp_path / "frame.fmu", *pairs)), *says)
+    assert mentions(refusal(changed(frame(3), tmp_path / "frame.fmu", *pairs)), *parts)
 
 
-def test_a_unit_of_its_own_is_taken_by_its_definition(tmp_path: Path) -> None:
+def test_unit_defined_by_fmu_is_converted(tmp_path: Path) -> None:
     pairs = [('"m"', '"furlong"'), ('<BaseUnit m="1"/>', '<BaseUnit m="1" factor="201.168"/>')]
-    file = changed(frame(3), tmp_path / "frame.fmu", *pairs)
-    text = SCENARIO.format(file=file, integrator="", more="", x="x1", f="f1")
-    loaded: Any = files.from_text(text, "frame.yaml", tmp_path)
-    _, outputs = loaded.integrator.feeds()
+    _, outputs = load(changed(frame(3), tmp_path / "frame.fmu", *pairs)).integrator.feeds()
     assert outputs.factors.tolist() == [201.168]
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_units_may_be_written_in_the_usual_ways(version: int, tmp_path: Path) -> None:
+def test_common_spellings_of_units_are_accepted(version: int, tmp_path: Path) -> None:
     for name in ("m/s2", "m/s²", "m.s-2", "m s^-2"):
-        pairs = [('name="m/s^2"', f'name="{name}"'), ('unit="m/s^2"', f'unit="{name}"'), ('m="1" s="-2"', 'm="1"')]
-        file = changed(frame(3, version), tmp_path / "frame.fmu", *pairs[:2], ('<BaseUnit m="1" s="-2"/>', ""))
-        text = SCENARIO.format(
-            file=file,
-            integrator="ground: {acceleration: ground_acceleration}",
-            more="ground_motion: {type: sine, amplitude: 1.0, frequency: 1.0}",
-            x="x1",
-            f="f1",
-        )
-        assert Assembly(files.from_text(text, "frame.yaml", tmp_path)).integrator is not None
+        pairs = [('name="m/s^2"', f'name="{name}"'), ('unit="m/s^2"', f'unit="{name}"')]
+        file = changed(frame(3, version), tmp_path / "frame.fmu", *pairs, ('<BaseUnit m="1" s="-2"/>', ""))
+        scenario = load(file, integrator="ground: {acceleration: ground_acceleration}", more=GROUND_MOTION)
+        assert Assembly(scenario).integrator is not None
 
 
-# -- the package and the copy ---------------------------------------------------------------------------------
+def test_missing_fmpy_is_reported_with_installation(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fmpy", None)
+    reason = refusal(file)
+    assert mentions(reason, "FMU", "fmpy")
+    assert mentions(reason, "pip", "fmpy")
+    assert description.INSTALL in reason
 
 
-def test_without_fmpy_the_refusal_says_how_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "fmpy", None)
-    shutil.copy(frame(3), tmp_path / "frame.fmu")
-    words = refused(tmp_path / "frame.fmu")
-    assert mentions(words, "FMU", "fmpy")
-    assert mentions(words, "pip", "fmpy")
-    assert description.INSTALL in words
-
-
-def test_the_file_is_hashed_and_copied_as_any_other(tmp_path: Path) -> None:
-    file = tmp_path / "frame.fmu"
-    shutil.copy(frame(3), file)
-    data = {"integrator": {"type": "fmu", "file": str(file)}}
-    (named,) = named_files(Scenario, data)
+def test_fmu_is_hashed_and_copied(file: Path, tmp_path: Path) -> None:
+    (named,) = named_files(Scenario, {"integrator": {"type": "fmu", "file": str(file)}})
     first, copy = named.hash(), Path(named.copy(tmp_path / "inputs"))
     assert copy.read_bytes() == file.read_bytes()
     assert first in str(copy)
@@ -346,13 +327,8 @@ def test_the_file_is_hashed_and_copied_as_any_other(tmp_path: Path) -> None:
     assert described(str(copy)).identifier == "frame"
 
 
-# -- directories of archives, and whole numbers ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize("comment", [b"", b"a comment of the archive"])
-def test_the_size_of_a_directory_is_that_which_is_read(comment: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "frame.fmu"
-    shutil.copy(frame(3), file)
+def test_size_of_directory_is_exact(comment: bytes, file: Path) -> None:
     with zipfile.ZipFile(file, "a") as opened:
         opened.comment = comment
         start = opened.start_dir
@@ -361,10 +337,8 @@ def test_the_size_of_a_directory_is_that_which_is_read(comment: bytes, tmp_path:
     assert archive.directory_size(b"") == archive.directory_size(b"PK\x05\x06") == 0
 
 
-def test_a_directory_that_would_fill_the_memory_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also one that stands in the records of zip64, as of an archive with 65536 members."""
+def test_huge_directory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """65536 members need the records of zip64."""
     monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 1000)
     file = tmp_path / "frame.fmu"
     with zipfile.ZipFile(file, "w") as opened:
@@ -372,9 +346,9 @@ def test_a_directory_that_would_fill_the_memory_is_not_read(
             opened.writestr(f"{number}", b"")
     monkeypatch.setattr(archive, "MOST_MEMBERS", 1_000_000)
     monkeypatch.delattr("zipfile.ZipFile._RealGetContents")
-    words = refused(file)
-    assert mentions(words, "directory of")
-    assert mentions(words, "MiB", "<= 1000 bytes")
+    reason = refusal(file)
+    assert mentions(reason, "directory of")
+    assert mentions(reason, "MiB", "<= 1000 bytes")
 
 
 @pytest.mark.parametrize(
@@ -393,8 +367,8 @@ def test_a_directory_that_would_fill_the_memory_is_not_read(
         ("Float32", 2, True),
     ],
 )
-def test_a_number_that_its_type_cannot_hold_is_refused(kind: str, value: Any, fits: bool) -> None:
-    """The library would keep its last bits, without a word."""
+def test_number_outside_its_type_is_refused(kind: str, value: Any, fits: bool) -> None:
+    """The library would silently keep the lowest bits."""
     variable = Variable("n", 1, kind, "parameter", "fixed", None, "0", None, None, False)
     description = Description(3, "", "", "", "", False, False, None, None, {"n": variable})
     if fits:
@@ -405,24 +379,24 @@ def test_a_number_that_its_type_cannot_hold_is_refused(kind: str, value: Any, fi
 
 
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.soak)])
-def test_damage_anywhere_is_refused_in_words_or_harmless(seeds: range, tmp_path: Path) -> None:
-    """Whatever bytes of an archive or of a description are others; nothing is written beside the folder."""
-    whole, text = frame(3).read_bytes(), archive.Archive(str(frame(3))).description()
+def test_random_damage_is_refused_or_harmless(seeds: range, tmp_path: Path) -> None:
+    """Random bytes of the archive and the description change; no file outside the folder may be written."""
+    original, text = frame(3).read_bytes(), archive.Archive(str(frame(3))).description()
     file, folder = tmp_path / "frame.fmu", tmp_path / "unpacked"
     refusals = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        data, words = bytearray(whole), bytearray(text)
+        data, changed_text = bytearray(original), bytearray(text)
         for _ in range(rng.integers(1, 4)):
-            place = rng.choice([rng.integers(200), len(data) - 1 - rng.integers(400), rng.integers(len(data))])
-            data[place] = rng.integers(256)
-            words[rng.integers(len(words))] = rng.choice(list(b'0123456789"<>/ abmMN&;\xff'))
+            index = rng.choice([rng.integers(200), len(data) - 1 - rng.integers(400), rng.integers(len(data))])
+            data[index] = rng.integers(256)
+            changed_text[rng.integers(len(text))] = rng.choice(list(b'0123456789"<>/ abmMN&;\xff'))
         file.write_bytes(data[: rng.integers(len(data))] if seed % 10 == 0 else data)
         folder.mkdir()
         try:
             described(str(file))
             archive.Archive(str(file)).unpack(folder, "binaries/linux64")
-            description_of(bytes(words))
+            description_of(bytes(changed_text))
         except ConfigError:
             refusals += 1
         assert {path.name for path in tmp_path.iterdir()} == {"frame.fmu", "unpacked", "tmp"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that parameters name, whatever component they belong to: absolute, known by their contents, copied."""
+"""Tests of files that parameters name: absolute paths, hashes of contents, copies."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import file as model_file
 
-NAME = "given.dat"
-PLACES: dict[str, tuple[type, dict[str, Any]]] = {}
-"""Every parameter of every registered component that may be a file: the root, and data that name one there."""
+NAME = "input.dat"
+PARAMETERS: dict[str, tuple[type, dict[str, Any]]] = {}
+"""Root class, and data that name a file, of every parameter of every component that may be a file."""
 
 
 def below(cls: type, passed: tuple[type, ...]) -> Iterator[tuple[str, type, str, dict[str, Any]]]:
-    """Place, class and field of every parameter below ``cls`` that may be a file, and data that have one there."""
+    """Yield path, class, field, and data that name a file, of each parameter below ``cls`` that may be one."""
     if cls in passed:
         return
     for name, spec in declared(cls).items():
@@ -36,73 +36,73 @@ def below(cls: type, passed: tuple[type, ...]) -> Iterator[tuple[str, type, str,
         for kind in kinds:
             inner = registry.load(spec.family, kind).Params if kind else spec.cls
             many = spec.kind in ("sections", "components")
-            for place, owner, field, data in below(inner, (*passed, cls)):
+            for path, owner, field, data in below(inner, (*passed, cls)):
                 entry = {"type": kind} | data if kind else data
                 middle = f"{name}.one" if many else name
-                yield f"{middle}({kind}).{place}", owner, field, {name: {"one": entry} if many else entry}
+                yield f"{middle}({kind}).{path}", owner, field, {name: {"one": entry} if many else entry}
 
 
 for root in (Scenario, RigFile):
     reached: set[tuple[type, str]] = set()
-    for place, owner, field, data in below(root, ()):
+    for path, owner, field, data in below(root, ()):
         if (owner, field) not in reached:
             reached.add((owner, field))
-            PLACES[f"{root.__name__}.{place}"] = (root, data)
+            PARAMETERS[f"{root.__name__}.{path}"] = (root, data)
 
 
 def leaf(data: Any) -> str:
-    """The path in data that name one file."""
+    """Return the path in data that name one file."""
     if isinstance(data, dict):
-        return next(found for key, value in data.items() if key != "type" and (found := leaf(value)))
+        return next(path for key, value in data.items() if key != "type" and (path := leaf(value)))
     return str(data)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_file_of_any_parameter_is_absolute_known_by_its_contents_and_copied(place: str, tmp_path: Path) -> None:
-    cls, data = PLACES[place]
-    own = tmp_path / NAME
-    own.write_text("1.0\n")
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_file_of_parameter_is_absolute_hashed_and_copied(parameter: str, tmp_path: Path) -> None:
+    cls, data = PARAMETERS[parameter]
+    original = tmp_path / NAME
+    original.write_text("1.0\n")
     make_absolute(cls, data := copy.deepcopy(data), tmp_path)
-    assert leaf(data) == str(own)
+    assert leaf(data) == str(original)
     (named,) = named_files(cls, data)
     first = named.hash()
-    replace_files(cls, kept := copy.deepcopy(data), lambda each: each.copy(tmp_path / FOLDER))
-    where = Path(leaf(kept))
-    assert (where.name, where.read_text()) == (NAME, "1.0\n")
-    assert where.relative_to(tmp_path / FOLDER).parts[0] == first
-    own.write_text("3.0\n")
+    replace_files(cls, replaced := copy.deepcopy(data), lambda file: file.copy(tmp_path / FOLDER))
+    path = Path(leaf(replaced))
+    assert (path.name, path.read_text()) == (NAME, "1.0\n")
+    assert path.relative_to(tmp_path / FOLDER).parts[0] == first
+    original.write_text("3.0\n")
     assert named.hash() != first
-    (again,) = named_files(cls, kept)
-    assert (again.hash(), again.copy(tmp_path / FOLDER)) == (first, str(where))
+    (again,) = named_files(cls, replaced)
+    assert (again.hash(), again.copy(tmp_path / FOLDER)) == (first, str(path))
 
 
-def test_the_places_are_those_of_every_component() -> None:
-    """Which component may be left out of nothing here: each with a file is reached from a scenario."""
-    reached = {(owner, field) for place, owner, field, _ in below(Scenario, ())}
+def test_files_of_all_components_are_reached() -> None:
+    """Every component with a file is reached from a scenario."""
+    reached = {(owner, field) for _, owner, field, _ in below(Scenario, ())}
     for family in registry.FAMILIES:
         for kind in registry.names(family):
             for _, owner, field, _ in below(registry.load(family, kind).Params, ()):
                 assert (owner, field) in reached, f"{family} {kind}: {field}"
 
 
-def test_copies_can_be_read_only_and_one_that_changed_is_refused(tmp_path: Path) -> None:
-    own = tmp_path / NAME
-    own.write_text("1")
-    where = Path(Named("here", str(own)).copy(tmp_path / FOLDER))
-    assert stat.S_IMODE(where.stat().st_mode) == 0o444
-    where.chmod(0o644)
-    where.write_text("2")
-    for path in (where, own):
+def test_copy_is_read_only_and_refused_if_changed(tmp_path: Path) -> None:
+    original = tmp_path / NAME
+    original.write_text("1")
+    duplicate = Path(Named("here", str(original)).copy(tmp_path / FOLDER))
+    assert stat.S_IMODE(duplicate.stat().st_mode) == 0o444
+    duplicate.chmod(0o644)
+    duplicate.write_text("2")
+    for path in (duplicate, original):
         with pytest.raises(ConfigError, match="has changed"):
             Named("here", str(path)).copy(tmp_path / FOLDER)
 
 
-def test_a_file_that_is_not_there_is_named_with_its_place(tmp_path: Path) -> None:
+def test_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=naming("structure.mass", "file")):
         Named("structure.mass", str(tmp_path / "none.csv")).copy(tmp_path / FOLDER)
 
 
-def test_home_is_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Named("", "~/a.txt").absolute(Path()) == str(tmp_path / "a.txt")
 
@@ -110,8 +110,8 @@ def test_home_is_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 PROGRAM = {
     "main.py": "import os, numpy\nimport one\nfrom pack.inner import thing\n\ndef late():\n    import lazy.deep\n",
     "one.py": "def broken(:\n",
-    "pack/__init__.py": "from . import beside\n",
-    "pack/beside.py": "",
+    "pack/__init__.py": "from . import sibling\n",
+    "pack/sibling.py": "",
     "pack/inner/__init__.py": "from ..above import x\nfrom .thing import y\n",
     "pack/inner/thing.py": "import main\n",
     "pack/above.py": "x = 1\n",
@@ -121,43 +121,44 @@ PROGRAM = {
 }
 
 
-def written(folder: Path) -> Path:
+def program(folder: Path) -> Path:
+    """Write PROGRAM into a folder and return its main file."""
     for name, text in PROGRAM.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder / "main.py"
 
 
-def test_a_program_has_the_modules_that_it_imports_from_below_its_folder(tmp_path: Path) -> None:
-    found = {str(path.relative_to(tmp_path)) for path in modules_of(written(tmp_path))}
-    assert found == {name for name in PROGRAM if "unused" not in name}
+def test_program_includes_imported_modules(tmp_path: Path) -> None:
+    modules = {str(path.relative_to(tmp_path)) for path in modules_of(program(tmp_path))}
+    assert modules == {name for name in PROGRAM if "unused" not in name}
 
 
-def test_a_program_is_copied_with_its_modules_and_files_as_they_stand_to_each_other(tmp_path: Path) -> None:
-    main = written(tmp_path / "work" / "models")
+def test_program_copy_keeps_relative_paths(tmp_path: Path) -> None:
+    main = program(tmp_path / "work" / "models")
     (tmp_path / "work" / "record.txt").write_text("1 2 3")
     named = Named("model", str(main), program=True, opens=("../record.txt",))
-    where = Path(named.copy(tmp_path / FOLDER))
+    path = Path(named.copy(tmp_path / FOLDER))
     root = tmp_path / FOLDER / named.hash()
-    assert where == root / "models" / "main.py"
+    assert path == root / "models" / "main.py"
     assert (root / "record.txt").read_text() == "1 2 3"
     assert (root / "models" / "pack" / "inner" / "thing.py").is_file()
-    assert Named("model", str(where), program=True, opens=("../record.txt",)).hash() == named.hash()
+    assert Named("model", str(path), program=True, opens=("../record.txt",)).hash() == named.hash()
 
 
 @pytest.mark.parametrize(
     "changed", ["models/main.py", "models/pack/above.py", "models/lazy/deep.py", "record.txt"]
 )
-def test_each_part_of_a_program_counts(changed: str, tmp_path: Path) -> None:
-    named = Named("model", str(written(tmp_path / "models")), program=True, opens=("../record.txt",))
+def test_each_file_of_program_is_hashed(changed: str, tmp_path: Path) -> None:
+    named = Named("model", str(program(tmp_path / "models")), program=True, opens=("../record.txt",))
     (tmp_path / "record.txt").write_text("1")
     first = named.hash()
     (tmp_path / changed).write_text("z = 1\n")
     assert named.hash() != first
 
 
-def test_the_model_of_a_rig_names_no_further_files(tmp_path: Path) -> None:
-    """Nobody would know of them."""
+def test_model_of_rig_refuses_further_files(tmp_path: Path) -> None:
+    """Such files would be neither hashed nor copied."""
     (tmp_path / "model.yaml").write_text("axes: [a]\nversion: 1\nfeedforward: {displacement: rows.csv}\n")
     with pytest.raises(ConfigError, match=naming("feedforward.displacement", "rows.csv")):
         model_file.load(tmp_path / "model.yaml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The strict builder: every kind of wrong value is refused with path, value, unit and bound."""
+"""Tests of the strict builder of parameters: widening, refusals, tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rths_nodes.core.validation import from_data, to_data
 
 @params
 class Inner:
-    """A section that can be left out."""
+    """An optional section."""
 
     gain: float = number("gain", default=2.0, at_least=0.0, at_most=5.0)
 
@@ -53,7 +53,7 @@ class Everything:
 GOOD: dict[str, Any] = {"length": 1.5, "many": {"x": {}}}
 
 
-def test_defaults_fill_in_what_is_left_out() -> None:
+def test_missing_values_have_defaults() -> None:
     built = from_data(Everything, GOOD)
     assert (built.length, built.count, built.kind, built.on, built.limit) == (1.5, 3, "a", False, None)
     assert (built.inner.gain, built.many["x"].gain) == (2.0, 2.0)
@@ -61,7 +61,7 @@ def test_defaults_fill_in_what_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "seen"),
+    ("key", "value", "expected"),
     [
         ("length", 2, 2.0),
         ("count", 4.0, 4),
@@ -71,13 +71,13 @@ def test_defaults_fill_in_what_is_left_out() -> None:
         ("inner", None, Inner()),
     ],
 )
-def test_values_are_widened(key: str, value: Any, seen: Any) -> None:
-    found = getattr(from_data(Everything, GOOD | {key: value}), key)
-    assert found == seen
-    assert type(found) is type(seen)
+def test_values_are_widened(key: str, value: Any, expected: Any) -> None:
+    built = getattr(from_data(Everything, GOOD | {key: value}), key)
+    assert built == expected
+    assert type(built) is type(expected)
 
 
-WRONG: list[tuple[str, Any, str]] = [
+INVALID: list[tuple[str, Any, str]] = [
     ("length", -1, "top.length = -1 m: must be > 0 m"),
     ("length", 0.0, "top.length = 0 m: must be > 0 m"),
     ("length", float("nan"), "top.length = nan: must be a finite number in m"),
@@ -127,21 +127,21 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"), WRONG, ids=[f"{key}-{i}" for i, (key, _, _) in enumerate(WRONG)]
+    ("key", "value", "message"), INVALID, ids=[f"{key}-{i}" for i, (key, _, _) in enumerate(INVALID)]
 )
-def test_a_wrong_value_is_refused(key: str, value: Any, message: str) -> None:
+def test_invalid_value_is_refused(key: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         from_data(Everything, GOOD | {key: value}, "top")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_value_is_named_with_its_meaning_and_unit() -> None:
+def test_missing_value_is_named_with_meaning_and_unit() -> None:
     with pytest.raises(ConfigError, match=r"^top\.length: missing \(length \[m\]\)$"):
         from_data(Everything, {"many": {"x": {}}}, "top")
 
 
-def test_a_field_without_a_declaration_is_refused_where_the_class_is_made() -> None:
+def test_undeclared_field_is_refused_by_decorator() -> None:
     with pytest.raises(TypeError, match=naming("Params", "gain", "place")):
         params(type("Params", (), {"__annotations__": {"gain": float, "place": str}, "gain": 2.0, "place": ""}))
 
@@ -151,7 +151,7 @@ def test_built_parameters_are_frozen() -> None:
         from_data(Everything, GOOD).length = 2.0
 
 
-def test_what_parameters_do_not_say_of_their_test_is_filled_in() -> None:
+def test_parameters_have_default_methods() -> None:
     @params
     class Short:
         window: float = number("window", "s", 1.0)
@@ -159,24 +159,26 @@ def test_what_parameters_do_not_say_of_their_test_is_filled_in() -> None:
         def spans(self) -> dict[str, float]:
             return {"window": self.window}
 
-    here, kept = from_data(Short, {"window": 2.0}), recorded("old", {"gain": 1.0}, "is not installed here")
-    assert here.spans() == {"window": 2.0}
-    assert kept.spans() == {}
-    for silent in (here, kept):
-        silent.fits(None)
-        silent.validate("")
-        assert not any((silent.cautions(None), silent.contents(), silent.reads(), silent.remarks({})))
-        assert silent.stop_groups(2, 3) == (0, 0, 0)
+    installed, missing = from_data(Short, {"window": 2.0}), recorded("old", {"gain": 1.0}, "is not installed here")
+    assert installed.spans() == {"window": 2.0}
+    assert missing.spans() == {}
+    for parameters in (installed, missing):
+        parameters.fits(None)
+        parameters.validate("")
+        assert not any(
+            (parameters.cautions(None), parameters.contents(), parameters.reads(), parameters.remarks({}))
+        )
+        assert parameters.stop_groups(2, 3) == (0, 0, 0)
 
 
-def test_data_and_back() -> None:
+def test_data_round_trip_preserves_values() -> None:
     built = from_data(Everything, GOOD | {"rows": [[1.0, 2.0]], "limit": 0.1 + 0.2})
     data = to_data(built)
     assert data["ramp"] == {"type": "linear"}
     assert from_data(Everything, data) == built
 
 
-def test_the_table_shows_what_is_known() -> None:
+def test_table_lists_unit_bound_and_default() -> None:
     rows = {row.name: row for row in table(Everything)}
     assert (rows["length"].unit, rows["length"].bound, rows["length"].default) == ("m", "> 0", "required")
     assert (rows["count"].bound, rows["count"].default) == (">= 1 and <= 10", "3")
@@ -186,21 +188,16 @@ def test_the_table_shows_what_is_known() -> None:
     assert rows["inner"].default == "its defaults"
 
 
-def test_all_that_is_wrong_is_told_at_once_one_problem_a_line() -> None:
-    data = {
-        "lenght": 1.0,
-        "count": 11,
-        "ramp": {"type": "linaer"},
-        "many": {"x": {"gain": 9.0}, "y": {"gain": -1.0}},
-    }
+def test_all_problems_are_reported_one_per_line() -> None:
+    data = {"lenght": 1.0, "count": 11, "ramp": {"type": "linaer"}}
     with pytest.raises(ConfigError) as refused:
-        from_data(Everything, data)
-    places = [problem.partition(":")[0].partition(" ")[0] for problem in refused.value.problems]
-    assert places == ["lenght", "length", "count", "ramp.type", "many.x.gain", "many.y.gain"]
+        from_data(Everything, data | {"many": {"x": {"gain": 9.0}, "y": {"gain": -1.0}}})
+    keys = [problem.partition(":")[0].partition(" ")[0] for problem in refused.value.problems]
+    assert keys == ["lenght", "length", "count", "ramp.type", "many.x.gain", "many.y.gain"]
     assert str(refused.value).splitlines() == list(refused.value.problems)
 
 
-def test_every_problem_names_the_place_in_which_it_was_found() -> None:
+def test_problems_are_prefixed_with_their_file() -> None:
     assert ConfigError("a = 1: must be 2", "b: missing").within("x.yaml").problems == (
         "x.yaml: a = 1: must be 2",
         "x.yaml: b: missing",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The codec: to the bit and back, constant layouts, and nothing but ValueError for malformed bytes."""
+"""Tests of the codec: exact round trips, constant layouts, ValueError for malformed bytes."""
 
 from __future__ import annotations
 
@@ -39,92 +39,75 @@ def array(length: int) -> st.SearchStrategy[np.ndarray]:
     return hnp.arrays(np.float64, length, elements=st.floats(width=64))
 
 
-def assert_same_bits(one: Any, other: Any) -> None:
-    for name in one.__slots__:
-        a, b = getattr(one, name), getattr(other, name)
-        if isinstance(a, np.ndarray):
-            assert a.tobytes() == b.tobytes(), name
-            assert b.flags.aligned
-            assert not b.flags.writeable, "several nodes may have it"
+def assert_same_bits(sent: Any, received: Any) -> None:
+    for name in sent.__slots__:
+        expected, value = getattr(sent, name), getattr(received, name)
+        if isinstance(expected, np.ndarray):
+            assert expected.tobytes() == value.tobytes(), name
+            assert value.flags.aligned
+            assert not value.flags.writeable, "several nodes may share it"
         else:
-            assert a == b, name
+            assert expected == value, name
 
 
-# The messages of the loop
-
-
-@given(step=numbers, flags=numbers, stamp=stamps, arrays=st.tuples(*[array(3)] * 6))
-def test_a_target_comes_back_to_the_bit(step: int, flags: int, stamp: int, arrays: Any) -> None:
-    sent = Target(step, *arrays, flags=flags)
-    received, when = CODEC.unpack_target(CODEC.pack_target(sent, stamp))
-    assert_same_bits(sent, received)
-    assert when == stamp
-
-
-@given(sample=numbers, flags=numbers, stamp=stamps, arrays=st.tuples(*[array(2)] * 2))
-def test_a_command_comes_back_to_the_bit(sample: int, flags: int, stamp: int, arrays: Any) -> None:
-    sent = Command(sample, *arrays, flags=flags)
-    received, when = CODEC.unpack_command(CODEC.pack_command(sent, stamp))
-    assert_same_bits(sent, received)
-    assert when == stamp
-
-
-@given(sample=numbers, flags=numbers, stamp=stamps, arrays=st.tuples(*[array(2)] * 3), auxiliary=array(1))
-def test_a_measurement_comes_back_to_the_bit(
-    sample: int, flags: int, stamp: int, arrays: Any, auxiliary: np.ndarray
+@given(number=numbers, flags=numbers, stamp=stamps, data=st.data())
+@pytest.mark.parametrize(
+    ("message", "lengths"), [(Target, [3] * 6), (Command, [2] * 2), (Measurement, [2, 2, 2, 1])]
+)
+def test_message_of_loop_is_restored_exactly(
+    message: type, lengths: list[int], number: int, flags: int, stamp: int, data: st.DataObject
 ) -> None:
-    sent = Measurement(sample, *arrays, auxiliary, flags=flags)
-    received, when = CODEC.unpack_measurement(CODEC.pack_measurement(sent, stamp))
+    sent = message(number, *(data.draw(array(length)) for length in lengths), flags=flags)
+    name = message.__name__.lower()
+    received, received_stamp = getattr(CODEC, f"unpack_{name}")(getattr(CODEC, f"pack_{name}")(sent, stamp))
     assert_same_bits(sent, received)
-    assert when == stamp
+    assert received_stamp == stamp
 
 
-def test_the_compensators_state_comes_back_to_the_bit() -> None:
+def test_compensator_state_is_restored_exactly() -> None:
     values = [0.1, -math.inf, 5e-324, 3.0]
-    told = decode("CompensatorState", CODEC.pack_state(values, 7, 0, STAMP))
-    assert (told["sample"], told["values"], told["stamp"]) == (7, values, STAMP)
+    state = decode("CompensatorState", CODEC.pack_state(values, 7, 0, STAMP))
+    assert (state["sample"], state["values"], state["stamp"]) == (7, values, STAMP)
 
 
-def test_both_codecs_write_the_same_bytes() -> None:
+def test_both_encoders_write_the_same_bytes() -> None:
     command = Command(7, np.array([0.1, 0.2]), np.array([0.3, -0.4]), flags=5)
     values = {"stamp": STAMP, "run": RUN.mark, "sample": 7, "flags": 5, "control_mode": [1, 1]}
     values |= {"target": [0.1, 0.2], "command": [0.3, -0.4]}
     assert CODEC.pack_command(command, STAMP) == encode("Command", values)
 
 
-def test_what_the_port_reads_of_the_rig_comes_back() -> None:
+def test_rig_status_is_restored() -> None:
     rig = {"control_mode": b"\1\2", "hydraulics": 3, "interlock": 1}
     sent = Measurement(3, *np.ones((3, 2)), np.ones(1), **rig)
     received, _ = CODEC.unpack_measurement(CODEC.pack_measurement(sent, STAMP))
     assert_same_bits(sent, received)
-    silent = CODEC.unpack_measurement(CODEC.pack_measurement(Measurement(3, *np.ones((3, 2)), np.ones(1)), STAMP))
-    assert (silent[0].control_mode, silent[0].hydraulics, silent[0].interlock) == (b"", 0, 0), "not told"
+    without = Measurement(3, *np.ones((3, 2)), np.ones(1))
+    received, _ = CODEC.unpack_measurement(CODEC.pack_measurement(without, STAMP))
+    assert (received.control_mode, received.hydraulics, received.interlock) == (b"", 0, 0)
 
 
-def test_energies_of_a_model_that_does_not_travel_whole_come_back() -> None:
+def test_energies_are_restored() -> None:
     sent = Target(3, *np.ones((6, 3)), energies=np.array([4.0, 3.0, 2.0, 1.0]))
     data = CODEC.pack_target(sent, STAMP)
     assert CODEC.unpack_target(data)[0].energies.tolist() == [4.0, 3.0, 2.0, 1.0]
-    told = decode("Target", data)
+    target = decode("Target", data)
     kinds = ("input", "kinetic", "strain", "damping")
-    assert [told[f"{kind}_energy"] for kind in kinds] == [4.0, 3.0, 2.0, 1.0]
-    untold = CODEC.unpack_target(CODEC.pack_target(Target(3, *np.ones((6, 3))), STAMP))[0]
-    assert np.isnan(untold.energies).all()
+    assert [target[f"{kind}_energy"] for kind in kinds] == [4.0, 3.0, 2.0, 1.0]
+    without = CODEC.unpack_target(CODEC.pack_target(Target(3, *np.ones((6, 3))), STAMP))[0]
+    assert np.isnan(without.energies).all()
 
 
 @pytest.mark.parametrize("modes", [[0, 0], [1, 2], [2, 2], [1, 77]])
-def test_a_command_in_newtons_or_without_a_unit_is_refused(modes: list[int]) -> None:
-    """A rig with displacement axes only: 1e4 N must not be taken for 1e4 m."""
+def test_command_in_other_unit_than_metres_is_refused(modes: list[int]) -> None:
+    """The axes follow displacements: 1e4 N must not become 1e4 m."""
     values = {"run": RUN.mark, "sample": 1, "control_mode": modes}
     data = encode("Command", values | {"target": [1e4, 1e4], "command": [1e4, 1e4]})
     with pytest.raises(ValueError, match=naming("displacement", "axes")):
         CODEC.unpack_command(data)
 
 
-# The run
-
-
-def test_the_mark_of_a_run_has_the_same_length_whatever_it_is_called() -> None:
+def test_run_mark_has_constant_length() -> None:
     names = ["", "a", "chen_ricles_2010_20260101_120000_4711", "ü" * 300]
     marks = {mark_of(name, salt) for name in names for salt in ("", "1", "2")}
     assert len(marks) == 12
@@ -132,25 +115,25 @@ def test_the_mark_of_a_run_has_the_same_length_whatever_it_is_called() -> None:
     assert mark_of("a", "1") == mark_of("a", "1")
 
 
-@given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(sorted(("Target", "Command", "Measurement"))))
-def test_a_message_of_another_run_is_refused_by_its_bytes(one: str, other: str, message: str) -> None:
-    mine, theirs = RunMark(mark_of(one, "1")), RunMark(mark_of(other, "2"))
-    ours, foreign = (Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1, run=run) for run in (mine, theirs))
-    sample = {"Target": Target(1, *np.ones((6, 3))), "Command": Command(1, *np.ones((2, 2)))}
-    sample["Measurement"] = Measurement(1, *np.ones((3, 2)), np.ones(1))
-    name = message.lower()
-    data = getattr(foreign, f"pack_{name}")(sample[message], STAMP)
-    assert theirs.has_sent(data)
-    assert not mine.has_sent(data)
+@given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(["command", "measurement", "target"]))
+def test_message_of_another_run_is_refused(local_name: str, foreign_name: str, message: str) -> None:
+    local, foreign = RunMark(mark_of(local_name, "1")), RunMark(mark_of(foreign_name, "2"))
+    receiver, sender = (Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1, run=run) for run in (local, foreign))
+    sample = {"target": Target(1, *np.ones((6, 3))), "command": Command(1, *np.ones((2, 2)))}
+    sample["measurement"] = Measurement(1, *np.ones((3, 2)), np.ones(1))
+    data = getattr(sender, f"pack_{message}")(sample[message], STAMP)
+    unpack = getattr(receiver, f"unpack_{message}")
+    assert foreign.has_sent(data)
+    assert not local.has_sent(data)
     with pytest.raises(ValueError, match=naming("belongs", "another run")):
-        getattr(ours, f"unpack_{name}")(data)
+        unpack(data)
     assert number_of(data) == 1
-    mine.become(theirs.mark)
-    assert getattr(ours, f"unpack_{name}")(data)[1] == STAMP, "once the run is known"
+    local.become(foreign.mark)
+    assert unpack(data)[1] == STAMP
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_the_run_stands_at_the_same_place_of_every_message(message: str) -> None:
+def test_run_mark_has_same_offset_in_all_messages(message: str) -> None:
     assert RUN.has_sent(encode(message, {"run": RUN.mark}))
     assert not RUN.has_sent(encode(message, {"run": mark_of("another")}))
     assert not RUN.has_sent(encode(message, {}))
@@ -158,12 +141,12 @@ def test_the_run_stands_at_the_same_place_of_every_message(message: str) -> None
 
 
 @pytest.mark.parametrize("mark", ["map", "x" * 24, "ü" * 23, "\0" * 23])
-def test_a_mark_that_no_run_can_have_is_refused(mark: str) -> None:
+def test_invalid_run_mark_is_refused(mark: str) -> None:
     with pytest.raises(ConfigError, match=naming("23", "ASCII")):
         RunMark().become(mark)
 
 
-def test_a_message_has_the_same_size_whatever_is_in_it() -> None:
+def test_message_size_does_not_depend_on_values() -> None:
     sizes = {len(CODEC.pack_state(np.random.default_rng(k).normal(size=4).tolist(), k, k, k)) for k in range(9)}
     assert len(sizes) == 1
 
@@ -173,17 +156,11 @@ def test_too_many_axes_are_refused() -> None:
         Codec(n_dof=1, n_axes=17, n_state=0)
 
 
-# Malformed bytes
+UNPACK = (CODEC.unpack_command, CODEC.unpack_measurement, CODEC.unpack_target)
 
 
-UNPACK = {
-    "Target": CODEC.unpack_target,
-    "Command": CODEC.unpack_command,
-    "Measurement": CODEC.unpack_measurement,
-}
-
-
-def whole(message: str) -> bytes:
+def encoded(message: str) -> bytes:
+    """Return a message of a type, with a value in every field."""
     fill = {"string": "text ü", "bool": True}
     values = {}
     for name, kind, is_array in layout.described(message):
@@ -193,7 +170,7 @@ def whole(message: str) -> bytes:
 
 
 def reads(call: Any, *arguments: Any) -> bool:
-    """True when the bytes can be read; anything but ValueError goes up."""
+    """Return False for a ValueError; other exceptions propagate."""
     try:
         call(*arguments)
     except ValueError:
@@ -202,53 +179,49 @@ def reads(call: Any, *arguments: Any) -> bool:
 
 
 @given(message=st.sampled_from(MESSAGES), data=st.binary(max_size=200))
-def test_random_bytes_give_a_value_or_value_error(message: str, data: bytes) -> None:
+def test_random_bytes_give_value_or_value_error(message: str, data: bytes) -> None:
     reads(decode, message, data)
     reads(decode, message, ENCAPSULATION + data)
 
 
-@given(message=st.sampled_from(sorted(UNPACK)), data=st.binary(max_size=400))
-def test_random_bytes_in_the_loop_give_a_value_or_value_error(message: str, data: bytes) -> None:
-    reads(UNPACK[message], data)
-    reads(UNPACK[message], ENCAPSULATION + data)
+@given(unpack=st.sampled_from(UNPACK), data=st.binary(max_size=400))
+def test_random_bytes_in_loop_give_value_or_value_error(unpack: Any, data: bytes) -> None:
+    reads(unpack, data)
+    reads(unpack, ENCAPSULATION + data)
 
 
-@given(message=st.sampled_from(MESSAGES), place=st.integers(0, 10_000), byte=st.integers(0, 255))
-def test_a_changed_byte_gives_a_value_or_value_error(message: str, place: int, byte: int) -> None:
-    data = bytearray(whole(message))
-    data[place % len(data)] = byte
+@given(message=st.sampled_from(MESSAGES), index=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_changed_byte_gives_value_or_value_error(message: str, index: int, byte: int) -> None:
+    data = bytearray(encoded(message))
+    data[index % len(data)] = byte
     reads(decode, message, bytes(data))
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_that_was_cut_short_is_refused(message: str) -> None:
-    data = whole(message)
+def test_truncated_message_is_refused(message: str) -> None:
+    data = encoded(message)
     assert reads(decode, message, data)
     assert not any(reads(decode, message, data[:length]) for length in range(len(data)))
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_another_byte_order_is_refused(message: str) -> None:
+def test_other_byte_order_is_refused(message: str) -> None:
     with pytest.raises(ValueError, match=naming(message, "message")):
-        decode(message, b"\0\0\0\0" + whole(message)[4:])
+        decode(message, b"\0\0\0\0" + encoded(message)[4:])
 
 
-def test_another_number_of_axes_is_refused() -> None:
+def test_other_number_of_axes_is_refused() -> None:
     other = Codec(n_dof=3, n_axes=1, n_state=4, run=RUN)
     data = other.pack_command(Command(1, np.zeros(1), np.zeros(1)), STAMP)
     with pytest.raises(ValueError, match="Command"):
         CODEC.unpack_command(data)
 
 
-def test_other_lengths_of_the_same_size_are_refused() -> None:
+def test_other_array_lengths_of_equal_size_are_refused() -> None:
     data = bytearray(CODEC.pack_command(Command(1, np.zeros(2), np.zeros(2)), STAMP))
-    place = data.index(b"\2\0\0\0", 48)  # the number of control modes
-    data[place] = 1
+    data[data.index(b"\2\0\0\0", 48)] = 1  # number of control modes
     with pytest.raises(ValueError, match=naming("array", "lengths")):
         CODEC.unpack_command(bytes(data))
-
-
-# Any message
 
 
 def values_of(kind: str) -> st.SearchStrategy[Any]:
@@ -264,7 +237,7 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
 
 @given(st.data())
 @pytest.mark.parametrize("message", MESSAGES)
-def test_every_message_comes_back(message: str, data: st.DataObject) -> None:
+def test_message_of_any_type_is_restored(message: str, data: st.DataObject) -> None:
     sent = {
         name: data.draw(st.lists(values_of(kind), max_size=5) if is_array else values_of(kind))
         for name, kind, is_array in layout.described(message)
@@ -273,27 +246,21 @@ def test_every_message_comes_back(message: str, data: st.DataObject) -> None:
     assert decode(message, encode(message, sent)) == sent
 
 
-def test_fields_that_are_left_out_are_zero_or_empty() -> None:
+def test_omitted_fields_are_zero_or_empty() -> None:
     received = decode("TestState", encode("TestState", {}))
     assert (received["state"], received["reason"], received["axis_names"]) == (0, "", [])
 
 
-# Numbers by name
-
-
-def test_numbers_by_name_come_back() -> None:
+def test_nested_numbers_are_restored() -> None:
     data = {"axes": {"a": {"x": 0.1, "edges": [1.0, 2.0, 3.0]}}, "hsem_percent": -4.0}
     flat = flatten(data, "metrics")
     assert flat["metrics.axes.a.edges.2"] == 3.0
     assert unflatten(flat | {"timing.x": 1.0, "metrics": 5.0}, "metrics") == data
 
 
-def test_lists_of_more_than_ten_numbers_keep_their_order() -> None:
+def test_long_lists_keep_their_order() -> None:
     data = {"counts": [float(n) for n in range(25)]}
     assert unflatten(flatten(data, "timing"), "timing") == data
-
-
-# Many messages at once
 
 
 def measurements(count: int, n_axes: int = 2) -> list[bytes]:
@@ -307,43 +274,39 @@ def columns(text: str, messages: list[bytes]) -> Columns:
     return layout_of(text, messages).columns(messages)
 
 
-def test_columns_are_what_the_codec_unpacks_one_by_one() -> None:
+def test_columns_equal_unpacked_messages() -> None:
     messages = measurements(20)
-    messages[3] += b"\0" * 4  # the middleware may append some
-    found = columns(layout.definition("Measurement"), messages)
+    messages[3] += b"\0" * 4  # the middleware may append padding
+    table = columns(layout.definition("Measurement"), messages)
     for k, data in enumerate(messages):
-        one, stamp = CODEC.unpack_measurement(data)
-        assert (found["sample"][k], found["flags"][k]) == (one.sample, one.flags)
-        assert int(found["sec"][k]) * SECOND + int(found["nanosec"][k]) == stamp
+        measurement, stamp = CODEC.unpack_measurement(data)
+        assert (table["sample"][k], table["flags"][k]) == (measurement.sample, measurement.flags)
+        assert int(table["sec"][k]) * SECOND + int(table["nanosec"][k]) == stamp
         for name in ("displacement", "force", "command", "auxiliary"):
-            assert found[name][k].tobytes() == getattr(one, name).tobytes(), name
+            assert table[name][k].tobytes() == getattr(measurement, name).tobytes(), name
 
 
-def test_an_empty_array_is_no_column() -> None:
+def test_empty_array_gives_no_column() -> None:
     data = Codec(n_dof=3, n_axes=1, n_state=0).pack_state((), 7, 0, STAMP)
-    found = columns(layout.definition("CompensatorState"), [data, data])
-    assert found["sample"].tolist() == [7, 7]
-    assert "values" not in found
+    table = columns(layout.definition("CompensatorState"), [data, data])
+    assert table["sample"].tolist() == [7, 7]
+    assert "values" not in table
 
 
-def test_columns_of_a_recording_of_version_1_are_read() -> None:
-    """They have a bare stamp in place of the header."""
+def test_columns_of_version_1_are_read() -> None:
+    """Version 1 has a bare stamp in place of the header."""
     text = "builtin_interfaces/Time stamp\nuint32 sample\nfloat64[<=16] force\n"
     data = ENCAPSULATION + struct.pack("<IIIId", 3, 7, 5, 1, 2.5)
-    found = columns(text, [data, data])
-    assert {name: values.tolist() for name, values in found.items()} == {
-        "sec": [3, 3],
-        "nanosec": [7, 7],
-        "sample": [5, 5],
-        "force": [[2.5], [2.5]],
-    }
+    table = columns(text, [data, data])
+    expected = {"sec": [3, 3], "nanosec": [7, 7], "sample": [5, 5], "force": [[2.5], [2.5]]}
+    assert {name: values.tolist() for name, values in table.items()} == expected
     assert decode("Old", data, text) == {"stamp": 3 * SECOND + 7, "sample": 5, "force": [2.5]}
 
 
-def test_only_the_own_part_of_a_definition_counts() -> None:
+def test_included_definitions_are_ignored() -> None:
     text = f"uint32 sample\n{layout.SEPARATOR}\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
-    found = columns(text, [ENCAPSULATION + (5).to_bytes(4, "little")])
-    assert {name: values.tolist() for name, values in found.items()} == {"sample": [5]}
+    table = columns(text, [ENCAPSULATION + (5).to_bytes(4, "little")])
+    assert {name: values.tolist() for name, values in table.items()} == {"sample": [5]}
 
 
 @pytest.mark.parametrize(
@@ -357,20 +320,20 @@ def test_only_the_own_part_of_a_definition_counts() -> None:
         lambda row: b"",
     ],
 )
-@pytest.mark.parametrize("place", [0, 1, 3])
-def test_columns_leave_out_messages_of_another_layout(damaged: Callable[[bytes], bytes], place: int) -> None:
+@pytest.mark.parametrize("index", [0, 1, 3])
+def test_columns_skip_messages_of_another_layout(damaged: Callable[[bytes], bytes], index: int) -> None:
     rows = measurements(3)
-    found = columns(layout.definition("Measurement"), [*rows[:place], damaged(rows[0]), *rows[place:]])
-    assert found["sample"].tolist() == [0, 1, 2]
-    assert found["force"].shape == (3, 2)
+    table = columns(layout.definition("Measurement"), [*rows[:index], damaged(rows[0]), *rows[index:]])
+    assert table["sample"].tolist() == [0, 1, 2]
+    assert table["force"].shape == (3, 2)
 
 
-def test_columns_need_a_layout_that_most_messages_have() -> None:
+def test_columns_need_a_majority_layout() -> None:
     two, three = measurements(2), measurements(2, n_axes=3)
     with pytest.raises(ValueError, match=naming("messages", "layouts")):
         columns(layout.definition("Measurement"), two + three)
 
 
-def test_columns_are_of_numbers() -> None:
+def test_columns_refuse_text() -> None:
     with pytest.raises(ValueError, match=naming("messages", "definition")):
         columns(layout.definition("Summary"), [encode("Summary", {"names": ["sent.target"], "values": [3.0]})])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The datagrams of the port udp: one layout in Python, in C and on paper."""
+"""Tests of the datagrams of the port ``udp``: equal layouts in Python, in C and in the documentation."""
 
 from __future__ import annotations
 
@@ -20,77 +20,63 @@ HEADER = (ROOT / "examples" / "udp_target" / "rths_target.h").read_text()
 FULL = Head(18, 2, 0xDEADBEEF, 7, 6, 976562, 41, 3, 1, 4, 3, 2, 1)
 
 
-def offsets() -> dict[str, int]:
-    """Where each field of the head begins."""
+def test_header_in_c_has_same_layout() -> None:
+    definitions = re.findall(r"(?:#define )?\bRTHS_(\w+)(?: = | )(0x[0-9a-f]+|\d+)u?\b", HEADER)
+    defined = {name: int(value, 0) for name, value in definitions}
     kinds = [kind for kind, _ in datagrams.LAYOUT.values()]
-    return {name: struct.calcsize("<" + "".join(kinds[:place])) for place, name in enumerate(datagrams.LAYOUT)}
-
-
-def constants() -> dict[str, int]:
-    """What the header in C defines."""
-    found = re.findall(r"(?:#define )?\bRTHS_(\w+)(?: = | )(0x[0-9a-f]+|\d+)u?\b", HEADER)
-    return {name: int(value, 0) for name, value in found}
-
-
-def test_the_header_in_c_has_the_same_layout() -> None:
-    defined = constants()
-    assert {f"AT_{name.upper()}": place for name, place in offsets().items()}.items() <= defined.items()
-    assert defined["HEAD"] == datagrams.HEAD.size
-    assert defined["COMMAND_ROW"] == datagrams.COMMAND_ROW.size
-    assert defined["ANSWER_ROW"] == datagrams.ANSWER_ROW.size
-    assert defined["ANSWER_END"] == datagrams.ANSWER_END.size
-    assert defined["STATE_ROW"] == datagrams.STATE_ROW.size
-    assert defined["CHECKSUM"] == datagrams.CHECKSUM.size
-    assert defined["LOAD_ROW"] == datagrams.LOAD_ROW.size
-    for name in ("MAGIC", "VERSION", "OPEN", "BEGIN", "CLOSE", "ANSWER", "EMULATOR", "LOCKSTEP", "RAMP"):
-        assert defined[name] == getattr(datagrams, name), name
-    for name in ("BRIDGED", "LIMITED", "SATURATED", "TRIGGER", "NEWTONS"):
-        assert defined[name] == getattr(datagrams, name), name
-    for name in ("IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"):
+    offsets = {
+        f"AT_{name.upper()}": struct.calcsize("<" + "".join(kinds[:index]))
+        for index, name in enumerate(datagrams.LAYOUT)
+    }
+    assert offsets.items() <= defined.items()
+    for name in ("HEAD", "COMMAND_ROW", "ANSWER_ROW", "ANSWER_END", "STATE_ROW", "CHECKSUM", "LOAD_ROW"):
+        assert defined[name] == getattr(datagrams, name).size, name
+    for name in (
+        *("MAGIC", "VERSION", "OPEN", "BEGIN", "CLOSE", "ANSWER", "EMULATOR", "LOCKSTEP", "RAMP"),
+        *("BRIDGED", "LIMITED", "SATURATED", "TRIGGER", "NEWTONS"),
+        *("IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"),
+    ):
         assert defined[name] == getattr(datagrams, name), name
     modes = ("NOT_TOLD", "BY_DISPLACEMENT", "BY_FORCE", "HELD")
     assert [defined[name] for name in modes] == [MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD]
-    assert (defined["MAX_AXES"], defined["MAX_AUXILIARY"], defined["MAX_BYTES"]) == (
-        datagrams.LARGEST_AXES,
-        datagrams.LARGEST_AUXILIARY,
-        datagrams.LARGEST,
-    )
+    assert defined["MAX_AXES"] == datagrams.LARGEST_AXES
+    assert defined["MAX_AUXILIARY"] == datagrams.LARGEST_AUXILIARY
+    assert defined["MAX_BYTES"] == datagrams.LARGEST
     assert defined["QUEUE"] // 2 - 1 == datagrams.LARGEST_QUEUE
     assert defined["FROZEN"] == max(datagrams.REASONS)
 
 
-def test_the_page_has_the_same_rows() -> None:
+def test_documentation_has_same_rows() -> None:
     page = (ROOT / "doc" / "udp.md").read_text()
-    told = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| ")}
+    rows = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| ")}
     for name, row in (("command", datagrams.COMMAND_ROW), ("state", datagrams.STATE_ROW)):
-        zeros = {"six": 6, "seven": 7}[re.findall(r"(\w+) zeros", told[name])[0]]
-        places = [int(place) for place in re.findall(r"(?:\| |; )(\d+) ", told[name])]
-        assert places[-1] + zeros == row.size
-    first, behind = told["answer"].split("in their place")
+        zeros = {"six": 6, "seven": 7}[re.findall(r"(\w+) zeros", rows[name])[0]]
+        starts = [int(start) for start in re.findall(r"(?:\| |; )(\d+) ", rows[name])]
+        assert starts[-1] + zeros == row.size
+    first, end = rows["answer"].split("in their place")
     limits = re.findall(r"(\d+) [^;:|]*real, ", first)
-    assert [int(place) for place in limits] == list(range(0, datagrams.ANSWER_ROW.size, 8))
-    assert [int(place) for place in re.findall(r"(\d+) \w+, uint", behind)] == [0, 4, 8, 12]
-    loads = [int(place) for place in re.findall(r"(\d+) [^;:|]*real, ", told["answer, after that"])]
+    assert [int(start) for start in limits] == list(range(0, datagrams.ANSWER_ROW.size, 8))
+    assert [int(start) for start in re.findall(r"(\d+) \w+, uint", end)] == [0, 4, 8, 12]
+    loads = [int(start) for start in re.findall(r"(\d+) [^;:|]*real, ", rows["answer, after that"])]
     assert loads == list(range(0, datagrams.LOAD_ROW.size, 8))
     assert mentions(page, f"version {datagrams.VERSION} of the layout", "little-endian")
 
 
-def test_every_answer_fits_into_a_datagram() -> None:
+def test_largest_answer_fits_into_datagram() -> None:
     rows = datagrams.ANSWER_ROW.size + datagrams.LOAD_ROW.size
     largest = datagrams.HEAD.size + 8 * rows + datagrams.ANSWER_END.size
     assert largest + datagrams.CHECKSUM.size <= datagrams.LARGEST
 
 
-def test_a_head_comes_back_whole() -> None:
+def test_head_is_restored() -> None:
     assert datagrams.head_of(datagrams.packed(FULL, b"12345678")) == FULL
 
 
-def test_a_state_comes_back_whole() -> None:
+def test_state_is_restored() -> None:
     head = Head(datagrams.STATE, 2, 9, counter=4, auxiliary=1)
     rows = [(0.001, -5.0, 0.002, 1, 0), (-0.003, 7.0, 0.5, 2, 1)]
-    data = datagrams.packed(
-        head, b"".join(datagrams.STATE_ROW.pack(*row) for row in rows) + struct.pack("<d", 3.5)
-    )
+    body = b"".join(datagrams.STATE_ROW.pack(*row) for row in rows) + struct.pack("<d", 3.5)
+    data = datagrams.packed(head, body)
     state = datagrams.state_of(data, datagrams.head_of(data))
     np.testing.assert_array_equal(state.displacement, [0.001, -0.003])
     np.testing.assert_array_equal(state.force, [-5.0, 7.0])
@@ -98,35 +84,35 @@ def test_a_state_comes_back_whole() -> None:
     assert (state.modes, state.in_newtons, state.auxiliary.tolist()) == (bytes([1, 2]), bytes([0, 1]), [3.5])
 
 
-def test_a_lost_state_between_commands_of_two_units_has_those_behind_it() -> None:
-    """Halfway from metres to newtons there is nothing."""
+def test_lost_state_between_units_has_later_command() -> None:
+    """Metres and newtons cannot be interpolated."""
 
     def state(counter: int, command: float, newtons: int) -> datagrams.RigState:
         row = datagrams.STATE_ROW.pack(0.0, 0.0, command, 1 + newtons, newtons)
         data = datagrams.packed(Head(datagrams.STATE, 1, 9, counter=counter), row)
         return datagrams.state_of(data, datagrams.head_of(data))
 
-    found = datagrams.between(state(3, 1e-3, 0), state(5, 500e3, 1), 4)
-    assert (found.command.tolist(), found.in_newtons) == ([500e3], b"\x01")
+    lost = datagrams.between(state(3, 1e-3, 0), state(5, 500e3, 1), 4)
+    assert (lost.command.tolist(), lost.in_newtons) == ([500e3], b"\x01")
     assert datagrams.between(state(3, 1e-3, 0), state(5, 3e-3, 0), 4).command.tolist() == [2e-3]
 
 
-def test_every_wrong_bit_is_found() -> None:
-    whole = datagrams.packed(FULL, bytes(16))
-    for bit in range(8 * len(whole)):
-        wrong = bytearray(whole)
-        wrong[bit // 8] ^= 1 << bit % 8
+def test_bit_errors_are_detected() -> None:
+    data = datagrams.packed(FULL, bytes(16))
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(Unreadable):
-            datagrams.head_of(bytes(wrong))
+            datagrams.head_of(bytes(damaged))
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 35, 769, 2000])
-def test_bytes_of_another_length_are_none(length: int) -> None:
+def test_wrong_length_is_refused(length: int) -> None:
     with pytest.raises(Unreadable):
         datagrams.head_of(bytes(length))
 
 
-def test_rows_that_do_not_fit_the_head_are_refused() -> None:
+def test_rows_that_contradict_head_are_refused() -> None:
     data = datagrams.packed(Head(datagrams.STATE, 3, 9), bytes(32))
     with pytest.raises(Unreadable, match="3 axes"):
         datagrams.state_of(data, datagrams.head_of(data))
@@ -134,7 +120,7 @@ def test_rows_that_do_not_fit_the_head_are_refused() -> None:
         datagrams.answer_of(data, datagrams.head_of(data))
 
 
-def test_a_state_without_axes_is_refused() -> None:
+def test_state_without_axes_is_refused() -> None:
     data = datagrams.packed(Head(datagrams.STATE, 0, 9))
     with pytest.raises(Unreadable, match="0 axes"):
         datagrams.state_of(data, datagrams.head_of(data))

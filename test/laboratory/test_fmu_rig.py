@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen that is an FMU: its force is that of the same specimen here, and its end is the end of the test."""
+"""Tests of specimens in an FMU: equal to the same specimens of this package; failures end the test."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import pytest
 from fmus import of_text, skip_without_fmi
 from generic_client import models_left
 from messages import naming
-from rehearsed_rig import OWN, SCENARIO, STIFFNESS
+from rehearsed_rig import STIFFNESS, apart, reference, scenario
 
 import rths_nodes
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu.process import PROGRAM
-from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
 SPECIMEN = """
@@ -28,7 +27,7 @@ SPECIMEN = """
 
 #include "model.h"
 
-/* f = k x + c v + m a + preload; and a bilinear spring beside it, which remembers where it has yielded */
+/* f = k x + c v + m a + preload, plus a bilinear spring whose state is its slip */
 enum { X, V, A, K, C, M, PRELOAD, SOFT, YIELD, F, SLIP };
 
 int model_start(double *v)
@@ -60,17 +59,14 @@ rig:
 """
 
 
-def specimen(wrong: str = "", version: int = 2, unit: str = "N") -> Path:
-    inputs = [("x", "input", "m"), ("v", "input", "m/s"), ("a", "input", "m/s^2")]
-    parameters = [(name, "parameter", "", start) for name, start in zip("kcm", (0.0, 0.0, 0.0), strict=True)]
-    more = [("preload", "parameter"), ("soft", "parameter", "", 0.0), ("yield", "parameter", "", 1.0)]
-    return of_text(
-        "specimen",
-        SPECIMEN,
-        (*inputs, *parameters, *more, ("f", "output", unit), ("slip", "local")),
-        version,
-        (f"-DWRONG={wrong}",),
+def specimen(fault: str = "", version: int = 2, unit: str = "N") -> Path:
+    variables = (
+        *(("x", "input", "m"), ("v", "input", "m/s"), ("a", "input", "m/s^2")),
+        *((name, "parameter", "", 0.0) for name in "kcm"),
+        *(("preload", "parameter"), ("soft", "parameter", "", 0.0), ("yield", "parameter", "", 1.0)),
+        *(("f", "output", unit), ("slip", "local")),
     )
+    return of_text("specimen", SPECIMEN, variables, version, (f"-DWRONG={fault}",))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,84 +76,73 @@ def _fmi() -> Iterator[None]:
     assert models_left(PROGRAM) == []
 
 
-def scenario(folder: Path, text: str, *overrides: str, duration: float = 2.0) -> Any:
-    return files.load(files.from_text(SCENARIO.format(duration=duration) + text, "it.yaml", folder), overrides)
+def rig(parameters: str = "", **changes: Any) -> str:
+    """Return the section of a rig."""
+    defaults = {"file": specimen(), "actuator": "{type: pure_delay}", "stiffness": 0.0, "more": ""}
+    return RIG.format(**defaults | {"parameters": parameters} | changes)
 
 
-def rehearsed(
-    folder: Path, parameters: str, *overrides: str, actuator: str = "{type: pure_delay}", **of: Any
-) -> Any:
-    file = of.pop("file", None) or specimen()
-    stiffness, more = of.pop("stiffness", 0.0), of.pop("more", "")
-    given = {"file": file, "parameters": parameters, "actuator": actuator, "stiffness": stiffness, "more": more}
-    return hosts.run(scenario(folder, RIG.format(**given), *overrides), **of)
-
-
-def apart(one: Any, other: Any) -> float:
-    return float(np.abs(one - other).max() / np.abs(other).max())
+def rehearsed(folder: Path, section: str, *overrides: str, **options: Any) -> Any:
+    return hosts.run(scenario(folder, section, *overrides), **options)
 
 
 @pytest.mark.parametrize(
-    ("actuator", "every", "version"),
-    [("{type: pure_delay}", 1, 2), ("{type: servo_hydraulic}", 4, 3)],
+    ("actuator", "every", "version"), [("{type: pure_delay}", 1, 2), ("{type: servo_hydraulic}", 4, 3)]
 )
-def test_a_spring_as_fmu_is_kelvin_voigt_without_damping(
-    actuator: str, every: int, version: int, tmp_path: Path
-) -> None:
-    """Also under an actuator that feels it, and in the samples between two steps of the FMU."""
+def test_spring_in_fmu_equals_kelvin_voigt(actuator: str, every: int, version: int, tmp_path: Path) -> None:
+    """Includes an actuator that is loaded by the force, and samples between steps of the FMU."""
     spring = f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 0.0}}"
-    own = hosts.run(scenario(tmp_path, OWN.format(actuator=actuator, specimen=spring))).read()
-    k, file, every_ = f"k: {STIFFNESS}", specimen(version=version), f"rig.every={every}"
-    result = rehearsed(tmp_path, k, every_, actuator=actuator, file=file, stiffness=STIFFNESS)
+    expected = reference(tmp_path, spring, actuator)
+    file = specimen(version=version)
+    section = rig(f"k: {STIFFNESS}", actuator=actuator, file=file, stiffness=STIFFNESS)
+    result = rehearsed(tmp_path, section, f"rig.every={every}")
     assert result.outcome == "finished", result.reason
-    found = result.read()
-    assert np.ptp(own.displacement) > 0.05, "m: it has moved"
-    assert apart(found.displacement, own.displacement) < 1e-9
-    assert apart(found.force, own.force) < 1e-9
+    run = result.read()
+    assert np.ptp(expected.displacement) > 0.05, "m: the specimen moves"
+    assert apart(run.displacement, expected.displacement) < 1e-9
+    assert apart(run.force, expected.force) < 1e-9
 
 
-def test_mass_and_dashpot_resist_as_those_of_this_package(tmp_path: Path) -> None:
-    """Velocity and acceleration of the actuator arrive at the FMU."""
+def test_mass_and_dashpot_in_fmu_equal_with_mass(tmp_path: Path) -> None:
+    """The FMU receives velocity and acceleration of the actuator."""
     inner = f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 2.0e4}}"
-    own = f"{{type: with_mass, mass: 300.0, specimen: {inner}}}"
-    expected = hosts.run(scenario(tmp_path, OWN.format(actuator="{type: pure_delay}", specimen=own))).read()
-    found = rehearsed(tmp_path, f"k: {STIFFNESS}, c: 2.0e4, m: 300.0").read()
-    assert apart(expected.force, STIFFNESS * expected.displacement) > 0.1, "more than the spring"
-    assert apart(found.force, expected.force) < 1e-9
+    expected = reference(tmp_path, f"{{type: with_mass, mass: 300.0, specimen: {inner}}}")
+    run = rehearsed(tmp_path, rig(f"k: {STIFFNESS}, c: 2.0e4, m: 300.0")).read()
+    assert apart(expected.force, STIFFNESS * expected.displacement) > 0.1, "mass and dashpot contribute"
+    assert apart(run.force, expected.force) < 1e-9
 
 
-def test_a_spring_that_yields_remembers_where(tmp_path: Path) -> None:
+def test_yielding_spring_in_fmu_keeps_its_slip(tmp_path: Path) -> None:
     soft, limit = 8.0e5, 1.0e4
-    result = rehearsed(tmp_path, f"k: 2.0e5, soft: {soft}, yield: {limit}")
-    found, slip, forces = result.read(), 0.0, []
-    for x in found.displacement[:, 0]:
+    run = rehearsed(tmp_path, rig(f"k: 2.0e5, soft: {soft}, yield: {limit}")).read()
+    slip, forces = 0.0, []
+    for x in run.displacement[:, 0]:
         spring = soft * (x - slip)
         if abs(spring) > limit:
             spring = np.copysign(limit, spring)
             slip = x - spring / soft
         forces.append(2.0e5 * x + spring)
-    assert np.abs(found.displacement).max() > 3.0 * limit / soft, "it yields"
-    assert apart(found.force[:, 0], np.array(forces)) < 1e-9
+    assert np.abs(run.displacement).max() > 3.0 * limit / soft, "the spring yields"
+    assert apart(run.force[:, 0], np.array(forces)) < 1e-9
 
 
-def test_the_force_at_its_start_counts_as_zero_and_has_the_unit_of_the_fmu(tmp_path: Path) -> None:
-    plain = rehearsed(tmp_path, f"k: {STIFFNESS}").read()
-    parameters = f"k: {1e-3 * STIFFNESS}, preload: 7.0"
-    found = rehearsed(tmp_path, parameters, file=specimen(unit="kN")).read()
-    assert apart(found.force, plain.force) < 1e-9
+def test_initial_force_is_subtracted_and_converted(tmp_path: Path) -> None:
+    expected = rehearsed(tmp_path, rig(f"k: {STIFFNESS}")).read()
+    run = rehearsed(tmp_path, rig(f"k: {1e-3 * STIFFNESS}, preload: 7.0", file=specimen(unit="kN"))).read()
+    assert apart(run.force, expected.force) < 1e-9
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
+def test_hosts_agree_exactly(host: str, tmp_path: Path, different: Any) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    parameters = f"k: {STIFFNESS}, c: 2.0e4"
-    embedded = rehearsed(tmp_path, parameters, "duration=1").read()
-    other = rehearsed(tmp_path, parameters, "duration=1", host=host, record=tmp_path / host, keep=False)
-    assert different(embedded, rths_nodes.read(other.recording)) == []
+    section = rig(f"k: {STIFFNESS}, c: 2.0e4")
+    embedded = rehearsed(tmp_path, section, "duration=1").read()
+    result = rehearsed(tmp_path, section, "duration=1", host=host, record=tmp_path / host, keep=False)
+    assert different(embedded, rths_nodes.read(result.recording)) == []
 
 
-WRONG = {
+FAULTS = {
     "crash": ("if (t > 0.1) *(volatile int *)0 = 1", "the FMU was ended by SIGSEGV"),
     "discard": ("if (t > 0.1) return 2", "fmi2DoStep has returned fmi2Discard at 0.100586 s"),
     "nan": ("if (t > 0.1) v[F] = NAN", "f is nan at 0.101562 s: must be a number"),
@@ -165,53 +150,50 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_it_does_wrong_ends_the_test_in_words(wrong: str, tmp_path: Path) -> None:
-    statement, says = WRONG[wrong]
-    more = "answer_within: 0.5"
-    result = rehearsed(tmp_path, f"k: {STIFFNESS}", file=specimen(statement), more=more)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_failure_of_fmu_ends_test(fault: str, tmp_path: Path) -> None:
+    statement, reason = FAULTS[fault]
+    section = rig(f"k: {STIFFNESS}", file=specimen(statement), more="answer_within: 0.5")
+    result = rehearsed(tmp_path, section)
     assert (result.outcome, result.exit_code) == ("failed", 1)
     assert "specimen_" in result.reason
-    assert says in result.reason
+    assert reason in result.reason
 
 
-def test_it_is_set_back_to_its_start(tmp_path: Path) -> None:
-    parameters = f"k: {STIFFNESS}, soft: 8.0e5, yield: 1.0e3"
-    given = {"file": specimen(), "parameters": parameters, "actuator": "{type: pure_delay}", "stiffness": 0.0}
-    rig: Any = Assembly(scenario(tmp_path, RIG.format(**given, more=""))).port._rig
-    rig.open()
+def test_fmu_is_reset(tmp_path: Path) -> None:
+    section = rig(f"k: {STIFFNESS}, soft: 8.0e5, yield: 1.0e3")
+    rig_of_port: Any = Assembly(scenario(tmp_path, section)).port._rig
+    rig_of_port.open()
 
     def forces() -> list[float]:
-        found = []
+        values = []
         for x in (0.01, -0.02, 0.03):
-            rig.step(np.array([x]), np.zeros(0))
-            assert rig.failure == ""
-            found.append(float(rig.force[0]))
-        return found
+            rig_of_port.step(np.array([x]), np.zeros(0))
+            assert rig_of_port.failure == ""
+            values.append(float(rig_of_port.force[0]))
+        return values
 
     try:
         first = forces()
-        rig.reset()
-        assert rig.force[0] == 0.0
+        rig_of_port.reset()
+        assert rig_of_port.force[0] == 0.0
         assert forces() == first
         assert all(first)
     finally:
-        rig.close()
+        rig_of_port.close()
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
-    given = {"file": specimen(), "parameters": "", "actuator": "{type: pure_delay}", "stiffness": 0.0, "more": ""}
-    text = RIG.format(**given)
+def test_incompatible_fmu_is_refused(tmp_path: Path) -> None:
     other_axes = "is for the axes other, but must be for the axes of the test"
     causality = "the variable has the causality input in the FMU, but must be one with causality output"
-    for before, after, says in (
+    for before, after, reason in (
         ("axes: {story_1", "axes: {other", f"rig.axes: {other_axes} in their order"),
         ("actuators: {story_1", "actuators: {other", f"rig.actuators: {other_axes}"),
         ("force: f", "force: x", f"force = 'x': {causality}"),
         ("velocity: v", "velocity: a", "axes.story_1.velocity = 'a': the unit in the FMU is 'm/s^2'"),
     ):  # fmt: skip
         with pytest.raises(ConfigError) as refusal:
-            hosts.run(scenario(tmp_path, text.replace(before, after)))
-        assert says in str(refusal.value)
+            hosts.run(scenario(tmp_path, rig().replace(before, after)))
+        assert reason in str(refusal.value)
     with pytest.raises(ConfigError, match=naming("rig.type", "fmu")):
-        judge(scenario(tmp_path, text))
+        judge(scenario(tmp_path, rig()))

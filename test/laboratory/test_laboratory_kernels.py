@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the laboratory in all forms that their parameters give them: plain as compiled, to the bit."""
+"""Tests of the kernels of the laboratory: compiled and interpreted results agree bit by bit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPECIMENS = {
 }
 every_specimen = pytest.mark.parametrize("data", SPECIMENS.values(), ids=SPECIMENS)
 extremes = pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
-"""Above the other parameters, so that one case comes behind the other: both are compiled once."""
+"""Outermost parameter: both cases run in succession, so that a kernel is compiled once."""
 
 
 def params_of(family: str, data: dict[str, Any]) -> tuple[Any, Any]:
@@ -47,14 +47,14 @@ def params_of(family: str, data: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def clean(step: Callable[..., Any]) -> None:
-    """Nothing stands in it that has no defined bits."""
-    found = {each.__qualname__: wrong_in(each) for each in functions_of(step, {}).values()}
-    assert {name: words for name, words in found.items() if words} == {}
+    """Assert that a step has no operation with undefined bits."""
+    errors = {function.__qualname__: wrong_in(function) for function in functions_of(step, {}).values()}
+    assert {name: reason for name, reason in errors.items() if reason} == {}
 
 
 @extremes
 @every_specimen
-def test_specimens(data: dict[str, Any], extreme: bool) -> None:
+def test_specimen_kernels_agree(data: dict[str, Any], extreme: bool) -> None:
     kernel, constants, rows = of_specimen(*params_of("specimen", data), np.random.default_rng(2), extreme)
     clean(kernel.step)
     agree(kernel, constants, rows)
@@ -84,7 +84,7 @@ HELD = {
 
 @extremes
 @pytest.mark.parametrize("name", HELD)
-def test_actuators(name: str, extreme: bool) -> None:
+def test_actuator_kernels_agree(name: str, extreme: bool) -> None:
     kind, data, held = HELD[name]
     cls, params = params_of("actuator", {"type": kind, **data})
     kernel, constants, rows = of_actuator(cls, params, np.random.default_rng(3), extreme, held)
@@ -92,16 +92,16 @@ def test_actuators(name: str, extreme: bool) -> None:
     agree(kernel, constants, rows)
 
 
-def test_the_smallest_parts_of_an_actuator_end_in_what_is_no_number() -> None:
-    """Halved as often as may be: the states of the specimen are nan, and so is its force."""
+def test_smallest_steps_of_actuator_give_nan() -> None:
+    """The states of the specimen and its force are NaN at the largest number of halvings."""
     specimen = component("specimen", {"type": "slipping_elastomeric", "slip_force": 3e3, "exponent": 4.0})
     actuator = registry.load("actuator", "servo_hydraulic")
-    made = actuator(actuator.Params(), DT, specimen)
-    *head, fastest, own = made.constants
-    made.constants = type(made.constants)(*head, tuple(1e-9 for _ in fastest), own)
+    built = actuator(actuator.Params(), DT, specimen)
+    *head, fastest, last = built.constants
+    built.constants = type(built.constants)(*head, tuple(1e-9 for _ in fastest), last)
     for _ in range(40):
-        made.step(0.05)
-    assert math.isnan(made.force)
+        built.step(0.05)
+    assert math.isnan(built.force)
 
 
 GRAVITY = {"mass": [[98.3, 0.0], [0.0, 98.3]], "damping": [[125.0, -50.0], [-50.0, 50.0]]}
@@ -121,7 +121,7 @@ RIGS = {
 
 @extremes
 @pytest.mark.parametrize("name", RIGS)
-def test_rigs(name: str, extreme: bool) -> None:
+def test_rig_kernels_agree(name: str, extreme: bool) -> None:
     kernel, constants, rows = of_rig(*params_of("rig", RIGS[name]), np.random.default_rng(5), extreme)
     clean(kernel.step)
     agree(kernel, constants, rows)
@@ -137,26 +137,26 @@ THREE = {
 @extremes
 @pytest.mark.parametrize("points", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])
-def test_couplers(points: dict[str, Any], kinematics: str, extreme: bool) -> None:
-    """All of a motion to the axes and back, now and then out of reach."""
+def test_coupler_kernels_agree(points: dict[str, Any], kinematics: str, extreme: bool) -> None:
+    """Motions are transformed to the axes and back; some are out of reach."""
     n = len(points["anchors"])
     coupler = Coupler(from_data(Geometry, points | {"kinematics": kinematics}, "x"), n, n, "x")
     axes, forces, axis_forces, _, motion_of = coupler.kernel
 
-    def there_and_back(k: Any, s: Any, x: Any, v: Any, a: Any, pushed: Any) -> Any:
+    def round_trip(k: Any, s: Any, x: Any, v: Any, a: Any, pushed: Any) -> Any:
         moved = axes(k, x, v, a)
         back = motion_of(k, moved[0], moved[1], moved[2], s)
-        there = forces(k, pushed, x)
-        return back[0], (moved, back, there, axis_forces(k, there, x))
+        force = forces(k, pushed, x)
+        return back[0], (moved, back, force, axis_forces(k, force, x))
 
     rng, rows = np.random.default_rng(4), []
     for x in (0.05 * rng.standard_normal((400, 4, n))).tolist():
         rows.append(tuple(map(tuple, x)))
         if extreme and rng.random() < 0.05:
             rows[-1] = ((math.inf, *rows[-1][0][1:]), *rows[-1][1:])
-    kernel = Kernel(no_state, lambda k: (0.0,) * n, there_and_back)
-    for each in (axes, forces, axis_forces, motion_of):
-        clean(each)
+    kernel = Kernel(no_state, lambda k: (0.0,) * n, round_trip)
+    for function in (axes, forces, axis_forces, motion_of):
+        clean(function)
     agree(kernel, coupler.constants, rows)
 
 
@@ -177,7 +177,7 @@ SENSORS = {
 
 @extremes
 @pytest.mark.parametrize("name", SENSORS)
-def test_sensors(name: str, extreme: bool) -> None:
+def test_sensor_kernels_agree(name: str, extreme: bool) -> None:
     params, rng = from_data(Sensors, SENSORS[name]), np.random.default_rng(8)
     kernel = SensorPair.kernel_of(params)
     noise = rng.standard_normal((400, 2)).tolist()
@@ -190,8 +190,7 @@ def test_sensors(name: str, extreme: bool) -> None:
 
 
 @extremes
-def test_the_way_of_a_command(extreme: bool) -> None:
-
+def test_output_kernels_agree(extreme: bool) -> None:
     def step(k: Any, s: Any, value: float) -> Any:
         return s, (converted(value, 0.0, math.nan), converted(value, 1e-4, 0.005), converted(value, 0.0, 0.005))
 
@@ -202,7 +201,7 @@ def test_the_way_of_a_command(extreme: bool) -> None:
 
 @extremes
 @pytest.mark.parametrize("order", [1, 2, 5])
-def test_corrected_forces(order: int, extreme: bool) -> None:
+def test_correction_kernels_agree(order: int, extreme: bool) -> None:
     low = Butterworth(order, 60.0, DT)
     rest = False, low.settled(low.constants, 0.0)
     rows = [(1e5 * x, v, 9.0 * v) for x, v in motion(np.random.default_rng(6), extreme)]

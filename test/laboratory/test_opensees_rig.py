@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen in OpenSees: its force is that of the same specimen here, and its end is the end of the test."""
+"""Tests of specimens in OpenSees: equal to the same specimens of this package; failures end the test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from generic_client import models_left, skip_without_opensees
 from messages import mentions, naming
-from rehearsed_rig import OWN, SCENARIO, STIFFNESS
+from rehearsed_rig import SCENARIO, STIFFNESS, apart, reference, scenario
 
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app import hosts
@@ -70,23 +71,11 @@ def _opensees() -> Iterator[None]:
     assert models_left() == []
 
 
-def scenario(folder: Path, more: str, *overrides: str, duration: float = 2.0) -> Any:
-    text = SCENARIO.format(duration=duration) + more
-    return files.load(files.from_text(text, "rehearsal.yaml", folder), overrides)
-
-
 def rehearsed(
     folder: Path, model: str, *overrides: str, actuator: str = "{type: pure_delay}", **options: Any
 ) -> Any:
     (folder / "specimen.py").write_text(model)
     return hosts.run(scenario(folder, RIG.format(model="specimen.py", actuator=actuator), *overrides), **options)
-
-
-def apart(one: Any, other: Any) -> float:
-    return float(np.abs(one - other).max() / np.abs(other).max())
-
-
-# -- the same specimen twice ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,73 +87,64 @@ def apart(one: Any, other: Any) -> float:
         pytest.param("{type: servo_hydraulic}", 1, marks=pytest.mark.soak),
     ],
 )
-def test_a_spring_in_opensees_is_kelvin_voigt_without_damping(actuator: str, every: int, tmp_path: Path) -> None:
-    """Also under an actuator that feels it, and in the samples between two steps of the model."""
-    spring = f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 0.0}}"
-    own = hosts.run(scenario(tmp_path, OWN.format(actuator=actuator, specimen=spring))).read()
+def test_spring_in_opensees_equals_kelvin_voigt(actuator: str, every: int, tmp_path: Path) -> None:
+    """Includes an actuator that is loaded by the force, and samples between steps of the model."""
+    expected = reference(tmp_path, f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 0.0}}", actuator)
     result = rehearsed(tmp_path, SPRING, f"rig.every={every}", actuator=actuator)
     assert result.outcome == "finished", result.reason
-    found = result.read()
-    assert np.ptp(own.displacement) > 0.05, "m: it has moved"
-    assert apart(found.displacement, own.displacement) < 1e-10
-    assert apart(found.force, own.force) < 1e-10
+    run = result.read()
+    assert np.ptp(expected.displacement) > 0.05, "m: the specimen moves"
+    assert apart(run.displacement, expected.displacement) < 1e-10
+    assert apart(run.force, expected.force) < 1e-10
 
 
-def test_mass_and_dashpot_resist_as_those_of_this_package(tmp_path: Path) -> None:
-    """Velocity and acceleration of the actuator arrive at the node."""
+def test_mass_and_dashpot_in_opensees_equal_with_mass(tmp_path: Path) -> None:
+    """The node receives velocity and acceleration of the actuator."""
     inner = f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 2.0e4}}"
-    specimen = f"{{type: with_mass, mass: 300.0, specimen: {inner}}}"
-    own = hosts.run(scenario(tmp_path, OWN.format(actuator="{type: pure_delay}", specimen=specimen))).read()
-    found = rehearsed(tmp_path, DASHPOT).read()
-    assert apart(own.force, STIFFNESS * own.displacement) > 0.1, "more than the spring"
-    assert apart(found.force, own.force) < 1e-10
+    expected = reference(tmp_path, f"{{type: with_mass, mass: 300.0, specimen: {inner}}}")
+    run = rehearsed(tmp_path, DASHPOT).read()
+    assert apart(expected.force, STIFFNESS * expected.displacement) > 0.1, "mass and dashpot contribute"
+    assert apart(run.force, expected.force) < 1e-10
 
 
-def test_a_truss_of_steel01_is_the_bilinear_law(tmp_path: Path, make: Callable[..., Any]) -> None:
+def test_truss_of_steel01_follows_bilinear_law(tmp_path: Path, make: Callable[..., Any]) -> None:
     result = rehearsed(tmp_path, TRUSS)
     assert result.outcome == "finished", result.reason
     run = result.read()
     stiffness, yields = 2.0e11 * AREA / LENGTH, YIELDS * AREA
     law = make("restoring_force", "bilinear", 1, stiffness=stiffness, yield_force=yields, post_yield_ratio=RATIO)
     x = run.displacement[:, 0]
-    assert np.abs(x).max() > 3.0 * yields / stiffness, "it yields"
-    expected = np.concatenate([law.force(np.array([each])) for each in x])
+    assert np.abs(x).max() > 3.0 * yields / stiffness, "the truss yields"
+    expected = np.concatenate([law.force(np.array([value])) for value in x])
     assert apart(run.force[:, 0], expected) < 1e-10
-
-
-# -- the rig alone --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    made: list[Any] = []
+    with ExitStack() as stack:
 
-    def make(model: str, interface: Any, dt: float = 0.001, **more: Any) -> Any:
-        (tmp_path / "specimen.py").write_text(model)
-        n = len(interface)
-        given = {
-            "model": str(tmp_path / "specimen.py"),
-            "interface": interface,
-            "actuators": {f"axis_{index}": {"type": "pure_delay"} for index in range(n)},
-        }
-        cls = registry.load("rig", "opensees")
-        made.append(cls(from_data(cls.Params, given | more, "rig"), dt, n))
-        made[-1].open()
-        return made[-1]
+        def make(model: str, interface: Any, dt: float = 0.001, **data: Any) -> Any:
+            (tmp_path / "specimen.py").write_text(model)
+            n = len(interface)
+            data |= {"model": str(tmp_path / "specimen.py"), "interface": interface}
+            data |= {"actuators": {f"axis_{index}": {"type": "pure_delay"} for index in range(n)}}
+            cls = registry.load("rig", "opensees")
+            rig = stack.enter_context(closing(cls(from_data(cls.Params, data, "rig"), dt, n)))
+            rig.open()
+            return rig
 
-    yield make
-    for each in made:
-        each.close()
+        yield make
 
 
 def driven(rig: Any, commands: Any) -> tuple[Any, Any]:
     """Displacement and force ``(samples, n)`` of the rig after each command."""
-    moved = []
+    samples = []
     for command in commands:
         rig.step(command, np.zeros(0))
         assert not rig.failure, rig.failure
-        moved.append((rig.displacement.copy(), rig.force.copy()))
-    return tuple(np.array(each) for each in zip(*moved, strict=True))  # type: ignore[return-value]
+        samples.append((rig.displacement.copy(), rig.force.copy()))
+    displacement, force = zip(*samples, strict=True)
+    return np.array(displacement), np.array(force)
 
 
 M1, M2, K1, K2, C2 = 100.0, 50.0, 1.0e6, 5.0e5, 300.0
@@ -183,8 +163,8 @@ CHAIN = (
 )
 
 
-def test_what_the_rig_does_not_hold_swings_by_newmark(rig: Any) -> None:
-    """A mass between two springs, its end moved: against the same method written out here."""
+def test_free_nodes_move_by_newmark(rig: Any) -> None:
+    """Mass between two springs with a moved end; reference: Newmark's method written out."""
     dt = 0.001
     chain = rig(CHAIN, [[2, 1]], dt)
     command = 0.01 * np.sin(20.0 * dt * np.arange(1, 1001))[:, None]
@@ -193,13 +173,13 @@ def test_what_the_rig_does_not_hold_swings_by_newmark(rig: Any) -> None:
     velocity = np.diff(x, prepend=0.0) / dt
     acceleration = np.diff(velocity, prepend=0.0) / dt
     u = v = a = 0.0
-    resists = M1 + 0.5 * dt * C2 + 0.25 * dt**2 * (K1 + K2)
+    effective_mass = M1 + 0.5 * dt * C2 + 0.25 * dt**2 * (K1 + K2)
     expected = []
-    for end, rate, faster in zip(x, velocity, acceleration, strict=True):
+    for end, end_velocity, end_acceleration in zip(x, velocity, acceleration, strict=True):
         u, v = u + dt * v + 0.25 * dt**2 * a, v + 0.5 * dt * a
-        a = -(C2 * (v - rate) + K1 * u + K2 * (u - end)) / resists
+        a = -(C2 * (v - end_velocity) + K1 * u + K2 * (u - end)) / effective_mass
         u, v = u + 0.25 * dt**2 * a, v + 0.5 * dt * a
-        expected.append(M2 * faster + C2 * (rate - v) + K2 * (end - u))
+        expected.append(M2 * end_acceleration + C2 * (end_velocity - v) + K2 * (end - u))
     assert apart(force[:, 0], np.array(expected)) < 1e-12
 
 
@@ -224,18 +204,17 @@ def test_several_axes_move_one_model(rig: Any, every: int) -> None:
     assert apart(force, displacement @ k) < 1e-10
 
 
-def test_between_two_steps_of_the_model_the_force_goes_on_by_the_initial_stiffness(rig: Any) -> None:
+def test_force_between_steps_follows_initial_stiffness(rig: Any) -> None:
     every, stiffness = 8, 2.0e11 * AREA / LENGTH
     command = 0.02 * np.sin(0.05 * np.arange(1, 257))[:, None]
     x, force = driven(rig(TRUSS, [[1, 1]], every=every), command)
-    at, exact = driven(rig(TRUSS, [[1, 1]], 0.001 * every), command[every - 1 :: every])
-    np.testing.assert_array_equal(at, x[every - 1 :: every])
+    at_steps, exact = driven(rig(TRUSS, [[1, 1]], 0.001 * every), command[every - 1 :: every])
+    np.testing.assert_array_equal(at_steps, x[every - 1 :: every])
     np.testing.assert_allclose(force[every - 1 :: every], exact, rtol=1e-12)
     for last in range(every - 1, 255, every):
         after = slice(last, min(last + every, 256))
-        np.testing.assert_allclose(
-            force[after] - force[last], stiffness * (x[after] - x[last]), rtol=1e-6, atol=1e-3
-        )
+        expected = stiffness * (x[after] - x[last])
+        np.testing.assert_allclose(force[after] - force[last], expected, rtol=1e-6, atol=1e-3)
 
 
 LEANS = """
@@ -272,14 +251,12 @@ def specimen(hold):
 
 
 @pytest.mark.parametrize("pull", [0.0, 5.0e3])
-def test_gravity_on_the_specimen_is_in_its_force_from_the_state_at_rest(rig: Any, pull: float) -> None:
-    """k - P / h = 1e6 - 6e5 / 3 N/m; what holds it at zero counts as zero, and the loads stay."""
+def test_gravity_on_specimen_includes_p_delta(rig: Any, pull: float) -> None:
+    """k - P / h = 1e6 - 6e5 / 3 N/m; the initial force is subtracted and the loads remain."""
     column = rig(LEANS.format(pull=pull), [[1, 1]], gravity=True)
     x, force = driven(column, np.linspace(0.0, 0.01, 101)[:, None])
     assert apart(force, 0.8e6 * x) < 1e-4
 
-
-# -- refused before anything moves ----------------------------------------------------------------------------
 
 REFUSED = {
     "no function": ("x = 1", "specimen.py has no function specimen(hold)"),
@@ -300,7 +277,7 @@ REFUSED = {
         "is tied to another node, but the rig can move only free nodes",
     ),
     "fails at once": (
-        SPRING + "    ops.analyze = lambda *given: -3\n",
+        SPRING + "    ops.analyze = lambda *arguments: -3\n",
         "the analysis has failed while computing the initial stiffness, at 1e-06 m",
     ),
     "loads": (
@@ -329,36 +306,31 @@ def more():
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_specimen_that_cannot_be_is_refused_in_its_words(case: str, tmp_path: Path) -> None:
-    text, words = REFUSED[case]
-    more = ["rig.gravity=true"] if case == "linked" else []
+def test_invalid_specimen_is_refused(case: str, tmp_path: Path) -> None:
+    text, reason = REFUSED[case]
+    overrides = ["rig.gravity=true"] if case == "linked" else []
     with pytest.raises(ConfigError) as refused:
-        rehearsed(tmp_path, text, *more)
+        rehearsed(tmp_path, text, *overrides)
     assert "rig.model = 'specimen.py': " in str(refused.value)
-    assert words in str(refused.value)
+    assert reason in str(refused.value)
     assert models_left() == []
 
 
 @pytest.mark.parametrize(
-    ("overrides", "words"),
+    ("override", "parts"),
     [
-        (["rig.model=nowhere.py"], ("rig.model",)),
-        (["rig.interface=[[1, 1], [2, 1]]"], ("rig.interface", "1", "row")),
-        (["rig.interface=[[1, 0]]"], ("rows", "degree")),
-        (
-            ["rig.actuators={other: {type: pure_delay}}"],
-            ("rig.actuators", "test"),
-        ),
-        (["rig.actuators={}"], ("rig.actuators", "story_1")),
-        (["rig.analysis.integrator=HHT 0.9"], ("gamma", "beta")),
-        (["axes.story_1.actuator={type: pure_delay}"], ("axes.story_1.actuator", "left")),
+        ("rig.model=nowhere.py", ("rig.model",)),
+        ("rig.interface=[[1, 1], [2, 1]]", ("rig.interface", "1", "row")),
+        ("rig.interface=[[1, 0]]", ("rows", "degree")),
+        ("rig.actuators={other: {type: pure_delay}}", ("rig.actuators", "test")),
+        ("rig.actuators={}", ("rig.actuators", "story_1")),
+        ("rig.analysis.integrator=HHT 0.9", ("gamma", "beta")),
+        ("axes.story_1.actuator={type: pure_delay}", ("axes.story_1.actuator", "left")),
     ],
 )
-def test_a_scenario_that_does_not_fit_is_refused_before_anything_starts(
-    overrides: list[str], words: tuple[str, ...], tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
-        rehearsed(tmp_path, SPRING, *overrides)
+def test_incompatible_scenario_is_refused(override: str, parts: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
+        rehearsed(tmp_path, SPRING, override)
 
 
 FRAME = (
@@ -368,20 +340,16 @@ FRAME = (
 
 
 @pytest.mark.parametrize(
-    ("gravity", "part", "words"),
+    ("gravity", "loads", "parts"),
     [
         ("true", "", ("rig.gravity", "gravity_loads")),
         ("false", ", experimental_gravity_loads: [1.0e5]", ("rig.gravity", "False", "True")),
     ],
 )
-def test_gravity_that_is_counted_twice_or_by_nobody_is_refused(
-    gravity: str, part: str, words: tuple[str, ...], tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=naming(*words)):
-        rehearsed(tmp_path, SPRING, f"rig.gravity={gravity}", FRAME % part)
+def test_inconsistent_gravity_is_refused(gravity: str, loads: str, parts: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=naming(*parts)):
+        rehearsed(tmp_path, SPRING, f"rig.gravity={gravity}", FRAME % loads)
 
-
-# -- its end is the end of the test ---------------------------------------------------------------------------
 
 AT_STEP_200 = """
 
@@ -389,9 +357,9 @@ _analyze = ops.analyze
 _done = []
 
 
-def analyze(*given):
-    _done.append(given)
-    return {what} if len(_done) == 201 else _analyze(*given)  # one is for the initial stiffness
+def analyze(*arguments):
+    _done.append(arguments)
+    return {failure} if len(_done) == 201 else _analyze(*arguments)  # the first is for the initial stiffness
 
 
 ops.analyze = analyze
@@ -399,59 +367,55 @@ ops.analyze = analyze
 FAILS = "-3", "OpenSees has ended with code 1: the analysis has failed in step 200, at "
 IS_KILLED = "__import__('os').kill(__import__('os').getpid(), 9)", "OpenSees was ended by SIGKILL"
 HANGS = "__import__('time').sleep(60)", "OpenSees has not answered within 0.2 s"
-ENDS = pytest.mark.parametrize(("what", "words"), [FAILS, IS_KILLED, HANGS], ids=["fails", "is killed", "hangs"])
 
 
-def ends_early(folder: Path, what: str, **options: Any) -> Any:
-    overrides = ("rig.answer_within=0.2",) if "sleep" in what else ()
-    return rehearsed(folder, SPRING + AT_STEP_200.format(what=what), *overrides, **options)
+def ends_early(folder: Path, failure: str, **options: Any) -> Any:
+    overrides = ("rig.answer_within=0.2",) if failure == HANGS[0] else ()
+    return rehearsed(folder, SPRING + AT_STEP_200.format(failure=failure), *overrides, **options)
 
 
-def check_end(result: Any, words: str) -> None:
+def check_end(result: Any, reason: str) -> None:
     assert (result.outcome, result.exit_code) == ("failed", 1)
     assert result.reason.startswith("sample 200: rig: specimen.py: ")
-    assert words in result.reason
+    assert reason in result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
     assert models_left() == []
 
 
-@ENDS
-def test_a_specimen_that_ends_early_stops_the_rig_and_is_named(what: str, words: str, tmp_path: Path) -> None:
-    check_end(ends_early(tmp_path, what), words)
+@pytest.mark.parametrize(("failure", "reason"), [FAILS, IS_KILLED, HANGS], ids=["fails", "is killed", "hangs"])
+def test_failure_of_specimen_stops_rig(failure: str, reason: str, tmp_path: Path) -> None:
+    check_end(ends_early(tmp_path, failure), reason)
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-def test_killed_under_the_nodes_it_stops_the_rig_too(host: str, tmp_path: Path) -> None:
+def test_killed_specimen_stops_rig_of_nodes(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    what, words = IS_KILLED
-    check_end(ends_early(tmp_path, what, host=host, record=tmp_path / "run"), words)
+    failure, reason = IS_KILLED
+    check_end(ends_early(tmp_path, failure, host=host, record=tmp_path / "run"), reason)
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["embedded", "composed", pytest.param("processes", marks=pytest.mark.soak)])
-def test_a_specimen_that_cannot_be_is_refused_by_every_host(
+def test_invalid_specimen_is_refused_by_hosts(
     host: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    text, words = REFUSED["fixed"]
+    text, reason = REFUSED["fixed"]
     (tmp_path / "specimen.py").write_text(text)
     rig = RIG.format(model="specimen.py", actuator="{type: pure_delay}")
     (tmp_path / "mine.yaml").write_text(SCENARIO.format(duration=1.0) + rig)
     assert main(["run", str(tmp_path / "mine.yaml"), "--host", host, "--no-record"]) == 2
-    said = capfd.readouterr().err
-    assert said.count(words) == 1
-    assert mentions(said, "rig.model", "specimen.py", "OpenSees", "1", "14", "ValueError")
-    assert "Traceback" not in said
+    errors = capfd.readouterr().err
+    assert errors.count(reason) == 1
+    assert mentions(errors, "rig.model", "specimen.py", "OpenSees", "1", "14", "ValueError")
+    assert "Traceback" not in errors
     assert models_left() == []
-
-
-# -- every host, and the example ------------------------------------------------------------------------------
 
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_every_host_gives_the_same_to_the_bit(times: int, tmp_path: Path) -> None:
+def test_hosts_agree_exactly(times: int, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     run = partial(rehearsed, tmp_path, TRUSS, "duration=0.5", actuator="{type: servo_hydraulic}")
     expected = run().read()
@@ -459,24 +423,23 @@ def test_every_host_gives_the_same_to_the_bit(times: int, tmp_path: Path) -> Non
     for host in ("embedded", *["composed", "processes"] * times):
         result = run(host=host, record=tmp_path / f"{host}_{len(list(tmp_path.iterdir()))}")
         assert result.outcome == "finished", result.reason
-        found = result.read()
-        for one, other in ((found.displacement, expected.displacement), (found.force, expected.force)):
-            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(result.read().displacement, expected.displacement)
+        np.testing.assert_array_equal(result.read().force, expected.force)
     assert models_left() == []
 
 
-def test_the_rehearsal_of_the_documents_yields() -> None:
+def test_documented_rehearsal_yields() -> None:
     result = hosts.run(REHEARSAL, ["duration=3"])
     assert result.outcome == "finished", result.reason
     run = result.read()
     assert np.abs(run.force - 13.4e6 * run.displacement).max() > 0.1 * np.abs(run.force).max()
 
 
-def test_its_loop_cannot_be_judged_before_the_test() -> None:
+def test_stability_of_opensees_rig_is_not_judged() -> None:
     with pytest.raises(ConfigError, match=naming("rig.type", "opensees")):
         judge(files.load(REHEARSAL))
 
 
-def test_its_gravity_is_checked() -> None:
+def test_gravity_of_documented_rehearsal_is_checked() -> None:
     with pytest.raises(ConfigError, match=naming("rig.gravity", "Delta")):
         hosts.run(REHEARSAL, ["structure.experimental_gravity_loads=null"])

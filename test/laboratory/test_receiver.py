@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiver at the rig, in C: it follows, bridges, brakes, holds and rejoins, and never leaves its limits."""
+"""Tests of the receiver of a rig, in C: following, bridging, braking, limits, sessions, refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ CLOSE = 1e-9
 
 
 class Bench:
-    """A receiver, and what a test computer sends to it by hand."""
+    """A receiver, and a test computer whose datagrams a test sends explicitly."""
 
     def __init__(
         self,
@@ -48,19 +48,23 @@ class Bench:
         flags: int = 0,
         axes: int = 1,
         begin: bool = True,
-        limits: ReceiverLimits = LIMITS,
+        limits: ReceiverLimits | list[ReceiverLimits] = LIMITS,
         watchdog: int = WATCHDOG,
-        **given: Any,
+        bridged: int = BRIDGED,
+        **options: Any,
     ) -> None:
-        self.receiver = Receiver([limits] * axes, DT, BRIDGED, watchdog, flags, **given)
-        self.axes, self.transport = axes, transport
-        self.flags = flags
+        rows = limits if isinstance(limits, list) else [limits] * axes
+        self.receiver = Receiver(rows, DT, bridged, watchdog, flags, **options)
+        self.axes, self.transport, self.flags = axes, transport, flags
         self.commands = [self.receiver.command]
         if begin:
-            assert self.send(self.head(datagrams.OPEN)) == "taken"
-            assert datagrams.head_of(self.receiver.reply()).reason == 0
-            assert self.send(self.head(datagrams.BEGIN)) == "taken"
+            self.begin()
             self.tick()
+
+    def begin(self) -> None:
+        assert self.send(self.head(datagrams.OPEN)) == "taken"
+        assert datagrams.head_of(self.receiver.reply()).reason == 0
+        assert self.send(self.head(datagrams.BEGIN)) == "taken"
 
     def head(self, kind: int, counter: int = 0, session: int = SESSION) -> Head:
         period = round(DT * 1e9)
@@ -70,7 +74,7 @@ class Bench:
         return self.receiver.receive(datagrams.packed(head, rows), sender)
 
     def points(self, counter: int, points: list[float], slopes: list[float], sender: int = 0) -> str:
-        """A Command of these points, m, and slopes, m/s."""
+        """Send a Command of points, m, and slopes, m/s."""
         rows = datagrams.command_rows(points, slopes, EMPTY)
         return self.send(self.head(datagrams.COMMAND, counter), rows, sender)
 
@@ -85,14 +89,23 @@ class Bench:
         self.commands.append(self.receiver.command)
         return datagrams.head_of(data) if data else None
 
-    def run(self, samples: Iterable[int], path: Callable[[int], float], lost: Iterable[int] = ()) -> list[Head]:
-        """Ticks ``samples``; before each comes the Command of its number, unless that is lost."""
-        gone, heads = set(lost), []
+    def wait(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.tick()
+
+    def run(self, samples: Iterable[int], path: Callable[[int], float], lost: Container[int] = ()) -> list[Head]:
+        """Send the Command of each sample, unless it is lost, and tick; return the states."""
+        heads = []
         for k in samples:
-            if k not in gone:
+            if k not in lost:
                 self.command(k, path)
             heads.append(self.tick())
         return heads  # type: ignore[return-value]
+
+    def refused(self, head: Head, sender: int = 0) -> int:
+        """Send a head that must be refused, and return the reason in the answer."""
+        assert self.send(head, sender=sender) == "refused"
+        return datagrams.head_of(self.receiver.reply()).reason
 
     def history(self) -> np.ndarray:
         """The command of the first axis after each tick, m."""
@@ -110,30 +123,28 @@ def within_limits(history: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("transport", [1, 2, 7, 31])
-def test_commands_act_exactly_when_declared_and_exactly_as_they_came(transport: int) -> None:
+def test_commands_act_exactly_after_transport(transport: int) -> None:
     bench = Bench(transport)
     bench.run(range(1, 200), wave)
-    # history[j] is after drive j - 1, which ends at state j: Command j - transport acts there
-    found, wanted = bench.history()[transport + 1 :], [wave(k) for k in range(1, 200)]
-    np.testing.assert_array_equal(found, wanted[: len(found)])
+    # history[j] follows drive j - 1, which ends at state j, where Command j - transport acts
+    history = bench.history()[transport + 1 :]
+    np.testing.assert_array_equal(history, [wave(k) for k in range(1, len(history) + 1)])
     assert bench.receiver.counts()["bridged"] == 0
 
 
-def test_a_test_computer_that_lags_within_the_transport_loses_nothing() -> None:
+def test_lag_within_transport_loses_no_command() -> None:
     bench = Bench(transport=4)
-    bench.tick()
-    bench.tick()
+    bench.wait(2)
     for k in range(1, 60, 3):
-        for number in range(k, k + 3):  # it answers three states at once
+        for number in range(k, k + 3):  # three states are answered together
             bench.command(number, wave)
-        for _ in range(3):
-            bench.tick()
-    found = bench.history()[5:]
-    np.testing.assert_array_equal(found, [wave(k) for k in range(1, len(found) + 1)])
+        bench.wait(3)
+    history = bench.history()[5:]
+    np.testing.assert_array_equal(history, [wave(k) for k in range(1, len(history) + 1)])
     assert bench.receiver.counts()["bridged"] == 0
 
 
-def test_a_gap_is_bridged_along_the_slope_and_rejoined_within_bounds() -> None:
+def test_gap_is_bridged_along_slope() -> None:
     bench, lost = Bench(), range(100, 107)
     heads = bench.run(range(1, 300), wave, lost)
     history = bench.history()
@@ -147,7 +158,7 @@ def test_a_gap_is_bridged_along_the_slope_and_rejoined_within_bounds() -> None:
     assert bench.receiver.counts()["bridged"] == len(lost)
 
 
-def test_after_the_bridge_it_brakes_and_holds_and_a_command_that_comes_back_is_rejoined() -> None:
+def test_receiver_brakes_after_bridge_and_rejoins() -> None:
     bench = Bench()
     bench.run(range(1, 400), wave, range(100, 150))
     history = bench.history()
@@ -158,7 +169,7 @@ def test_after_the_bridge_it_brakes_and_holds_and_a_command_that_comes_back_is_r
     assert history[-1] == wave(399)
 
 
-def test_a_dead_test_computer_brings_it_to_rest_within_its_stated_time_and_ends_the_session() -> None:
+def test_lost_test_computer_stops_rig_in_stated_time() -> None:
     bench = Bench(transport=3)
     last = 120
     bench.run(range(1, last + 1), wave)
@@ -175,26 +186,25 @@ def test_a_dead_test_computer_brings_it_to_rest_within_its_stated_time_and_ends_
     assert np.ptp(bench.history()[last + rest :]) == 0.0
 
 
-def test_a_rig_that_stands_elsewhere_stays_there_until_the_first_command() -> None:
+def test_initial_position_is_held_until_first_command() -> None:
     bench = Bench(position=[0.04])
-    for _ in range(2 * WATCHDOG):
-        bench.tick()
+    bench.wait(2 * WATCHDOG)
     np.testing.assert_array_equal(bench.history(), 0.04)
     assert bench.receiver.counts()["bridged"] > BRIDGED
 
 
-def test_a_late_command_is_not_sent_but_the_bridge_goes_on_from_it() -> None:
+def test_bridge_continues_from_late_command() -> None:
     bench = Bench()
     bench.run(range(1, 100), wave)
     bench.tick()  # Command 100 is missing
     assert bench.command(100, wave) == "late"
-    bench.tick()  # and 101: the line goes on from 100
+    bench.tick()  # so is 101: the bridge continues from 100
     slope = wave(100) - wave(99)
     assert bench.commands[-1][0] == pytest.approx(wave(100) + slope, abs=1e-12)
 
 
-def test_what_comes_twice_early_or_from_somebody_else_changes_nothing() -> None:
-    bench, other = Bench(), Bench()
+def test_repeated_early_and_foreign_datagrams_are_ignored() -> None:
+    bench, undisturbed = Bench(), Bench()
     for k in range(1, 200):
         assert bench.command(k, lambda k: -wave(k), session=SESSION + 1) == "foreign"
         assert bench.command(k + 5, wave) == "early"
@@ -203,24 +213,22 @@ def test_what_comes_twice_early_or_from_somebody_else_changes_nothing() -> None:
         assert bench.command(k, wave) == "taken"
         assert bench.command(k, lambda k: 2.0 * wave(k)) == "repeated"
         assert bench.send(bench.head(datagrams.BEGIN)) == "repeated"
-        other.command(k, wave)
+        undisturbed.command(k, wave)
         bench.tick()
-        other.tick()
-    assert bench.commands == other.commands
+        undisturbed.tick()
+    assert bench.commands == undisturbed.commands
     counts = bench.receiver.counts()
     assert (counts["foreign"], counts["garbage"], counts["early"], counts["repeated"]) == (398, 199, 199, 398)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_number_that_is_none_is_garbage(value: float) -> None:
+def test_command_that_is_not_finite_is_garbage(value: float) -> None:
     bench = Bench()
     for pair in ([value, 0.0], [0.0, value]):
-        assert bench.send(bench.head(datagrams.COMMAND, 1), datagrams.command_rows(pair[:1], pair[1:], EMPTY)) == (
-            "garbage"
-        )
+        assert bench.points(1, pair[:1], pair[1:]) == "garbage"
 
 
-def test_a_jump_is_approached_within_the_limits() -> None:
+def test_jump_is_approached_within_limits() -> None:
     bench = Bench()
     heads = bench.run(range(1, 400), lambda k: 0.05 if k > 50 else 0.0)
     history = bench.history()
@@ -231,7 +239,7 @@ def test_a_jump_is_approached_within_the_limits() -> None:
     assert any(head.flags & datagrams.LIMITED for head in heads)
 
 
-def test_an_open_interlock_ends_the_session_and_brakes() -> None:
+def test_open_interlock_stops_rig() -> None:
     bench = Bench()
     bench.run(range(1, 100), wave)
     bench.receiver.sensors.interlock = 2
@@ -255,19 +263,18 @@ def test_an_open_interlock_ends_the_session_and_brakes() -> None:
         ({"session": 0}, 4),
     ],
 )
-def test_a_session_that_does_not_fit_is_refused(change: dict[str, int], reason: int) -> None:
+def test_incompatible_session_is_refused(change: dict[str, int], reason: int) -> None:
     bench = Bench(begin=False)
     head = bench.head(datagrams.OPEN)
     for name, value in change.items():
         setattr(head, name, value)
-    assert bench.send(head) == "refused"
-    assert datagrams.head_of(bench.receiver.reply()).reason == reason
+    assert bench.refused(head) == reason
     assert bench.receiver.state_number == datagrams.IDLE
 
 
-def test_a_second_session_needs_an_operator() -> None:
+def test_second_session_needs_operator() -> None:
     bench = Bench()
-    for _ in range(2):  # while one is under way, and after it
+    for _ in range(2):  # during a session and after it
         assert bench.send(bench.head(datagrams.OPEN, session=SESSION + 1)) == "refused"
         answer = datagrams.head_of(bench.receiver.reply())
         assert answer.session == SESSION + 1
@@ -277,18 +284,18 @@ def test_a_second_session_needs_an_operator() -> None:
     assert bench.receiver.at_rest
 
 
-def refusal(axes: int = 1, **given: Any) -> str:
-    """What the receiver says of a config that differs by ``given`` from one that it takes, in its last axis."""
-    limits = [LIMITS] * (axes - 1) + [LIMITS._replace(**given.pop("limits", {}))]
-    words = {"dt": DT, "bridged": BRIDGED, "watchdog": WATCHDOG} | given
+def refusal(axes: int = 1, **changes: Any) -> str:
+    """Return the reason for refusing a configuration with ``changes``; limits change in the last axis."""
+    limits = [LIMITS] * (axes - 1) + [LIMITS._replace(**changes.pop("limits", {}))]
+    options = {"dt": DT, "bridged": BRIDGED, "watchdog": WATCHDOG} | changes
     with pytest.raises(ConfigError) as refused:
-        Receiver(limits, **words)
+        Receiver(limits, **options)
     return str(refused.value)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 @pytest.mark.parametrize("field", ReceiverLimits._fields)
-def test_a_limit_that_is_none_is_refused(field: str, value: float) -> None:
+def test_invalid_limit_is_refused(field: str, value: float) -> None:
     assert f"receiver.limits[2].{field} = {value:g}: must be > 0" in refusal(3, limits={field: value})
 
 
@@ -296,11 +303,11 @@ def test_a_limit_that_is_none_is_refused(field: str, value: float) -> None:
     ("field", "value", "bound"),
     [("stroke", 10.001, "10 m"), ("velocity", 100.1, "100 m/s"), ("acceleration", 10_001.0, "10 000 m/s^2")],
 )
-def test_a_limit_of_no_actuator_is_refused(field: str, value: float, bound: str) -> None:
-    """A stroke of 250 is one in mm, and the receiver would let anything pass."""
-    words = refusal(2, limits={field: value})
+def test_implausible_limit_is_refused(field: str, value: float, bound: str) -> None:
+    """A stroke of 250 is in mm, and would allow any motion."""
+    reason = refusal(2, limits={field: value})
     for part in (f"limits[1].{field} = {value:g}", f"at most {bound}"):
-        assert part in words
+        assert part in reason
     Receiver([LIMITS._replace(**{field: value})], DT, BRIDGED, WATCHDOG, metres=[1000.0])
     assert field in refusal(limits={field: 1000.0 * value}, metres=[1000.0])
 
@@ -309,7 +316,7 @@ LOAD = ReceiverLoad(rate=1.0, stiffness=1.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("changes", "parts"),
     [
         ({"limits": {"stroke": math.inf}}, ("limits[0].stroke", "inf", "> 0", "10 m")),
         ({"bridged": 10, "watchdog": 10}, ("watchdog", "10", "bridged")),
@@ -335,12 +342,12 @@ LOAD = ReceiverLoad(rate=1.0, stiffness=1.0)
         ({"loads": [LOAD]}, ("limits[0].force", "inf", "finite")),
     ],
 )
-def test_the_field_that_is_wrong_is_named(given: dict[str, Any], words: tuple[str, ...]) -> None:
-    assert mentions(refusal(**given), *words)
+def test_invalid_field_is_named(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
+    assert mentions(refusal(**changes), *parts)
 
 
-def test_every_result_is_below_zero_and_has_a_name() -> None:
-    """Callers that look for a number other than 0, or below it, need no change."""
+def test_result_codes_are_negative_and_named() -> None:
+    """Callers may test for nonzero or negative results."""
     library = module.library()
     texts = [(library.rths_field(-field), library.rths_bound(-field)) for field in range(2, 29)]
     assert all(name and bound for name, bound in texts)
@@ -360,10 +367,10 @@ EVENTS = st.lists(
 )
 
 
-def survives(transport: int, events: list[tuple[str, int, float]]) -> None:
-    """Whatever comes: no step beyond the velocity limit, and at rest in the stated time after the last command."""
+def check_events(transport: int, events: list[tuple[str, int, float]]) -> None:
+    """Check that steps stay within the limits and the rig is at rest in the stated time after the last command."""
     bench = Bench(transport, axes=2)
-    k, position, held = 0, 0.0, []
+    k, position, delayed = 0, 0.0, []
     for event, count, speed in events:
         for _ in range(count):
             k += 1
@@ -374,11 +381,11 @@ def survives(transport: int, events: list[tuple[str, int, float]]) -> None:
                 return now if n == k else before
 
             if event in ("late", "swapped"):
-                held.append((k, path))
-                if len(held) > (1 if event == "swapped" else 3):
-                    for number, old in reversed(held):
+                delayed.append((k, path))
+                if len(delayed) > (1 if event == "swapped" else 3):
+                    for number, old in reversed(delayed):
                         bench.command(number, old)
-                    held.clear()
+                    delayed.clear()
             elif event == "wild":
                 bench.command(k, lambda n, s=speed: 1e300 * s * n)
             elif event == "garbage":
@@ -390,8 +397,7 @@ def survives(transport: int, events: list[tuple[str, int, float]]) -> None:
                     bench.command(k, path)
             bench.tick()
     end = len(bench.commands) + bench.receiver.rest_samples
-    for _ in range(WATCHDOG + bench.receiver.rest_samples + 5):
-        bench.tick()
+    bench.wait(WATCHDOG + bench.receiver.rest_samples + 5)
     history = np.array(bench.commands)
     within_limits(history)
     assert not np.ptp(history[end:], axis=0).any()
@@ -401,54 +407,56 @@ def survives(transport: int, events: list[tuple[str, int, float]]) -> None:
 
 @given(st.sampled_from([1, 2, 5]), EVENTS)
 @settings(max_examples=25)
-def test_whatever_comes_no_step_is_beyond_the_limits_and_it_comes_to_rest(transport: int, events: Any) -> None:
-    survives(transport, events)
+def test_random_events_keep_limits_and_end_at_rest(transport: int, events: Any) -> None:
+    check_events(transport, events)
 
 
 @pytest.mark.soak
 @given(st.integers(1, 31), EVENTS)
 @settings(max_examples=3000)
-def test_whatever_comes_for_long(transport: int, events: Any) -> None:
-    survives(transport, events)
+def test_many_random_events_keep_limits(transport: int, events: Any) -> None:
+    check_events(transport, events)
 
 
-def test_it_compiles_strictly_and_nothing_is_undefined_under_hostile_bytes(tmp_path: Path) -> None:
-    folder = tmp_path / "target"
-    shutil.copytree(TARGET, folder)
+def make(folder: Path, *arguments: str) -> str:
+    """Run ``make`` in a copy of the receiver's folder and return its output."""
+    shutil.copytree(TARGET, folder / "target")
+    command = ["make", *arguments]
+    run = subprocess.run(command, cwd=folder / "target", capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_strict_build_has_no_undefined_behaviour(tmp_path: Path) -> None:
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
-    built = subprocess.run(
-        ["cc", "-fsanitize=address,undefined", str(probe), "-o", str(tmp_path / "probe")],
-        capture_output=True,
-        check=False,
-    )
-    goal = "check" if built.returncode == 0 else "rths_target.o"
-    done = subprocess.run(["make", goal], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ["cc", "-fsanitize=address,undefined", str(probe), "-o", str(tmp_path / "probe")]
+    sanitized = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    make(tmp_path, "check" if sanitized else "rths_target.o")
 
 
-def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no_such_compiler")
     with pytest.raises(ConfigError, match=naming("C", "no_such_compiler")):
         module.library.__wrapped__()
 
 
-def test_the_trigger_is_high_from_the_sample_at_which_its_command_acts() -> None:
+def test_trigger_follows_its_command() -> None:
     bench = Bench(transport=3, flags=datagrams.TRIGGER)
     flags = [0] * 10 + [datagrams.TRIGGER] * 20 + [0] * 10
-    seen = []
+    states = []
     for k, flag in enumerate(flags, 1):
         bench.flags = flag
-        if k not in (15, 16):  # over a bridge it stays as it is
+        if k not in (15, 16):  # the trigger is held during a bridge
             bench.command(k, wave)
         head = bench.tick()
         assert head is not None
-        seen.append(bool(head.flags & datagrams.TRIGGER))
-    assert [bool(flag) for flag in flags[:-3]] == seen[3:]  # state k + q is the first that shows Command k
-    assert not any(seen[:3])
+        states.append(bool(head.flags & datagrams.TRIGGER))
+    assert [bool(flag) for flag in flags[:-3]] == states[3:]  # state k + q is the first after Command k
+    assert not any(states[:3])
 
 
-def test_the_trigger_falls_where_the_receiver_stops_the_rig() -> None:
+def test_trigger_falls_at_stop() -> None:
     bench = Bench(flags=datagrams.TRIGGER)
     bench.run(range(1, 20), wave)
     assert bench.receiver.trigger == 1
@@ -456,24 +464,23 @@ def test_the_trigger_falls_where_the_receiver_stops_the_rig() -> None:
     assert bench.receiver.trigger == 0
 
 
-def test_a_receiver_without_an_output_refuses_a_session_with_a_trigger() -> None:
+def test_trigger_without_output_is_refused() -> None:
     bench = Bench(begin=False)
     bench.flags = datagrams.TRIGGER
-    assert bench.send(bench.head(datagrams.OPEN)) == "refused"
-    assert mentions(datagrams.REASONS[datagrams.head_of(bench.receiver.reply()).reason], "digital", "output")
+    assert mentions(datagrams.REASONS[bench.refused(bench.head(datagrams.OPEN))], "digital", "output")
 
 
-# -- the braking way, and axes of one specimen
+# Stops and groups of axes
 
 
 def accelerations(history: np.ndarray) -> np.ndarray:
-    """Of all samples, m/s^2."""
+    """Magnitudes of acceleration, m/s^2."""
     return np.abs(np.diff(np.asarray(history), 2, axis=0)) / DT**2
 
 
 @pytest.mark.parametrize("following", [math.inf, 5.0])
-def test_commands_that_end_just_before_the_stroke_leave_room_to_stop(following: float) -> None:
-    """0.49 m/s, lost 1 mm before the stroke of 0.12 m: 295 m/s^2 and more where it stopped dead there."""
+def test_commands_lost_near_stroke_stop_within_it(following: float) -> None:
+    """0.49 m/s, 1 mm before the stroke of 0.12 m; an abrupt stop there had 295 m/s^2."""
     bench = Bench(limits=ReceiverLimits(0.12, 0.5, 5.0, following))
     x, k = 0.0, 0
     while x < 0.119:
@@ -481,22 +488,21 @@ def test_commands_that_end_just_before_the_stroke_leave_room_to_stop(following: 
         before, x = x, x + 0.49 * DT * min(k / 150.0, 1.0)
         bench.points(k, [x], [(x - before) * RATE])
         bench.tick()
-    for _ in range(300):
-        bench.tick()
+    bench.wait(300)
     history = bench.history()
     assert accelerations(history).max() <= 5.0 * (1.0 + 1e-6)
     assert 0.11 < history.max() <= 0.12
     assert history[-1] == history[-50]
 
 
-def test_a_command_to_the_stroke_itself_is_followed_where_it_leaves_room() -> None:
+def test_command_to_stroke_is_followed() -> None:
     bench = Bench()
     bench.run(range(1, 1001), lambda k: 0.5 * STROKE * (1.0 - math.cos(math.pi * min(k / 1000.0, 1.0))))
     assert bench.history().max() == STROKE
     assert bench.receiver.counts()["limited"] == 0
 
 
-def test_commands_beyond_the_acceleration_of_following_are_approached() -> None:
+def test_commands_beyond_following_acceleration_are_limited() -> None:
     bench = Bench(limits=LIMITS._replace(following=ACCELERATION))
     rng = np.random.default_rng(3)
     for k in range(1, 2000):
@@ -506,147 +512,108 @@ def test_commands_beyond_the_acceleration_of_following_are_approached() -> None:
     assert bench.receiver.counts()["limited"] > 1000
 
 
-@pytest.mark.parametrize(("groups", "off"), [([0, 0], 1e-12), ([0, 1], 1e-3)])
-def test_axes_of_one_specimen_stop_on_their_common_line(groups: list[int], off: float) -> None:
-    """0.30 and 0.10 m/s at 10 m/s^2: by itself each, they leave the line by 1.0 mm."""
+@pytest.mark.parametrize(("groups", "deviation"), [([0, 0], 1e-12), ([0, 1], 1e-3)])
+def test_axes_of_group_stop_on_common_line(groups: list[int], deviation: float) -> None:
+    """0.30 and 0.10 m/s at 10 m/s^2: separate stops leave the line by 1.0 mm."""
     bench = Bench(axes=2, limits=ReceiverLimits(0.25, 0.5, 10.0), groups=groups)
-    place = np.zeros(2)
+    position = np.zeros(2)
     for k in range(1, 200):
-        place = place + np.array([0.3, 0.1]) * DT * min(k / 100.0, 1.0)
-        bench.points(k, place.tolist(), [0.3, 0.1])
+        position = position + np.array([0.3, 0.1]) * DT * min(k / 100.0, 1.0)
+        bench.points(k, position.tolist(), [0.3, 0.1])
         bench.tick()
-    for _ in range(100):
-        bench.tick()
+    bench.wait(100)
     history = np.array(bench.commands)
-    assert np.abs(history[:, 1] - history[:, 0] / 3.0).max() == pytest.approx(off, rel=0.02, abs=1e-12)
+    assert np.abs(history[:, 1] - history[:, 0] / 3.0).max() == pytest.approx(deviation, rel=0.02, abs=1e-12)
     assert not np.ptp(history[-40:], axis=0).any()
     assert accelerations(history[200:]).max() <= 10.0 * (1.0 + 1e-6)
 
 
-def test_the_longer_way_of_a_common_stop_counts_as_room() -> None:
-    """The slow axis is led to its stroke: alone it would stop in 0.5 mm, with the fast one it takes 1.5 mm."""
+def test_common_stop_stays_within_stroke() -> None:
+    """The slow axis stops in 0.5 mm alone, and in 1.5 mm with the fast axis."""
     bench = Bench(axes=2, limits=ReceiverLimits(0.25, 0.5, 10.0), groups=[4, 4], position=[0.0, 0.2])
-    place, k = np.array([0.0, 0.2]), 0
-    while place[1] < 0.2495:
+    point, k = np.array([0.0, 0.2]), 0
+    while point[1] < 0.2495:
         k += 1
-        place = place + np.array([0.3, 0.1]) * DT * min(k / 100.0, 1.0)
-        place[0] = min(place[0], 0.2)
-        bench.points(k, place.tolist(), [0.3, 0.1])
+        point = point + np.array([0.3, 0.1]) * DT * min(k / 100.0, 1.0)
+        point[0] = min(point[0], 0.2)
+        bench.points(k, point.tolist(), [0.3, 0.1])
         bench.tick()
-    for _ in range(100):
-        bench.tick()
+    bench.wait(100)
     history = np.array(bench.commands)
     assert (np.abs(history) <= 0.25).all()
     assert accelerations(history).max() <= 10.0 * (1.0 + 1e-6)
 
 
-@given(
-    st.lists(st.tuples(*[st.floats(-1.0, 1.0)] * 3), min_size=1, max_size=8),
-    st.integers(0, 2**32 - 1),
-)
+@given(st.lists(st.tuples(*[st.floats(-1.0, 1.0)] * 3), min_size=1, max_size=8), st.integers(0, 2**32 - 1))
 @settings(max_examples=60)
-def test_a_stop_from_any_state_is_on_a_line_and_within_its_deceleration(
-    rows: list[tuple[float, float, float]], seed: int
-) -> None:
+def test_stop_from_random_state_stays_within_limits(rows: list[tuple[float, float, float]], seed: int) -> None:
     rng = np.random.default_rng(seed)
     limits = [ReceiverLimits(*rng.uniform([0.01, 0.1, 1.0], [0.1, 1.0, 20.0])) for _ in rows]
     groups = rng.integers(0, 3, len(rows)).tolist()
     start = [0.9 * row[0] * limit.stroke for row, limit in zip(rows, limits, strict=True)]
-    receiver = Receiver(limits, DT, 1, 2, groups=groups, position=start)
-    head = Head(datagrams.OPEN, len(rows), SESSION, period=round(DT * 1e9), transport=1)
-    for head.kind in (datagrams.OPEN, datagrams.BEGIN):
-        receiver.receive(datagrams.packed(head))
-    head.kind, place, history = datagrams.COMMAND, np.array(start), [receiver.command]
+    bench = Bench(axes=len(rows), begin=False, limits=limits, watchdog=2, bridged=1, groups=groups, position=start)
+    bench.begin()
+    position = np.array(start)
     for k in range(150):
-        receiver.state()
-        receiver.drive()
-        history.append(receiver.command)
-        speeds = [row[1] * limit.velocity * min(k / 100.0, 1.0) for row, limit in zip(rows, limits, strict=True)]
-        head.counter, place = k + 1, place + np.array(speeds) * DT
-        receiver.receive(datagrams.packed(head, datagrams.command_rows(place.tolist(), speeds, EMPTY)))
-    while not receiver.at_rest:
-        receiver.state()
-        receiver.drive()
-        history.append(receiver.command)
-        assert len(history) < 151 + receiver.rest_samples
-    found = np.array(history)
-    assert (np.abs(found) <= [limit.stroke for limit in limits]).all()
-    most = np.array([limit.acceleration for limit in limits])
-    slack = 1e-12 / DT**2
-    assert (accelerations(found[151:]) <= most * (1.0 + 1e-6) + slack).all()
+        bench.tick()
+        slopes = [row[1] * limit.velocity * min(k / 100.0, 1.0) for row, limit in zip(rows, limits, strict=True)]
+        position = position + np.array(slopes) * DT
+        bench.points(k + 1, position.tolist(), slopes)
+    while not bench.receiver.at_rest:
+        bench.tick()
+        assert len(bench.commands) < 151 + bench.receiver.rest_samples
+    history = np.array(bench.commands)
+    assert (np.abs(history) <= [limit.stroke for limit in limits]).all()
+    acceleration = np.array([limit.acceleration for limit in limits])
+    rounding = 1e-12 / DT**2
+    assert (accelerations(history[151:]) <= acceleration * (1.0 + 1e-6) + rounding).all()
 
 
-def check_stops(count: int, seed: int) -> None:
-    """Stops of every kind from random states: places up to the ends, velocities up to the limits, groups."""
+@pytest.mark.parametrize(
+    ("count", "seed"), [(2_000, 1), pytest.param(100_000, 2, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+)
+def test_random_stops_stay_within_acceleration(count: int, seed: int) -> None:
+    """Random positions up to the stroke, velocities up to the limits, groups and causes of the stop."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         n = int(rng.integers(1, 4))
         velocity = rng.uniform(0.1, 1.0, n)
-        declared = velocity / (DT * 10.0 ** rng.uniform(0.0, 1.8, n))  # up to 63 samples to rest
+        acceleration = velocity / (DT * 10.0 ** rng.uniform(0.0, 1.8, n))  # up to 63 samples to rest
         stroke, groups = rng.uniform(0.01, 0.1, n), rng.integers(0, 2, n)
         start = (stroke * (1.0 - 10.0 ** rng.uniform(-6, 0, n)) * rng.choice([-1.0, 1.0], n)).tolist()
-        speed = (velocity * rng.choice([-1.0, 1.0], n) * rng.uniform(0.0, 1.0, n)).tolist()
-        limits = [ReceiverLimits(*row) for row in zip(stroke, velocity, declared, strict=True)]
-        receiver = Receiver(limits, DT, 1, 2, groups=groups.tolist(), position=start)
-        head = Head(datagrams.OPEN, n, SESSION, period=round(DT * 1e9), transport=1)
-        for head.kind in (datagrams.OPEN, datagrams.BEGIN):
-            receiver.receive(datagrams.packed(head))
-        path = [start]
-
-        def tick(receiver: Receiver = receiver, path: list[list[float]] = path) -> None:
-            receiver.state()
-            receiver.drive()
-            path.append(receiver.command)
-
-        tick()
-        head.kind, head.counter = datagrams.COMMAND, 1
-        points = [place + v * DT for place, v in zip(start, speed, strict=True)]
-        receiver.receive(datagrams.packed(head, datagrams.command_rows(points, speed, EMPTY)))
-        tick()
-        cause = rng.integers(3)  # the third one: no command comes any more
+        slopes = (velocity * rng.choice([-1.0, 1.0], n) * rng.uniform(0.0, 1.0, n)).tolist()
+        limits = [ReceiverLimits(*row) for row in zip(stroke, velocity, acceleration, strict=True)]
+        options: dict[str, Any] = {"groups": groups.tolist(), "position": start}
+        bench = Bench(axes=n, limits=limits, watchdog=2, bridged=1, **options)
+        bench.points(1, [x + v * DT for x, v in zip(start, slopes, strict=True)], slopes)
+        bench.tick()
+        cause = rng.integers(3)  # 2: commands are lost
         if cause == 0:
-            head.kind = datagrams.CLOSE
-            receiver.receive(datagrams.packed(head))
+            bench.send(bench.head(datagrams.CLOSE, 1))
         elif cause == 1:
-            receiver.sensors.interlock = 2
-        while not receiver.at_rest:
-            tick()
-            assert len(path) <= 3 + receiver.rest_samples
-        found = np.array(path[1:])
-        assert (np.abs(found) <= stroke).all()
-        noise = 1e-15 / DT**2
-        assert (accelerations(found) <= declared * (1.0 + 1e-6) + noise).all(), (
-            limits,
-            groups,
-            start,
-            speed,
-            cause,
-        )
-        steps = np.diff(found, axis=0)
+            bench.receiver.sensors.interlock = 2
+        while not bench.receiver.at_rest:
+            bench.tick()
+            assert len(bench.commands) <= 3 + bench.receiver.rest_samples
+        history = np.array(bench.commands[1:])
+        assert (np.abs(history) <= stroke).all()
+        bound = acceleration * (1.0 + 1e-6) + 1e-15 / DT**2
+        assert (accelerations(history) <= bound).all(), (limits, groups, start, slopes, cause)
+        steps = np.diff(history, axis=0)
         for group in (groups == 0, groups == 1):
             along = steps[:, group]
-            if cause < 2 and group.sum() > 1:  # a bridge first takes an axis that has no room away from the line
+            if cause < 2 and group.sum() > 1:  # a bridge may move an axis without room away from the line
                 assert np.abs(along[1:, :1] * along[:1] - along[1:] * along[:1, :1]).max(initial=0.0) < 1e-14
 
 
-def test_no_stop_of_the_receiver_is_above_its_acceleration() -> None:
-    check_stops(2_000, seed=1)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_none_of_a_hundred_thousand_stops_of_the_receiver_is_above_its_acceleration() -> None:
-    check_stops(100_000, seed=2)
-
-
-def test_the_stated_time_of_a_stop_is_right_for_large_numbers() -> None:
+def test_stated_stop_time_is_correct_for_large_values() -> None:
     receiver = Receiver([ReceiverLimits(10.0, 100.0, 2e-3)], DT, BRIDGED, WATCHDOG)
     assert 5e7 <= receiver.rest_samples <= 5.01e7
     with pytest.raises(ConfigError, match=r"2\^28 samples"):
         Receiver([ReceiverLimits(10.0, 100.0, 2e-5)], DT, BRIDGED, WATCHDOG)
 
 
-# -- what it watches by itself
+# Limits of force and error
 
 
 @pytest.mark.parametrize(
@@ -660,16 +627,16 @@ def test_the_stated_time_of_a_stop_is_right_for_large_numbers() -> None:
         (LIMITS, "displacement", math.nan, 0),
     ],
 )
-def test_it_stops_where_force_or_error_persist_beyond_their_limit(
+def test_persistent_force_or_error_stops_rig(
     limits: ReceiverLimits, field: str, value: float, reason: int
 ) -> None:
     bench = Bench(limits=limits, persistence=3)
     measured = getattr(bench.receiver.sensors, field)
 
-    def run(samples: Iterable[int], shown: float) -> Head:
+    def run(samples: Iterable[int], reading: float) -> Head:
         for k in samples:
             bench.receiver.sensors.displacement[0] = bench.receiver.command[0]
-            measured[0] = shown if math.isnan(shown) or shown else measured[0]
+            measured[0] = reading if math.isnan(reading) or reading else measured[0]
             bench.command(k, wave)
             head = bench.tick()
         assert head is not None
@@ -677,15 +644,15 @@ def test_it_stops_where_force_or_error_persist_beyond_their_limit(
         return head
 
     run(range(1, 100), 0.0)
-    assert run(range(100, 102), value).state == datagrams.RUNNING  # two in a row, then none
+    assert run(range(100, 102), value).state == datagrams.RUNNING  # two samples, then none
     run(range(102, 103), 0.0)
     head = run(range(103, 106), value)
     assert (head.state, head.reason) == (datagrams.BRAKING if reason else datagrams.RUNNING, reason)
     assert accelerations(bench.history()).max() <= ACCELERATION * (1.0 + 1e-6)
 
 
-def test_volts_of_two_scales_are_compared_as_one_unit() -> None:
-    """A command of 26 mm/V and a sensor of -27.5 mm/V: no error where the rig is where it is led."""
+def test_command_and_sensor_of_different_scales_are_compared() -> None:
+    """Command of 26 mm/V, sensor of -27.5 mm/V: the error of an exact rig is zero."""
     bench = Bench(limits=LIMITS._replace(error=1e-6), units=[-27.5 / 26.0])
     for k in range(1, 300):
         bench.receiver.sensors.displacement[0] = bench.receiver.command[0] * -26.0 / 27.5
@@ -694,7 +661,7 @@ def test_volts_of_two_scales_are_compared_as_one_unit() -> None:
     assert bench.receiver.reason == 0
 
 
-def test_it_tells_its_limits_and_its_build() -> None:
+def test_answer_has_limits_and_build() -> None:
     limits = ReceiverLimits(0.1, 0.5, 20.0, 7.0, math.inf, 0.02)
     bench = Bench(axes=8, begin=False, limits=limits, persistence=4)
     bench.send(bench.head(datagrams.OPEN))
@@ -706,54 +673,52 @@ def test_it_tells_its_limits_and_its_build() -> None:
     assert answer.build == module.build_number() != 0
 
 
-# -- who sends
+# Versions and senders
 
 
 def of_version(data: bytes, version: int) -> bytes:
-    """The same datagram with another version in its head."""
+    """Return a datagram with another version in its head."""
     body = data[:4] + version.to_bytes(2, "little") + data[6 : -datagrams.CHECKSUM.size]
     return body + datagrams.CHECKSUM.pack(zlib.crc32(body))
 
 
-def test_an_open_of_version_1_is_refused_in_a_head_of_version_1() -> None:
+def test_open_of_version_1_is_refused_in_version_1() -> None:
     bench = Bench(begin=False)
-    asked = of_version(datagrams.packed(bench.head(datagrams.OPEN)), 1)
-    assert bench.receiver.receive(asked) == "refused"
-    with pytest.raises(datagrams.OtherVersion, match="the version is 1; must be 2") as told:
+    assert bench.receiver.receive(of_version(datagrams.packed(bench.head(datagrams.OPEN)), 1)) == "refused"
+    with pytest.raises(datagrams.OtherVersion, match="the version is 1; must be 2") as refused:
         datagrams.head_of(bench.receiver.reply())
-    assert (told.value.version, told.value.head.reason, told.value.head.session) == (1, 5, SESSION)
+    assert (refused.value.version, refused.value.head.reason, refused.value.head.session) == (1, 5, SESSION)
     assert bench.receiver.receive(of_version(datagrams.packed(bench.head(datagrams.BEGIN)), 1)) == "garbage"
 
 
 @pytest.mark.parametrize("kind", [datagrams.OPEN, datagrams.BEGIN, datagrams.CLOSE])
-@pytest.mark.parametrize("more", [1, 8, 64, 476])
-def test_an_act_of_another_length_than_its_own_is_garbage(kind: int, more: int) -> None:
+@pytest.mark.parametrize("excess", [1, 8, 64, 476])
+def test_session_datagram_of_wrong_length_is_garbage(kind: int, excess: int) -> None:
     bench = Bench(begin=kind == datagrams.CLOSE)
     if kind == datagrams.BEGIN:
         bench.send(bench.head(datagrams.OPEN))
     before = bench.receiver.state_number
-    assert bench.send(bench.head(kind), bytes(more)) == "garbage"
+    assert bench.send(bench.head(kind), bytes(excess)) == "garbage"
     assert bench.receiver.state_number == before
 
 
-def test_nobody_else_takes_part_in_a_session() -> None:
-    bench, alone = Bench(), Bench()
+def test_other_sender_cannot_join_session() -> None:
+    bench, undisturbed = Bench(), Bench()
     stranger = 2
     for k in range(1, 200):
-        for session, result in ((SESSION, "foreign"), (SESSION + 1, "foreign")):
+        for session in (SESSION, SESSION + 1):
             for kind in (datagrams.BEGIN, datagrams.CLOSE):
-                assert bench.send(bench.head(kind, session=session), sender=stranger) == result
+                assert bench.send(bench.head(kind, session=session), sender=stranger) == "foreign"
         assert bench.points(k, [0.09], [0.4], stranger) == "foreign"
-        assert bench.send(bench.head(datagrams.OPEN), sender=stranger) == "refused"
-        assert datagrams.head_of(bench.receiver.reply()).reason == 4
-        assert bench.command(k, wave) == alone.command(k, wave) == "taken"
+        assert bench.refused(bench.head(datagrams.OPEN), stranger) == 4
+        assert bench.command(k, wave) == undisturbed.command(k, wave) == "taken"
         bench.tick()
-        alone.tick()
-    assert bench.commands == alone.commands
+        undisturbed.tick()
+    assert bench.commands == undisturbed.commands
     assert bench.receiver.sender == 0
 
 
-def test_nobody_else_begins_a_session_that_waits() -> None:
+def test_other_sender_cannot_begin_waiting_session() -> None:
     bench = Bench(begin=False)
     assert bench.send(bench.head(datagrams.OPEN), sender=7) == "taken"
     assert bench.send(bench.head(datagrams.OPEN), sender=8) == "refused"
@@ -763,38 +728,32 @@ def test_nobody_else_begins_a_session_that_waits() -> None:
 
 
 @pytest.mark.parametrize("mode", [2, 255])
-def test_a_command_of_force_is_garbage(mode: int) -> None:
+def test_force_command_is_garbage(mode: int) -> None:
     bench = Bench()
-    row = datagrams.COMMAND_ROW.pack(0.0, 0.0, mode)
-    assert bench.send(bench.head(datagrams.COMMAND, 1), row) == "garbage"
-    assert bench.send(bench.head(datagrams.COMMAND, 1), datagrams.COMMAND_ROW.pack(0.0, 0.0, 0)[:-1] + b"1") == (
-        "garbage"
-    )
-    assert bench.send(bench.head(datagrams.COMMAND, 1), datagrams.COMMAND_ROW.pack(0.0, 0.0, 0)) == "taken"
+    head, row = bench.head(datagrams.COMMAND, 1), datagrams.COMMAND_ROW.pack(0.0, 0.0, 0)
+    assert bench.send(head, datagrams.COMMAND_ROW.pack(0.0, 0.0, mode)) == "garbage"
+    assert bench.send(head, row[:-1] + b"1") == "garbage"
+    assert bench.send(head, row) == "taken"
 
 
-def test_a_command_that_is_64_samples_old_does_not_replace_the_newer_one() -> None:
+def test_old_command_does_not_replace_newer_one() -> None:
     bench = Bench(transport=5, watchdog=1000)
-    for _ in range(80):
-        bench.tick()
+    bench.wait(80)
     assert bench.points(80, [1e-5], [0.0]) == "taken"
     assert bench.points(16, [2e-5], [0.0]) == "late"
-    for _ in range(6):
-        bench.tick()
+    bench.wait(6)
     assert bench.commands[-1] == pytest.approx([1e-5])
 
 
-def test_a_stop_forgets_what_waits() -> None:
+def test_stop_clears_queue() -> None:
     bench = Bench(transport=20)
-    for k in range(1, 30):
-        bench.command(k, wave)
-        bench.tick()
+    bench.run(range(1, 30), wave)
     bench.send(bench.head(datagrams.CLOSE))
-    assert not any(each.counter for each in bench.receiver._target.queue)
+    assert not any(command.counter for command in bench.receiver._target.queue)
 
 
-def test_a_session_ends_in_order_before_its_counter_does() -> None:
-    """At 2^32 it would hold for q samples, and refuse what comes: it stops 2^28 samples before, and says why."""
+def test_session_ends_before_counter_overflows() -> None:
+    """The receiver stops 2^28 samples before 2^32, where it would hold and refuse commands."""
     bench = Bench(transport=5)
     target = bench.receiver._target
     last = 0xF0000000
@@ -811,8 +770,7 @@ def test_a_session_ends_in_order_before_its_counter_does() -> None:
     assert [head.counter for _ in range(3) if (head := bench.tick())] == [2**32 - 2, 2**32 - 1, 2**32 - 1]
 
 
-# -- the loop on the page
-
+# Documented loop
 
 PRELUDE = """
 #include <string.h>
@@ -853,51 +811,43 @@ void tick(void) {
 """
 
 
-def test_the_loop_on_the_page_gives_a_stranger_nothing(tmp_path: Path) -> None:
-    """As it stood there, one open made the stranger the peer: 1399 states, and the command at 0.1 m."""
+def test_documented_loop_ignores_other_senders(tmp_path: Path) -> None:
+    """An earlier loop made a stranger the peer after one OPEN: 1399 states, and the command at 0.1 m."""
     page = (TARGET.parents[1] / "doc" / "receiver.md").read_text()
     (snippet,) = re.findall(r"```c\n(static rths_target target;.*?)```", page, re.DOTALL)
     declared, _, loop = snippet.partition("\n")
     source, built = tmp_path / "loop.c", tmp_path / "loop.so"
     source.write_text("#include <math.h>\n" + PRELUDE.replace("DECLARED", declared).replace("LOOP", loop))
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{TARGET}"]
-    done = subprocess.run(
-        ["cc", *strict, str(source), str(TARGET / "rths_target.c"), "-lm", "-o", str(built)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    there = ctypes.CDLL(str(built))
-    assert there.begin() == 0
+    command = ["cc", *strict, str(source), str(TARGET / "rths_target.c"), "-lm", "-o", str(built)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    rig = ctypes.CDLL(str(built))
+    assert rig.begin() == 0
 
     def arrive(sender: int, kind: int, counter: int = 0, session: int = SESSION, rows: bytes = b"") -> None:
         data = datagrams.packed(Head(kind, 1, session, counter, period=1_000_000, transport=1), rows)
-        there.arrive(ctypes.c_uint64(sender), data, ctypes.c_size_t(len(data)))
+        rig.arrive(ctypes.c_uint64(sender), data, ctypes.c_size_t(len(data)))
 
-    us, stranger = 0xC0A80701_0000 + 25011, 0xC0A80799_0000 + 25011
+    peer, stranger = 0xC0A80701_0000 + 25011, 0xC0A80799_0000 + 25011
     for kind in (datagrams.OPEN, datagrams.BEGIN):
-        arrive(us, kind)
-    there.tick()
+        arrive(peer, kind)
+    rig.tick()
     for k in range(1, 60):
-        arrive(us, datagrams.COMMAND, k, rows=datagrams.command_rows([1e-6 * k], [1e-3], EMPTY))
+        arrive(peer, datagrams.COMMAND, k, rows=datagrams.command_rows([1e-6 * k], [1e-3], EMPTY))
         for session in (SESSION, SESSION + 1, 0):
             for kind in (datagrams.OPEN, datagrams.BEGIN, datagrams.CLOSE):
                 arrive(stranger, kind, session=session)
             row = datagrams.command_rows([1e-6 * k + 4e-4], [0.4], EMPTY)
             arrive(stranger, datagrams.COMMAND, k, session, row)
-        there.tick()
-    assert ctypes.c_size_t.in_dll(there, "sent").value == 60
-    assert set((ctypes.c_uint64 * 64).in_dll(there, "sent_to")[:60]) == {us}
-    assert ctypes.c_double.in_dll(there, "reached").value == 1e-6 * 59
+        rig.tick()
+    assert ctypes.c_size_t.in_dll(rig, "sent").value == 60
+    assert set((ctypes.c_uint64 * 64).in_dll(rig, "sent_to")[:60]) == {peer}
+    assert ctypes.c_double.in_dll(rig, "reached").value == 1e-6 * 59
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_ten_million_hostile_datagrams_are_within_what_is_stated(tmp_path: Path) -> None:
-    folder = tmp_path / "target"
-    shutil.copytree(TARGET, folder)
-    words = ["make", "check", "ROUNDS=50000"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.findall(r"(\d+) datagrams", done.stdout)[0]) >= 10**7
+def test_ten_million_hostile_datagrams_are_handled(tmp_path: Path) -> None:
+    output = make(tmp_path, "check", "ROUNDS=50000")
+    assert int(re.findall(r"(\d+) datagrams", output)[0]) >= 10**7

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coupled rigs: exact where they are linear, of second order where they are not; the published frame."""
+"""Tests of coupled rigs: exact linear solution, convergence with dampers, the published frame."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rig(make: Make) -> Make:
 
 
 def wave(samples: int, dt: float = DT) -> np.ndarray:
-    """Commands ``(samples, 3)`` m that begin at rest."""
+    """Commands ``(samples, 3)`` from rest, m."""
     t = dt * np.arange(1, samples + 1)[:, None]
     return 0.01 * np.sin(2.0 * np.pi * np.array([1.7, 3.1, 5.3]) * t) * np.minimum(t / 0.05, 1.0)
 
@@ -64,36 +64,33 @@ def follow(rig: Any, commands: np.ndarray, inputs: np.ndarray = NO_INPUT) -> np.
     return np.array(shown)
 
 
-# Linear
-
-
 @pytest.mark.parametrize("data", [{}, UNEQUAL], ids=["equal", "unequal"])
 @pytest.mark.parametrize("hold", ["ramp", "staircase"])
-def test_it_is_the_exact_solution_of_the_model(rig: Make, data: dict[str, Any], hold: str) -> None:
+def test_linear_rig_is_exact_solution_of_model(rig: Make, data: dict[str, Any], hold: str) -> None:
     commands = wave(20)
-    found = follow(rig(hold=hold, **data), commands)
+    samples = follow(rig(hold=hold, **data), commands)
     system, inputs, outputs = state_space(coupled_model(MASS, DAMPING, STIFFNESS, **UNEQUAL) if data else MODEL)
-    state, before = np.zeros(9), np.zeros(3)
-    for command, shown in zip(commands, found, strict=True):
-        start = before if hold == "ramp" else command
+    state, previous = np.zeros(9), np.zeros(3)
+    for command, sample in zip(commands, samples, strict=True):
+        start = previous if hold == "ramp" else command
 
         def rate(t: float, z: np.ndarray, start: np.ndarray = start, end: np.ndarray = command) -> np.ndarray:
             return system @ z + inputs @ (start + t / DT * (end - start))
 
         state = solve_ivp(rate, (0.0, DT), state, "DOP853", rtol=1e-12, atol=1e-15).y[:, -1]
-        np.testing.assert_allclose(shown[:9], state, rtol=1e-7, atol=1e-9 * np.abs(state).max())
-        np.testing.assert_allclose(shown[9:], outputs[6:9] @ state, rtol=1e-6, atol=1e-6)
-        before = command
+        np.testing.assert_allclose(sample[:9], state, rtol=1e-7, atol=1e-9 * np.abs(state).max())
+        np.testing.assert_allclose(sample[9:], outputs[6:9] @ state, rtol=1e-6, atol=1e-6)
+        previous = command
 
 
-def test_samples_do_not_matter_to_a_command_on_straight_lines(rig: Make) -> None:
+def test_piecewise_linear_command_is_independent_of_samples(rig: Make) -> None:
     coarse = wave(40)
     fine = np.vstack([np.linspace(a, b, 6)[1:] for a, b in pairwise([np.zeros(3), *coarse])])
-    found = follow(rig(DT / 5.0), fine)[4::5]
-    np.testing.assert_allclose(found, follow(rig(), coarse), rtol=1e-8, atol=1e-9)
+    displacements = follow(rig(DT / 5.0), fine)[4::5]
+    np.testing.assert_allclose(displacements, follow(rig(), coarse), rtol=1e-8, atol=1e-9)
 
 
-def test_the_load_cells_hold_inertia_damping_and_stiffness(rig: Make) -> None:
+def test_load_cells_measure_inertia_damping_and_stiffness(rig: Make) -> None:
     shown = follow(rig(damper=MAGNETORHEOLOGICAL), wave(400), np.array([1.0]))
     x, v, f, a = shown[:, :3], shown[:, 3:6], shown[:, 6:9], shown[:, 9:12]
     damper = shown[:, 13:] * [[1.0, 0.0, 0.0]]
@@ -101,7 +98,7 @@ def test_the_load_cells_hold_inertia_damping_and_stiffness(rig: Make) -> None:
     np.testing.assert_allclose(shown[:, 12], x[:, 0], rtol=1e-12)
 
 
-def test_an_actuator_that_stands_still_feels_its_neighbours(rig: Make) -> None:
+def test_held_actuator_is_loaded_by_its_neighbours(rig: Make) -> None:
     commands = np.zeros((100, 3))
     commands[:, 1] = 0.005
     shown = follow(rig(), commands)
@@ -109,25 +106,20 @@ def test_an_actuator_that_stands_still_feels_its_neighbours(rig: Make) -> None:
     assert np.abs(shown[:, 0]).max() > 1e-5
 
 
-# With a damper
-
-
 def dashpot(stiffness: float, damping: float) -> dict[str, Any]:
     return {"type": "kelvin_voigt", "stiffness": stiffness, "damping": damping}
 
 
-def test_a_dashpot_between_floors_is_part_of_the_matrices(rig: Make) -> None:
-    """The same rig by another route, which has no sub-steps; the error goes down with their square."""
-    commands, between = wave(200), np.array([-1.0, 1.0, 0.0])
-    added = np.outer(between, between)
-    exact = follow(
-        rig(stiffness=(STIFFNESS + 3e4 * added).tolist(), damping=(DAMPING + 2e3 * added).tolist()), commands
-    )
+def test_damper_converges_to_dashpot_in_matrices(rig: Make) -> None:
+    """The reference has no substeps; the error is of second order in the substep."""
+    commands, location = wave(200), np.array([-1.0, 1.0, 0.0])
+    added = np.outer(location, location)
+    reference = rig(stiffness=(STIFFNESS + 3e4 * added).tolist(), damping=(DAMPING + 2e3 * added).tolist())
+    exact = follow(reference, commands)
+    data = {"damper": dashpot(3e4, 2e3), "damper_location": location.tolist()}
 
     def error(substeps: int) -> float:
-        damped = rig(
-            damper=dashpot(3e4, 2e3), damper_location=between.tolist(), longest_substep=DT / substeps * 1.0001
-        )
+        damped = rig(**data, longest_substep=DT / substeps * 1.0001)
         return float(np.abs(follow(damped, commands)[:, 6:9] - exact[:, 6:9]).max() / np.abs(exact[:, 6:9]).max())
 
     errors = [error(substeps) for substeps in (2, 4, 8)]
@@ -136,8 +128,8 @@ def test_a_dashpot_between_floors_is_part_of_the_matrices(rig: Make) -> None:
     assert errors[1] < 1e-4
 
 
-def test_the_usual_substep_is_short_enough_for_the_magnetorheological_damper(rig: Make) -> None:
-    """1/8000 s against 1/64000 s, voltage switching."""
+def test_default_substep_resolves_magnetorheological_damper(rig: Make) -> None:
+    """1/8000 s against 1/64000 s, with switching voltage."""
 
     def run(rate: float) -> np.ndarray:
         moved = rig(damper=MAGNETORHEOLOGICAL, longest_substep=1.0 / rate)
@@ -147,15 +139,15 @@ def test_the_usual_substep_is_short_enough_for_the_magnetorheological_damper(rig
         ]
         return np.vstack(shown)
 
-    usual, fine = run(8000.0), run(64000.0)
+    default, fine = run(8000.0), run(64000.0)
     force = np.abs(fine[:, 13]).max()
     assert force > 800.0
-    assert np.abs(usual[:, 13] - fine[:, 13]).max() < 1e-3 * force
-    assert np.abs(usual[:, :3] - fine[:, :3]).max() < 1e-7
-    assert np.abs(usual[:, 6:9] - fine[:, 6:9]).max() < 1e-3 * force
+    assert np.abs(default[:, 13] - fine[:, 13]).max() < 1e-3 * force
+    assert np.abs(default[:, :3] - fine[:, :3]).max() < 1e-7
+    assert np.abs(default[:, 6:9] - fine[:, 6:9]).max() < 1e-3 * force
 
 
-def test_voltage_makes_it_stiffer_and_reset_takes_it_away(rig: Make) -> None:
+def test_voltage_raises_force_until_reset(rig: Make) -> None:
     moved = rig(damper=MAGNETORHEOLOGICAL)
     assert moved.auxiliary_inputs == ("damper_voltage [V]",)
     off = follow(moved, wave(300), np.zeros(1))
@@ -166,29 +158,29 @@ def test_voltage_makes_it_stiffer_and_reset_takes_it_away(rig: Make) -> None:
     np.testing.assert_array_equal(follow(moved, wave(300), np.zeros(1)), off)
 
 
-def test_channels(rig: Make) -> None:
+def test_auxiliary_channels_depend_on_damper_and_axes(rig: Make) -> None:
     bare, damped = rig(), rig(damper=dashpot(0.0, 1.0))
     accelerations = tuple(f"acceleration_{floor} [m/s^2]" for floor in (1, 2, 3))
     assert (bare.auxiliary_names, bare.auxiliary_inputs) == (accelerations, ())
     assert damped.auxiliary_names == measured_names(3)
     assert damped.auxiliary_inputs == ()
-    one = rig(n_axes=1, mass=[[98.3]], damping=[[10.0]], stiffness=[[1e5]])
-    assert one.auxiliary_names == accelerations[:1]
+    single = rig(n_axes=1, mass=[[98.3]], damping=[[10.0]], stiffness=[[1e5]])
+    assert single.auxiliary_names == accelerations[:1]
 
 
-def test_what_does_not_fit_is_refused(rig: Make) -> None:
-    with pytest.raises(ConfigError, match=naming("rig.mass", "3", "rows", "2")):
-        rig(n_axes=2)
-    with pytest.raises(ConfigError, match=naming("rig.damper_location", "(1.0,)", "3")):
-        rig(damper_location=[1.0])
-    with pytest.raises(ConfigError, match=naming("rig.area", "(1.0, 2.0)", "1 number", "3 numbers")):
-        rig(area=[1.0, 2.0])
-    with pytest.raises(ConfigError, match=naming("rig.actuator_pole[0]", "200 1/s", "< 0")):
-        rig(actuator_pole=[200.0])
+def test_invalid_rig_is_refused(rig: Make) -> None:
+    for data, parts in (
+        ({"n_axes": 2}, ("rig.mass", "3", "rows", "2")),
+        ({"damper_location": [1.0]}, ("rig.damper_location", "(1.0,)", "3")),
+        ({"area": [1.0, 2.0]}, ("rig.area", "(1.0, 2.0)", "1 number", "3 numbers")),
+        ({"actuator_pole": [200.0]}, ("rig.actuator_pole[0]", "200 1/s", "< 0")),
+    ):
+        with pytest.raises(ConfigError, match=naming(*parts)):
+            rig(**data)
 
 
 @pytest.mark.parametrize(("dt", "count"), [(1 / 2000, 4), (1 / 1024, 8), (1 / 8000, 1), (1 / 8001, 1), (1e-3, 8)])
-def test_number_of_substeps(dt: float, count: int) -> None:
+def test_number_of_substeps_covers_sample(dt: float, count: int) -> None:
     assert substeps_of(dt, 1.0 / 8000.0) == count
 
 
@@ -197,7 +189,7 @@ def test_number_of_substeps(dt: float, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def frame(make: Make) -> Any:
-    """Nine tenths of the mass are numerical; damping of the whole as published."""
+    """Nine tenths of the mass are numerical; the damping of the complete frame is published."""
     return make(
         "structure",
         "matrices",
@@ -210,32 +202,27 @@ def frame(make: Make) -> Any:
     )
 
 
-def test_frequencies_and_damping_of_specimen_and_whole(frame: Any) -> None:
-    found, ratios = frequencies_and_ratios(MASS, DAMPING, STIFFNESS)
-    assert found == pytest.approx([5.457, 15.811, 23.638], abs=1e-3)
+def test_frequencies_and_damping_are_published_values(frame: Any) -> None:
+    frequencies, ratios = frequencies_and_ratios(MASS, DAMPING, STIFFNESS)
+    assert frequencies == pytest.approx([5.457, 15.811, 23.638], abs=1e-3)
     assert 100.0 * ratios == pytest.approx([0.31, 0.62, 0.63], abs=5e-3)
-    found, ratios = frequencies_and_ratios(*combined(frame))
-    assert found == pytest.approx([1.726, 5.000, 7.475], abs=1e-3)
+    frequencies, ratios = frequencies_and_ratios(*combined(frame))
+    assert frequencies == pytest.approx([1.726, 5.000, 7.475], abs=1e-3)
     assert 100.0 * ratios == pytest.approx([1.00, 1.00, 1.57], abs=1e-3)
-
-
-def half_el_centro(make: Make, duration: float) -> np.ndarray:
-    record = make("ground_motion", "record", 1, record="elcentro_1940_ns", scale=0.5)
-    acceleration: np.ndarray = record.sample(DT * np.arange(round(duration / DT) + 1))
-    return acceleration
 
 
 @pytest.fixture(scope="module")
 def ideal(make: Make, frame: Any) -> tuple[IdealResponse, np.ndarray]:
-    """Case (a) up to its largest force, and the ground acceleration."""
-    ground = half_el_centro(make, 6.0)
+    """Case (a) up to the largest force, and the ground acceleration."""
+    record = make("ground_motion", "record", 1, record="elcentro_1940_ns", scale=0.5)
+    ground = record.sample(DT * np.arange(round(6.0 / DT) + 1))
     damper = make("specimen", "magnetorheological_damper")
     controller = make("semi_active", "clipped_optimal", frame, DT, measured_names(3))
     return ideal_response(frame, damper, ground, DT, controller), ground
 
 
-def test_case_a(ideal: tuple[IdealResponse, np.ndarray]) -> None:
-    """The damper gives 1487 N (reference numbers), about 5 % of the seismic weight (section 3)."""
+def test_ideal_response_has_published_damper_force(ideal: tuple[IdealResponse, np.ndarray]) -> None:
+    """Damper force 1487 N (reference numbers), about 5 % of the seismic weight (section 3)."""
     response, ground = ideal
     assert np.abs(ground).max() / 9.80665 == pytest.approx(0.5 * 0.319, abs=1e-3)
     assert np.abs(response.damper_force).max() == pytest.approx(1487.0, rel=5e-3)
@@ -244,7 +231,7 @@ def test_case_a(ideal: tuple[IdealResponse, np.ndarray]) -> None:
     assert 20 < np.count_nonzero(np.diff(response.voltage)) < 200
 
 
-def test_the_ideal_response_is_in_equilibrium(ideal: tuple[IdealResponse, np.ndarray], frame: Any) -> None:
+def test_ideal_response_is_in_equilibrium(ideal: tuple[IdealResponse, np.ndarray], frame: Any) -> None:
     """M (absolute acceleration) + C v + K x + damper = 0, and the histories are derivatives of each other."""
     response, ground = ideal
     mass, damping, stiffness = combined(frame)
@@ -256,11 +243,11 @@ def test_the_ideal_response_is_in_equilibrium(ideal: tuple[IdealResponse, np.nda
     assert np.abs(np.diff(response.velocity, axis=0) / DT - means).max() < 0.01 * np.abs(relative).max()
 
 
-def test_without_a_damper_it_is_the_linear_response(make: Make, frame: Any) -> None:
-    """Zero stiffness and damping in its place; against another solver."""
+def test_ideal_response_without_damper_is_linear(make: Make, frame: Any) -> None:
+    """The damper has zero stiffness and damping; reference: DOP853."""
     nothing = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
     ground = np.sin(2.0 * np.pi * 1.7 * DT * np.arange(1001))
-    found = ideal_response(frame, nothing, ground, DT)
+    response = ideal_response(frame, nothing, ground, DT)
     mass, damping, stiffness = combined(frame)
     times = DT * np.arange(1001)
 
@@ -271,11 +258,11 @@ def test_without_a_damper_it_is_the_linear_response(make: Make, frame: Any) -> N
     exact = solve_ivp(
         rate, (0.0, times[-1]), np.zeros(6), "DOP853", times[::100], rtol=1e-9, atol=1e-12, max_step=DT
     )
-    np.testing.assert_allclose(found.displacement[::100], exact.y[:3].T, atol=1e-8)
+    np.testing.assert_allclose(response.displacement[::100], exact.y[:3].T, atol=1e-8)
 
 
-def test_the_controller_calms_all_floors(make: Make, frame: Any, ideal: Any) -> None:
-    """By a fifth and more against the damper without voltage; its own force grows to twice as much."""
+def test_controller_reduces_response_of_all_floors(make: Make, frame: Any, ideal: Any) -> None:
+    """Reduction by a fifth against the damper without voltage; the damper force doubles."""
     response, ground = ideal
     off = ideal_response(frame, make("specimen", "magnetorheological_damper"), ground, DT)
     assert (np.abs(response.displacement).max(0) < 0.82 * np.abs(off.displacement).max(0)).all()
@@ -283,7 +270,7 @@ def test_the_controller_calms_all_floors(make: Make, frame: Any, ideal: Any) -> 
     assert np.abs(response.damper_force).max() > 2.0 * np.abs(off.damper_force).max()
 
 
-def test_tracking_with_and_without_the_coupling(ideal: tuple[IdealResponse, np.ndarray], rig: Make) -> None:
+def test_feedforward_errors_are_published_values(ideal: tuple[IdealResponse, np.ndarray], rig: Make) -> None:
     """Rows (c), (d) of Table 3.1, driven along the ideal response: 1.71, 1.99, 0.910 %; 0.133 % (floor 1)."""
     response, ground = ideal
     relative = response.acceleration - ground[:, None]
@@ -306,12 +293,9 @@ def test_tracking_with_and_without_the_coupling(ideal: tuple[IdealResponse, np.n
     assert coupled[1:].max() < 2e-3
 
 
-# A damper that moves fast
-
-
 @pytest.mark.parametrize("longest", [1.0 / 8000.0, 1.0 / 2000.0])
-def test_a_damper_that_moves_fast_does_not_diverge(rig: Make, longest: float) -> None:
-    """Against sub-steps that are short enough; one increment in each diverged beyond 0.24 m/s."""
+def test_fast_damper_does_not_diverge(rig: Make, longest: float) -> None:
+    """Reference: short substeps; one increment per substep diverged beyond 0.24 m/s."""
     commands = np.zeros((400, 3))
     commands[:, 0] = 0.02 * np.sin(2.0 * np.pi * 6.0 * DT * np.arange(1, 401))
     shown, fine = (
@@ -323,8 +307,8 @@ def test_a_damper_that_moves_fast_does_not_diverge(rig: Make, longest: float) ->
     assert np.abs(shown[:, force] - fine[:, force]).max() < 0.05 * np.abs(fine[:, force]).max()
 
 
-def test_a_damper_that_yields_at_once_does_not_diverge(rig: Make) -> None:
-    """Within a sub-step the velocity is not constant: the states do not settle, all of it is divided."""
+def test_stiff_yielding_damper_does_not_diverge(rig: Make) -> None:
+    """The velocity varies within a substep, so that the states do not settle and all of it is divided."""
     steel = {"type": "elastoplastic_absorber", "stiffness": 2e7, "yield_force": 1e3, "exponent": 10.0}
     commands = np.zeros((200, 3))
     commands[:, 0] = 0.02 * np.sin(2.0 * np.pi * 6.0 * DT * np.arange(1, 201))
@@ -332,7 +316,7 @@ def test_a_damper_that_yields_at_once_does_not_diverge(rig: Make) -> None:
     assert 0.99e3 < np.abs(force).max() <= 1e3 * (1.0 + 1e-9)
 
 
-def test_a_damper_that_the_limits_let_move_too_fast_is_refused() -> None:
+def test_damper_too_fast_for_increments_is_refused() -> None:
     cls = registry.load("rig", "coupled_servo_hydraulic")
     data = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
     built = from_data(cls.Params, data | {"damper": MAGNETORHEOLOGICAL}, "rig")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiver behind ros2_control, without ROS: sockets, units, limits, braking, and what its settings may be.
+"""Tests of the receiver of the ros2_control example, without ROS: motion, sockets, units, settings.
 
-The controller around it runs in ``test/ros/test_rths_controller_manager.py``.
+``test/ros/test_rths_controller_manager.py`` runs the controller around it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -27,52 +28,52 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def benches(rig: Any) -> Iterator[Any]:
-    """Benches on the compiled receiver; the last one is closed at the end."""
-    made: list[Bench] = []
+    """Builds benches on the compiled receiver."""
+    with ExitStack() as stack:
+        stack.callback(rig.rig_close)
 
-    def bench(**given: Any) -> Bench:
-        made.append(Bench(rig, **given))
-        return made[-1]
+        def bench(**settings: Any) -> Bench:
+            result = Bench(rig, **settings)
+            stack.enter_context(result.line)
+            return result
 
-    yield bench
-    rig.rig_close()
-    for each in made:
-        each.line.close()
-
-
-# -- motion
+        yield bench
 
 
-def test_an_activated_joint_stays_where_it_is_until_the_first_command(benches: Any) -> None:
+def wait(bench: Bench, ticks: int) -> None:
+    for _ in range(ticks):
+        bench.tick()
+
+
+def test_activated_joint_stays_until_first_command(benches: Any) -> None:
     bench = benches(axes=2)
     bench.session(0.0123, -0.2)
-    for _ in range(50):
-        bench.tick()
+    wait(bench, 50)
     assert bench.history == [[0.0123, -0.2]] * 52
     assert mentions(bench.report(), "running", "reason")
 
 
-def test_a_joint_beyond_the_stroke_is_not_activated(benches: Any) -> None:
+def test_joint_beyond_stroke_is_not_activated(benches: Any) -> None:
     bench = benches()
     bench.open()
     assert mentions(bench.begin(0.3), "0.3 m", "0.25 m")
-    assert mentions(bench.begin(math.nan), "stands", "nan m")
+    assert mentions(bench.begin(math.nan), "position", "nan m")
     assert bench.begin(0.2) == ""
 
 
-def test_commands_act_exactly_as_they_came_one_sample_later(benches: Any) -> None:
+def test_commands_act_one_sample_later(benches: Any) -> None:
     bench = benches()
     bench.session(0.0)
     path = [0.03 * (1.0 - math.cos(2.0 * math.pi * 1.5 * k * DT)) for k in range(300)]
     for k in range(1, 300):
         bench.points(k, [path[k]], [(path[k] - path[k - 1]) / DT])
         bench.tick()
-    # behind the two ticks of the session: Command k is driven behind state k, so that state k + 1 shows it
+    # after the two ticks of the session: Command k is driven after state k and is measured in state k + 1
     assert [row[0] for row in bench.history[2:]] == path[1:]
 
 
-def test_scale_and_sign_are_between_the_joint_and_the_datagrams(benches: Any) -> None:
-    """A joint in mm that counts against the axis, and a load cell in kN."""
+def test_scale_and_sign_convert_joint_values(benches: Any) -> None:
+    """Joint in mm against the direction of the axis, load cell in kN."""
     bench = benches(scale=1e-3, sign=-1, force_scale=1e3, force_sign=-1, stiffness=-7.6)
     bench.session(-5.0)
     bench.points(1, [5.1e-3], [0.1])
@@ -87,19 +88,18 @@ def test_scale_and_sign_are_between_the_joint_and_the_datagrams(benches: Any) ->
     assert bench.command[0] == pytest.approx(-5.2, rel=1e-12)
 
 
-def test_silence_brakes_at_the_stated_acceleration_and_axes_of_a_group_stop_together(benches: Any) -> None:
-    speeds = [0.2, -0.1]
+def test_lost_commands_stop_group_at_declared_acceleration(benches: Any) -> None:
+    velocities = [0.2, -0.1]
     bench = benches(axes=2)
     bench.session(0.0, 0.0)
-    bench.run(speeds, 200)
-    gone = len(bench.history)
-    for _ in range(200):
-        bench.tick()
+    bench.run(velocities, 200)
+    lost = len(bench.history)
+    wait(bench, 200)
     assert mentions(bench.report(), "stopped", "command")
-    velocity = np.diff(np.array(bench.history)[gone:], axis=0) / DT
-    assert velocity[BRIDGED - 3] == pytest.approx(speeds, rel=1e-6)  # along the slope first
+    velocity = np.diff(np.array(bench.history)[lost:], axis=0) / DT
+    assert velocity[BRIDGED - 3] == pytest.approx(velocities, rel=1e-6)  # bridged along the slope
     moving = velocity[np.abs(velocity[:, 0]) > 1e-9]
-    np.testing.assert_allclose(moving[:, 1], -0.5 * moving[:, 0], rtol=1e-6)  # on the straight line, to the end
+    np.testing.assert_allclose(moving[:, 1], -0.5 * moving[:, 0], rtol=1e-6)  # on a straight line
     assert (np.abs(np.diff(velocity, axis=0)) <= ACCELERATION * DT * (1 + 1e-6)).all()
     assert (velocity[-100:] == 0.0).all()
     head = bench.state_head()
@@ -114,7 +114,7 @@ def test_silence_brakes_at_the_stated_acceleration_and_axes_of_a_group_stop_toge
         ("interlock", ("interlock", "rig")),
     ],
 )
-def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, reason: tuple[str, ...]) -> None:
+def test_breach_stops_all_axes_together(benches: Any, breach: str, reason: tuple[str, ...]) -> None:
     bench = benches(axes=2)
     bench.session(0.0, 0.0)
     bench.run([0.2, 0.1], 100)
@@ -127,8 +127,7 @@ def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, rea
             bench.interlock = 2
         bench.tick()
     assert mentions(bench.report(), "braking", *reason)
-    for _ in range(60):
-        bench.tick()
+    wait(bench, 60)
     assert mentions(bench.report(), "stopped", *reason)
     velocity = np.diff(np.array(bench.history)[-62:], axis=0) / DT
     moving = velocity[np.abs(velocity[:, 0]) > 1e-9]
@@ -136,7 +135,7 @@ def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, rea
     np.testing.assert_allclose(moving[:, 1], 0.5 * moving[:, 0], rtol=1e-6)
 
 
-def test_commands_beyond_the_limits_are_not_driven(benches: Any) -> None:
+def test_commands_beyond_limits_are_limited(benches: Any) -> None:
     bench = benches()
     bench.session(0.0)
     for k in range(1, 900):
@@ -148,17 +147,17 @@ def test_commands_beyond_the_limits_are_not_driven(benches: Any) -> None:
     assert history[-1] == pytest.approx(STROKE, abs=1e-6)
 
 
-def test_a_deactivation_within_a_session_is_told_at_once(benches: Any) -> None:
+def test_deactivation_during_session_is_reported(benches: Any) -> None:
     bench = benches()
     bench.session(0.0)
     bench.run([0.1], 20)
-    bench.heard()
+    bench.received()
     assert bench.library.rig_end() == 1
     head = bench.state_head()
     assert (head.state, head.reason, head.interlock) == (datagrams.BRAKING, 3, 2)
 
 
-def test_a_session_takes_an_activation_of_its_own(benches: Any) -> None:
+def test_session_needs_its_own_activation(benches: Any) -> None:
     bench = benches()
     bench.session(0.01)
     bench.send(bench.head(datagrams.CLOSE))
@@ -166,86 +165,67 @@ def test_a_session_takes_an_activation_of_its_own(benches: Any) -> None:
     bench.tick()
     assert mentions(bench.report(), "stopped", "session")
     assert bench.library.rig_end() == 0
-    bench.heard()
+    bench.received()
     bench.send(bench.head(datagrams.OPEN))
     bench.tick()
-    assert 4 in {datagrams.head_of(data).reason for data in bench.heard()}
-    bench.send(bench.head(datagrams.OPEN))  # a stale one: nobody waits for its answer any more
+    assert 4 in {datagrams.head_of(data).reason for data in bench.received()}
+    bench.send(bench.head(datagrams.OPEN))  # from before the activation
     assert bench.begin(0.01) == ""
     bench.tick()
-    assert bench.heard() == []
+    assert bench.received() == []
     bench.send(bench.head(datagrams.OPEN))
     bench.tick()
     assert bench.state_head().reason == 0
 
 
-def test_a_flood_makes_no_tick_longer_than_sixteen_datagrams(benches: Any) -> None:
+def test_tick_handles_at_most_16_datagrams(benches: Any) -> None:
     bench = benches()
     bench.session(0.0)
-    bench.heard()
+    bench.received()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for _ in range(40):
             bench.send(bench.head(datagrams.OPEN), line=stranger)
         stranger.setblocking(False)
-        answered = []
+        answers = []
         for _ in range(4):
             bench.tick()
-            count = 0
-            while True:
-                try:
+            answers.append(0)
+            with suppress(BlockingIOError):
+                while True:
                     assert datagrams.head_of(stranger.recv(1024)).reason == 4
-                except BlockingIOError:
-                    break
-                count += 1
-            answered.append(count)
-    assert answered == [16, 16, 8, 0]
+                    answers[-1] += 1
+    assert answers == [16, 16, 8, 0]
     assert mentions(bench.report(), "running", "reason")
 
 
-def test_a_tick_takes_no_memory(benches: Any, rig: Any) -> None:
+def test_tick_allocates_no_memory(benches: Any, rig: Any) -> None:
     bench = benches(axes=3)
     before = rig.rig_memory()
     bench.session(0.0, 0.0, 0.0)
     begun = rig.rig_memory()
     assert begun > before
     bench.run([0.1, -0.1, 0.2], 100)
-    for _ in range(100):
-        bench.tick()
+    wait(bench, 100)
     assert rig.rig_memory() == begun
     assert mentions(bench.report(), "stopped", "command")
 
 
-# -- settings
-
-
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "parts"),
     [
         ({"limits": (0.0, 1.2, 20.0, math.inf, 1e6, 0.1)}, ("axes.a.limits.stroke", "0", "> 0", "< 1e9 m")),
-        (
-            {"limits": (0.2, math.inf, 20.0, 1.0, 1e6, 0.1)},
-            ("axes.a.limits.velocity", "inf", "> 0", "< 1e9 m/s"),
-        ),
+        ({"limits": (0.2, math.inf, 20.0, 1.0, 1e6, 0.1)}, ("axes.a.limits.velocity", "inf", "> 0", "< 1e9 m/s")),
         (
             {"limits": (0.2, 1.2, -20.0, 1.0, 1e6, 0.1)},
             ("axes.a.limits.acceleration", "-20", "> 0", "< 1e9 m/s^2"),
         ),
-        (
-            {"limits": (0.2, 1.2, 20.0, 0.0, 1e6, 0.1)},
-            ("axes.a.limits.following", "0", "> 0 m/s^2"),
-        ),
-        (
-            {"limits": (0.2, 1.2, 20.0, 1.0, math.nan, 0.1)},
-            ("axes.a.limits.force", "nan", "> 0 N"),
-        ),
-        (
-            {"limits": (0.2, 1.2, 20.0, 1.0, 1e6, 0.0)},
-            ("axes.a.limits.error", "0", "> 0 m"),
-        ),
+        ({"limits": (0.2, 1.2, 20.0, 0.0, 1e6, 0.1)}, ("axes.a.limits.following", "0", "> 0 m/s^2")),
+        ({"limits": (0.2, 1.2, 20.0, 1.0, math.nan, 0.1)}, ("axes.a.limits.force", "nan", "> 0 N")),
+        ({"limits": (0.2, 1.2, 20.0, 1.0, 1e6, 0.0)}, ("axes.a.limits.error", "0", "> 0 m")),
         ({"groups": (256,)}, ("axes.a.group", "256", "0", "255")),
-        ({"scale": 0.0}, ("axes.a.position.scale", "0", "> 0", "< 1e9 m", "1")),
+        ({"scale": 0.0}, ("axes.a.position.scale", "0", "> 0", "< 1e9 m", "interface")),
         ({"sign": 0}, ("axes.a.position.sign", "0", "1", "-1")),
-        ({"force_scale": -1.0}, ("axes.a.force.scale", "-1", "1", "> 0", "< 1e9 N")),
+        ({"force_scale": -1.0}, ("axes.a.force.scale", "-1", "> 0", "< 1e9 N", "interface")),
         ({"force_sign": 2}, ("axes.a.force.sign", "2", "1", "-1")),
         ({"address": "bench"}, ("address", "bench", "IPv4")),
         ({"port": 0}, ("port", "0", "1", "65535")),
@@ -255,42 +235,37 @@ def test_a_tick_takes_no_memory(benches: Any, rig: Any) -> None:
         ({"rate": 0.0}, ("update_rate", "0", "1", "1e5 Hz")),
         ({"axes": 0}, ("joints", "0", "names", "1", "8")),
         ({"axes": 9, "groups": (0,) * 9}, ("joints", "9", "names", "1", "8")),
-        ({"axes": 2, "names": ("a", "a")}, ("joints", "once")),
+        ({"axes": 2, "names": ("a", "a")}, ("joints", "unique")),
     ],
 )
-def test_each_wrong_setting_is_refused_by_name_value_and_bound(
-    benches: Any, given: dict, words: tuple[str, ...]
-) -> None:
-    bench = benches(**given)
-    assert each_mentions(bench.objections(), words)
-    assert mentions(bench.open(), *words)
+def test_invalid_setting_is_refused(benches: Any, settings: dict[str, Any], parts: tuple[str, ...]) -> None:
+    bench = benches(**settings)
+    assert each_mentions(bench.objections(), parts)
+    assert mentions(bench.open(), *parts)
 
 
-def test_all_that_is_wrong_is_told_at_once(benches: Any) -> None:
+def test_all_invalid_settings_are_reported(benches: Any) -> None:
     bench = benches(axes=2, sign=3, port=70000, persistence=0)
-    assert [line.split(" = ")[0] for line in bench.objections()] == [
-        "axes.a.position.sign",
-        "axes.b.position.sign",
-        "port",
-        "persistence",
-    ]
+    names = [line.split(" = ")[0] for line in bench.objections()]
+    assert names == ["axes.a.position.sign", "axes.b.position.sign", "port", "persistence"]
 
 
-def test_a_port_that_is_taken_and_an_address_of_another_computer_are_refused(benches: Any) -> None:
+def test_occupied_port_and_foreign_address_are_refused(benches: Any) -> None:
     bench = benches()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("127.0.0.1", bench.port))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.bind(("127.0.0.1", bench.port))
         assert mentions(bench.open(), "port", "127.0.0.1", bench.port)
-    assert "192.0.2.1" in (far := benches(address="192.0.2.1").open())
-    assert mentions(far, "requested", "address")
+    reason = benches(address="192.0.2.1").open()
+    assert "192.0.2.1" in reason
+    assert mentions(reason, "requested", "address")
 
 
-def test_limits_that_never_let_it_stop_are_refused(benches: Any) -> None:
+def test_limits_without_finite_stop_are_refused(benches: Any) -> None:
     bench = benches(limits=(0.2, 1.2, 1e-9, math.inf, 1e6, 0.1))
     assert bench.open() == ""
     assert mentions(bench.begin(0.0), "velocity", "acceleration")
 
 
-def test_the_reasons_of_a_stop_are_those_of_the_test_computer(rig: Any) -> None:
+def test_reasons_equal_those_of_test_computer(rig: Any) -> None:
     for reason in (0, 1, 2, 3, 14, 15, 16):
         assert rig.rig_reason(reason).decode() == datagrams.REASONS[reason]

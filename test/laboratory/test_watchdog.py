@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watchdog of a simulated port: who is late, frozen or dead finds the rig held."""
+"""Tests of the watchdog of a simulated port: a late, frozen or dead node loses the rig."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,14 +29,15 @@ def command(sample: int, position: float) -> Command:
     return Command(sample, np.array([position]), np.array([position]))
 
 
-def wait_for(taken: Any) -> str:
+def wait_for(poll: Callable[[], str]) -> str:
+    """Poll until there is a reason, or for 20 s."""
     end = time.monotonic() + 20.0
-    while not (words := taken()) and time.monotonic() < end:
+    while not (reason := poll()) and time.monotonic() < end:
         time.sleep(2.0 * LIMIT)
-    return str(words)
+    return reason
 
 
-def test_it_waits_for_the_first_command_and_for_no_more_after_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+def test_watchdog_acts_only_between_first_beat_and_end(capfd: pytest.CaptureFixture[str]) -> None:
     watchdog = Watchdog(LIMIT)
     time.sleep(3.0 * LIMIT)
     assert watchdog.beat() == ""
@@ -45,18 +46,18 @@ def test_it_waits_for_the_first_command_and_for_no_more_after_the_end(capfd: pyt
     assert capfd.readouterr().err == ""
 
 
-def test_who_is_late_has_lost_the_rig_for_good(capfd: pytest.CaptureFixture[str]) -> None:
+def test_late_beat_loses_rig_permanently(capfd: pytest.CaptureFixture[str]) -> None:
     watchdog = Watchdog(LIMIT)
     watchdog.beat()
-    words = wait_for(watchdog.beat)
-    assert mentions(words, "port.watchdog", "port", "0.05 s")
-    assert watchdog.beat() == words
+    reason = wait_for(watchdog.beat)
+    assert mentions(reason, "port.watchdog", "port", "0.05 s")
+    assert watchdog.beat() == reason
     watchdog.end()
     assert mentions(capfd.readouterr().err, "watchdog", "50 ms")
 
 
-def test_a_dead_node_is_noticed_at_once() -> None:
-    words = """
+def test_dead_node_is_detected_immediately() -> None:
+    code = """
 import os, signal, time
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 watchdog = Watchdog(10.0)
@@ -64,13 +65,14 @@ watchdog.beat()
 os.kill(os.getpid(), signal.SIGKILL)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    found = subprocess.run(
-        [sys.executable, "-c", words], capture_output=True, text=True, timeout=9.0, env=environment, check=False
-    )  # the watchdog has our pipe, too: this waits for its words
-    assert mentions(found.stderr, "watchdog", "node")
+    # the watchdog inherits the pipe: the call returns when it has ended
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=9.0, env=environment
+    )
+    assert mentions(run.stderr, "watchdog", "node")
 
 
-def test_the_port_stands_where_it_stood_and_says_why() -> None:
+def test_late_port_holds_position_and_reports_reason() -> None:
     port = Assembly(files.load("chen_ricles_2010", [f"port.watchdog={LIMIT}"])).port
     port.arm_watchdog()
     port.wait_tick()
@@ -91,7 +93,7 @@ def test_the_port_stands_where_it_stood_and_says_why() -> None:
 
 
 @pytest.mark.nodes
-def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path, patience: list[str]) -> None:
+def test_frozen_actuator_node_trips(tmp_path: Path, patience: list[str]) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     report = rths_nodes.app.hosts.run(
         "chen_ricles_2010",
@@ -105,22 +107,22 @@ def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path, pa
     assert (report.outcome, report.exit_code) == ("tripped", 3)
     assert mentions(report.reason, "port.watchdog", "port", "0.05 s")
     run = rths_nodes.read(tmp_path / "run")
-    assert len(run.time) < 550, "it does not go on where it was frozen"
+    assert len(run.time) < 550, "continued after the freeze"
 
 
-def test_without_being_asked_for_there_is_none() -> None:
+def test_watchdog_is_off_by_default() -> None:
     port = Assembly(files.load("chen_ricles_2010")).port
     port.arm_watchdog()
     port.write(command(1, 1e-4))
     assert (port.interlock, port._watchdog) == ("", None)
 
 
-def test_in_lockstep_nothing_is_late() -> None:
+def test_watchdog_does_not_act_in_lockstep() -> None:
     report = rths_nodes.run("chen_ricles_2010", ["port.watchdog=0.05", "duration=1"])
     assert report.outcome == "finished"
 
 
-def test_a_watchdog_that_does_not_wait_for_two_commands_is_refused() -> None:
+def test_watchdog_shorter_than_two_commands_is_refused() -> None:
     loaded = files.load("chen_ricles_2010", ["port.watchdog=0.05", "servo_rate=10", "substeps=1"])
     with pytest.raises(ConfigError, match=naming("port.watchdog", "0.05 s", ">= 0.2 s")):
         _ = Assembly(loaded).port
