@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings with missing samples: no analysis closes up a gap, and each says how many samples are missing."""
+"""Tests of analyses of recordings with missing samples."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ STREAMS = ("measurement", "command")
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("complete") / "run"
-    hosts.run("chen_ricles_2010", ["duration=2"], record=place)
-    return place
+    path = tmp_path_factory.mktemp("complete") / "run"
+    hosts.run("chen_ricles_2010", ["duration=2"], record=path)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -47,75 +47,71 @@ def loss(complete: Path) -> Path:
     return without(complete, complete.parent / "loss", ("measurement",), LOST)
 
 
-def test_the_longest_stretch_is_taken() -> None:
+def test_longest_stretch_is_selected() -> None:
     usable = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1], dtype=bool)
     assert longest_stretch(usable).tolist() == [3, 4, 5]
     assert longest_stretch(np.zeros(3, dtype=bool)).tolist() == []
     assert longest_stretch(np.ones(3, dtype=bool)).tolist() == [0, 1, 2]
 
 
-def test_the_missing_samples_are_counted(complete: Path, gap: Path, loss: Path) -> None:
+def test_missing_samples_are_counted(complete: Path, gap: Path, loss: Path) -> None:
     assert rths_nodes.read(complete).notes == ()
-    for place, count in ((gap, 409), (loss, 204)):
-        run = rths_nodes.read(place)
+    for path, count in ((gap, 409), (loss, 204)):
+        run = rths_nodes.read(path)
         assert run.missing.sum() == count
-        assert mentions(run.notes, place, count, 2051, "missing")
+        assert mentions(run.notes, path, count, 2051, "missing")
 
 
-def test_an_estimate_does_not_close_up_a_gap(gap: Path) -> None:
-    """0.150 ms with the rows side by side."""
-    (found,) = estimate(rths_nodes.read(gap)).values()
-    assert (found.missing, found.samples) == (409, 822)
-    assert found.tracking.delay == pytest.approx(DELAY, rel=0.01)
+def test_estimate_does_not_close_gap(gap: Path) -> None:
+    """0.150 ms if the rows are joined."""
+    (result,) = estimate(rths_nodes.read(gap)).values()
+    assert (result.missing, result.samples) == (409, 822)
+    assert result.tracking.delay == pytest.approx(DELAY, rel=0.01)
 
 
-def test_an_estimate_without_a_long_stretch_is_refused(loss: Path) -> None:
-    """5.835 ms with the rows side by side."""
+def test_estimate_without_long_stretch_is_refused(loss: Path) -> None:
+    """5.835 ms if the rows are joined."""
     with pytest.raises(ConfigError, match=naming("--begin 0 s", 209, "204 of 2051")):
         estimate(rths_nodes.read(loss))
 
 
-def test_the_indices_are_those_of_the_test_itself(complete: Path, gap: Path, loss: Path) -> None:
-    whole = Evaluation(rths_nodes.read(complete)).indices()["story_1"]
-    assert whole["delay_s"] == pytest.approx(DELAY, rel=1e-3)
-    for place in (gap, loss):
-        found = Evaluation(rths_nodes.read(place)).indices()["story_1"]
-        expected = {name: value for name, value in whole.items() if not name.startswith("fei")}
-        assert found == pytest.approx(expected, rel=1e-9)
+def test_indices_equal_those_of_test(complete: Path, gap: Path, loss: Path) -> None:
+    expected = Evaluation(rths_nodes.read(complete)).indices()["story_1"]
+    assert expected["delay_s"] == pytest.approx(DELAY, rel=1e-3)
+    for path in (gap, loss):
+        indices = Evaluation(rths_nodes.read(path)).indices()["story_1"]
+        unfiltered = {name: value for name, value in expected.items() if not name.startswith("fei")}
+        assert indices == pytest.approx(unfiltered, rel=1e-9)
 
 
-def test_without_those_the_longest_stretch_counts(gap: Path) -> None:
-    of = Evaluation(dataclasses.replace(rths_nodes.read(gap), metrics={}))
-    assert (of.counted[0], of.counted[-1]) == (1229, 2050)
-    assert of.indices()["story_1"]["delay_s"] == pytest.approx(DELAY, rel=0.01)
-    error = of.run.target[1229:, 0] - of.run.displacement[1229:, 0]
-    np.testing.assert_array_equal(of.running.control_error[:, 0], error)
+def test_indices_without_metrics_use_longest_stretch(gap: Path) -> None:
+    evaluation = Evaluation(dataclasses.replace(rths_nodes.read(gap), metrics={}))
+    assert (evaluation.counted[0], evaluation.counted[-1]) == (1229, 2050)
+    assert evaluation.indices()["story_1"]["delay_s"] == pytest.approx(DELAY, rel=0.01)
+    error = evaluation.run.target[1229:, 0] - evaluation.run.displacement[1229:, 0]
+    np.testing.assert_array_equal(evaluation.running.control_error[:, 0], error)
 
 
-def test_the_energy_and_the_enclosed_area_of_a_stretch_begin_at_zero(complete: Path, gap: Path) -> None:
-    """And grow by as much as in the complete test."""
-    whole, part = (Evaluation(rths_nodes.read(place)).running for place in (complete, gap))
+def test_running_indices_of_stretch_start_at_zero(complete: Path, gap: Path) -> None:
+    """They grow by as much as in the complete test."""
+    complete_run, partial_run = (Evaluation(rths_nodes.read(path)).running for path in (complete, gap))
     for name in ("tracking_indicator", "energy_error"):
-        values, after = getattr(part, name), getattr(whole, name)[1229:]
+        values, after = getattr(partial_run, name), getattr(complete_run, name)[1229:]
         np.testing.assert_allclose(values, after - after[0], rtol=1e-6, atol=1e-9 * np.abs(after).max())
 
 
 @pytest.mark.parametrize("kind", ["gap", "loss"])
-def test_the_page_says_it_at_its_head(kind: str, request: pytest.FixtureRequest) -> None:
-    page = render(rths_nodes.read(request.getfixturevalue(kind)))
+def test_page_states_missing_samples_in_head(kind: str, request: pytest.FixtureRequest) -> None:
+    run = rths_nodes.read(request.getfixturevalue(kind))
+    page = render(run)
     count = {"gap": "409 of 2051", "loss": "204 of 2051"}[kind]
     assert count in page[page.index('<p class="first">') : page.index("<h1>")]
     assert f"<dd>{count}" in page
+    stopped = render(dataclasses.replace(run, information=run.information | {"outcome": "tripped"}))
+    assert f"{run.missing.sum()} of 2051" in stopped[: stopped.index("<header>")]
 
 
-@pytest.mark.parametrize("kind", ["gap", "loss"])
-def test_the_head_of_a_stopped_test_says_it_too(kind: str, request: pytest.FixtureRequest) -> None:
-    run = rths_nodes.read(request.getfixturevalue(kind))
-    page = render(dataclasses.replace(run, information=run.information | {"outcome": "tripped"}))
-    assert f"{run.missing.sum()} of 2051" in page[: page.index("<header>")]
-
-
-def test_the_command_says_it_and_what_it_used(gap: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimate_command_reports_missing_samples(gap: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", str(gap), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["story_1"]["missing"] == 409
     assert main(["estimate", str(gap), "--set", "compensator.type=none", "--json"]) == 0
@@ -126,29 +122,29 @@ def test_the_command_says_it_and_what_it_used(gap: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("purpose", ["model_based", "identified_inverse", "rig_file"])
-def test_no_model_comes_from_an_incomplete_recording(
+def test_identification_refuses_incomplete_recording(
     purpose: str, gap: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["identify", "chen_ricles_2010", "--for", purpose, "--from", str(gap)]
-    words += [] if purpose == "rig_file" else ["--out", str(tmp_path / "model.yaml")]
-    assert main(words) == 2
+    arguments = ["identify", "chen_ricles_2010", "--for", purpose, "--from", str(gap)]
+    arguments += [] if purpose == "rig_file" else ["--out", str(tmp_path / "model.yaml")]
+    assert main(arguments) == 2
     assert mentions(capsys.readouterr().err, gap, "409 of 2051")
 
 
-def test_nothing_is_learned_from_an_incomplete_run(gap: Path) -> None:
+def test_iteration_refuses_incomplete_run(gap: Path) -> None:
     with pytest.raises(ConfigError, match=naming(gap, "409 of 2051")):
         _finished(gap)
 
 
-def test_an_overlay_draws_no_line_through_a_gap(complete: Path, gap: Path) -> None:
-    """A line from sample 819 to 1229 was millimetres off a test that is the same."""
-    whole, part = (Aligned(name, Evaluation(rths_nodes.read(name))) for name in (complete, gap))
-    found = differences(whole, part)["displacement of story_1"]
-    assert found.largest == 0.0
+def test_overlay_does_not_interpolate_gap(complete: Path, gap: Path) -> None:
+    """A line from sample 819 to 1229 differed by millimetres from an identical test."""
+    complete_run, partial_run = (Aligned(name, Evaluation(rths_nodes.read(name))) for name in (complete, gap))
+    result = differences(complete_run, partial_run)["displacement of story_1"]
+    assert result.largest == 0.0
 
 
-def test_a_lost_command_is_no_target(complete: Path, tmp_path: Path) -> None:
-    """The applied command, which the Measurement brings, took the place of the target."""
+def test_lost_command_gives_no_target(complete: Path, tmp_path: Path) -> None:
+    """The applied command in the Measurement must not replace the target."""
     run = rths_nodes.read(without(complete, tmp_path / "run", ("command",), range(1000, 1100)))
     assert np.isnan(run.target[1000:1100]).all()
     assert np.isfinite(run.command).all()

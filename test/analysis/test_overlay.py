@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one page: one time axis, closed forms, refusals with names, the unfinished first."""
+"""Tests of several recordings on one page."""
 
 from __future__ import annotations
 
@@ -34,49 +34,49 @@ def aligned(name: str, run: Run) -> Aligned:
     return Aligned(name, Evaluation(run))
 
 
-def test_the_difference_to_itself_is_zero_and_that_of_a_larger_copy_is_its_share() -> None:
+def test_difference_of_scaled_copy_is_its_scale() -> None:
     run = recorded()
     larger = dataclasses.replace(run, displacement=1.1 * run.displacement)
     first = aligned("A", run)
-    assert all(each.largest == 0.0 for each in differences(first, aligned("B", run)).values())
-    found = differences(first, aligned("B", larger))["displacement of axis_1"]
-    assert found.rms_share == pytest.approx(0.1)
-    assert found.largest_share == pytest.approx(0.1)
+    assert all(difference.largest == 0.0 for difference in differences(first, aligned("B", run)).values())
+    difference = differences(first, aligned("B", larger))["displacement of axis_1"]
+    assert difference.rms_share == pytest.approx(0.1)
+    assert difference.largest_share == pytest.approx(0.1)
     moved = run.displacement[first.rows, 0]
-    assert found.rms == pytest.approx(0.1 * math.sqrt(np.mean(moved**2)))
-    assert found.at == first.time[np.argmax(np.abs(moved))]
+    assert difference.rms == pytest.approx(0.1 * math.sqrt(np.mean(moved**2)))
+    assert difference.at == first.time[np.argmax(np.abs(moved))]
 
 
-def test_other_times_are_interpolated_and_nothing_is_made_up_beyond_them() -> None:
-    time, of = np.linspace(0.0, 2.0, 9), np.linspace(0.0, 1.0, 11)
-    found = on_times(time, of, 3.0 * of)
-    np.testing.assert_allclose(found[:5], 3.0 * time[:5])
-    assert np.isnan(found[5:]).all()
-    np.testing.assert_array_equal(on_times(of, of[:4], of[:4])[:4], of[:4])
+def test_other_times_are_interpolated_without_extrapolation() -> None:
+    time, source = np.linspace(0.0, 2.0, 9), np.linspace(0.0, 1.0, 11)
+    values = on_times(time, source, 3.0 * source)
+    np.testing.assert_allclose(values[:5], 3.0 * time[:5])
+    assert np.isnan(values[5:]).all()
+    np.testing.assert_array_equal(on_times(source, source[:4], source[:4])[:4], source[:4])
 
 
-def test_a_test_in_slow_time_lies_over_one_in_real_time() -> None:
-    """Of what does not depend on the rate nothing differs: the target of a predefined sine, at its steps."""
+def test_slow_test_is_aligned_with_real_time_test() -> None:
+    """The target of a predefined sine does not depend on the rate."""
     fast, slow = aligned("A", recorded()), aligned("B", recorded("predefined_sine", "time_ratio=4"))
     assert slow.time[-1] == pytest.approx(fast.time[-1])
-    off = on_times(fast.time, slow.time, slow.target[:, 0]) - fast.target[:, 0]
-    assert np.nanmax(np.abs(off)) < 0.01 * np.abs(fast.target).max()
+    error = on_times(fast.time, slow.time, slow.target[:, 0]) - fast.target[:, 0]
+    assert np.nanmax(np.abs(error)) < 0.01 * np.abs(fast.target).max()
 
 
-def test_tests_that_do_not_fit_are_refused_together_by_name() -> None:
+def test_incompatible_tests_are_refused_by_name() -> None:
     longer, other = recorded("predefined_sine", "duration=4"), recorded("chen_ricles_2010")
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         check({"A": recorded(), "B": longer, "C": other})
-    assert each_mentions(told.value.problems, ("B", "duration", "4 s", "3 s"), ("C", "axes", "story_1", "axis_1"))
+    assert each_mentions(error.value.problems, ("B", "duration", "4 s", "3 s"), ("C", "axes", "story_1", "axis_1"))
 
 
-def test_names_are_the_shortest_ends_that_tell_them_apart() -> None:
+def test_names_are_shortest_distinct_endings() -> None:
     assert names([("x", "A"), ("x", "B")]) == ["A", "B"]
     assert names([("x", "T1", "rung_g"), ("x", "T2", "rung_g")]) == ["T1/rung_g", "T2/rung_g"]
     assert names([("x", "A"), ("x", "A")]) == ["A (1)", "A (2)"]
 
 
-def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish(tmp_path: Path) -> None:
+def test_page_lists_unfinished_tests_first(tmp_path: Path) -> None:
     stopped = recorded("chen_ricles_2010", "axes.story_1.limits.force=2.0e5")
     overlay.write([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish(tmp_pa
         assert re.search(rf"</span>{title}</h3>", page)
 
 
-def test_one_test_has_all_axes_in_a_panel_and_several_have_a_panel_for_each() -> None:
+def test_single_test_shares_panel_and_several_have_one_per_axis() -> None:
     run = recorded("three_independent_axes")
     tests = [aligned("A", run), aligned("B", run)]
     alone, both = (
@@ -109,10 +109,10 @@ def test_one_test_has_all_axes_in_a_panel_and_several_have_a_panel_for_each() ->
             np.testing.assert_array_equal(values, table[f"control error {axis} (mm)"])
 
 
-def test_the_command_compares_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, more in (("A", []), ("B", ["--set", "compensator.type=none"])):
-        words = ["run", "predefined_sine", "--set", "duration=2", *more, "--record", str(tmp_path / name)]
-        assert main(words) == 0
+def test_report_command_compares_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, changes in (("A", []), ("B", ["--set", "compensator.type=none"])):
+        arguments = ["run", "predefined_sine", "--set", "duration=2", *changes, "--record", str(tmp_path / name)]
+        assert main(arguments) == 0
     capsys.readouterr()
     page = tmp_path / "both.html"
     assert main(["report", str(tmp_path / "A"), str(tmp_path / "B"), "--out", str(page), "--csv"]) == 0

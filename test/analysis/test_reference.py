@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The response of the whole structure: closed forms, and the loop with a perfect actuator as its step shrinks."""
+"""Tests of the response of the whole structure, its linear recursion and the response errors against it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis import response_errors
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.linear_reference import BLOCK, recursion
+from rths_nodes.analysis.response_errors import response, response_errors, whole_response
+from rths_nodes.app import hosts
+from rths_nodes.app.commands import compare
+from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
@@ -31,7 +36,7 @@ def axis(specimen: dict[str, Any]) -> dict[str, Any]:
 
 
 def scene(**changes: Any) -> Scenario:
-    """A mass of which part of the spring and all damping stand in the laboratory, under a sine."""
+    """A mass under a sine, with part of the spring and all damping under test."""
     data = {
         "version": 1,
         "name": "whole",
@@ -57,45 +62,45 @@ def scene(**changes: Any) -> Scenario:
     return from_data(Scenario, data | changes)
 
 
-def test_a_linear_structure_in_closed_form() -> None:
-    """Steady and free part of a damped mass; the excitation runs straight between steps, hence 1e-4."""
-    response = response_errors.response(scene(servo_rate=400.0))
+def test_linear_response_has_closed_form() -> None:
+    """Steady and free part of a damped mass; the excitation is linear between steps, hence 1e-4."""
+    result = response(scene(servo_rate=400.0))
     load = 2.0 * math.pi * 0.9
     damped = OMEGA * math.sqrt(1.0 - ZETA**2)
     steady = -2.0 / (OMEGA**2 - load**2 + 2j * ZETA * OMEGA * load)
     a = -steady.imag
     b = (ZETA * OMEGA * a - load * steady.real) / damped
-    time = response.times
+    time = result.times
     fading = np.exp(-ZETA * OMEGA * time) * (a * np.cos(damped * time) + b * np.sin(damped * time))
     exact = (steady * np.exp(1j * load * time)).imag + fading
-    np.testing.assert_allclose(response.displacement[:, 0], exact, atol=1e-4 * np.abs(exact).max())
+    np.testing.assert_allclose(result.displacement[:, 0], exact, atol=1e-4 * np.abs(exact).max())
     np.testing.assert_allclose(
-        np.gradient(response.displacement[:, 0], time)[1:-1],
-        response.velocity[1:-1, 0],
-        atol=1e-3 * np.abs(response.velocity).max(),
+        np.gradient(result.displacement[:, 0], time)[1:-1],
+        result.velocity[1:-1, 0],
+        atol=1e-3 * np.abs(result.velocity).max(),
     )
-    force = 0.4 * STIFFNESS * response.displacement + 2.0 * ZETA * MASS * OMEGA * response.velocity
-    np.testing.assert_allclose(response.force, force, rtol=1e-12)
+    force = 0.4 * STIFFNESS * result.displacement + 2.0 * ZETA * MASS * OMEGA * result.velocity
+    np.testing.assert_allclose(result.force, force, rtol=1e-12)
 
 
 def test_equilibrium_holds_at_every_step() -> None:
     model = scene()
-    response = response_errors.response(model)
+    result = response(model)
     load = Assembly(model).external_force
-    inner = 0.6 * STIFFNESS * response.displacement + response.force
-    np.testing.assert_allclose(MASS * response.acceleration + inner, load, atol=1e-9 * np.abs(load).max())
+    inner = 0.6 * STIFFNESS * result.displacement + result.force
+    np.testing.assert_allclose(MASS * result.acceleration + inner, load, atol=1e-9 * np.abs(load).max())
 
 
-def test_it_says_how_fine_it_was() -> None:
-    coarse, fine = (response_errors.response(scene(), tolerance) for tolerance in (1e-2, 1e-9))
+def test_response_meets_and_reports_tolerance() -> None:
+    coarse, fine = (response(scene(), tolerance) for tolerance in (1e-2, 1e-9))
     assert coarse.error < 1e-2
     assert fine.error < 1e-9
     assert fine.substeps > coarse.substeps
     np.testing.assert_allclose(coarse.displacement, fine.displacement, atol=1e-2 * np.abs(fine.displacement).max())
 
 
-def test_the_partition_does_not_matter() -> None:
-    """Three floors: all of the frame computed, against its springs as three specimens that a matrix ties to it."""
+def test_response_is_independent_of_partition() -> None:
+    """Three floors: the frame fully computed, and with its springs as three specimens."""
     frame = {
         "type": "shear_frame",
         "masses": [2e4, 1.5e4, 1e4],
@@ -110,83 +115,142 @@ def test_the_partition_does_not_matter() -> None:
     }
     numerical = scene(structure=frame, setup=drifts, axes={name: axis(free) for name in springs})
     tested = frame | {"experimental_stiffnesses": frame["stiffnesses"]}
-    one, other = (
-        response_errors.response(numerical),
-        response_errors.response(scene(structure=tested, setup=drifts, axes=springs)),
-    )
-    size = np.abs(one.displacement).max()
+    computed, hybrid = response(numerical), response(scene(structure=tested, setup=drifts, axes=springs))
+    size = np.abs(computed.displacement).max()
     assert size > 1e-3
-    np.testing.assert_allclose(one.displacement, other.displacement, atol=1e-12)
-    drift = np.diff(other.displacement, axis=1, prepend=0.0)
-    np.testing.assert_allclose(other.force, drift * frame["stiffnesses"], rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(computed.displacement, hybrid.displacement, atol=1e-12)
+    drift = np.diff(hybrid.displacement, axis=1, prepend=0.0)
+    np.testing.assert_allclose(hybrid.force, drift * frame["stiffnesses"], rtol=1e-9, atol=1e-6)
 
 
-def test_a_mass_under_test_moves_with_its_floor() -> None:
-    data = {
-        "type": "shear_frame",
-        "masses": [MASS],
-        "stiffnesses": [STIFFNESS],
-        "experimental_stiffnesses": [0.4 * STIFFNESS],
-    }
-    one, other = (
-        response_errors.response(scene(structure=data)),
-        response_errors.response(scene(structure=data | {"experimental_masses": [5e3]})),
-    )
-    np.testing.assert_allclose(one.displacement, other.displacement, atol=1e-12)
+def test_mass_under_test_moves_with_its_floor() -> None:
+    data = {"type": "shear_frame", "masses": [MASS], "stiffnesses": [STIFFNESS]}
+    data |= {"experimental_stiffnesses": [0.4 * STIFFNESS]}
+    heavy = data | {"experimental_masses": [5e3]}
+    without, included = response(scene(structure=data)), response(scene(structure=heavy))
+    np.testing.assert_allclose(without.displacement, included.displacement, atol=1e-12)
 
 
 @pytest.mark.parametrize("integrator", ["central_difference", "runge_kutta", "explicit_newmark"])
-def test_the_loop_with_a_perfect_actuator_tends_to_it(integrator: str) -> None:
-    """The rig moves in straight lines and its force is late by half a sample: an error of first order."""
+def test_loop_with_perfect_actuator_converges_to_response(integrator: str) -> None:
+    """The rig moves linearly and its force lags by half a sample: an error of first order."""
     errors = []
     for rate in (200.0, 400.0, 800.0):
         changed = scene(servo_rate=rate, duration=1.5, integrator={"type": integrator})
-        run = run_of(changed)
-        exact = response_errors.response(changed).displacement
+        loop = Loop(Assembly(changed))
+        collector = Collector(loop.scenario, loop.assembly.names)
+        run = collector.run(metrics=loop.run([collector]).metrics)
+        exact = response(changed).displacement
         errors.append(np.abs(run.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
     assert errors[2] < 0.01
     assert errors[0] > 1.7 * errors[1] > 2.9 * errors[2]
 
 
-def run_of(changed: Scenario) -> Any:
-    loop = Loop(Assembly(changed))
-    collector = Collector(loop.scenario, loop.assembly.names)
-    return collector.run(metrics=loop.run([collector]).metrics)
-
-
-def test_hysteresis_on_both_sides(simulate: Callable[..., Any]) -> None:
-    """Bouc-Wen frame and softening damper of Chen & Ricles: the loop with a perfect actuator comes close."""
+def test_loop_follows_response_with_hysteresis_in_both_parts(simulate: Callable[..., Any]) -> None:
+    """Bouc-Wen frame and softening damper of Chen & Ricles: with a perfect actuator."""
     specimen = ["axes.story_1.specimen.type=softening_elastomeric", "duration=6"]
     actuator = ["axes.story_1.actuator.type=pure_delay", "compensator.type=none"]
-    names = [*specimen, *actuator, "ramp.type=quadratic"]
-    _, run = simulate("chen_ricles_2010", *names)
-    response = response_errors.response(files.load("chen_ricles_2010", names), 1e-3)
-    peak = np.abs(response.displacement).max()
+    overrides = [*specimen, *actuator, "ramp.type=quadratic"]
+    _, run = simulate("chen_ricles_2010", *overrides)
+    result = response(files.load("chen_ricles_2010", overrides), 1e-3)
+    peak = np.abs(result.displacement).max()
     assert peak > 0.02  # it yields
-    np.testing.assert_allclose(
-        run.dof_displacement[: len(response.times)], response.displacement, atol=0.05 * peak
-    )
+    np.testing.assert_allclose(run.dof_displacement[: len(result.times)], result.displacement, atol=0.05 * peak)
 
 
-def test_at_rest_without_an_excitation() -> None:
-    response = response_errors.response(scene(ground_motion={"type": "none"}))
-    assert not response.displacement.any()
-    assert response.error == 0.0
+def test_response_without_excitation_is_zero() -> None:
+    result = response(scene(ground_motion={"type": "none"}))
+    assert not result.displacement.any()
+    assert result.error == 0.0
 
 
-def test_without_a_structure_there_is_nothing_to_compute() -> None:
+def test_response_without_structure_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("structure", "missing", "response")):
-        response_errors.response(files.load("predefined_sine"))
+        response(files.load("predefined_sine"))
 
 
-def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unconverged_response_is_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rths_nodes.analysis.response_errors.FINEST", 2)
     with pytest.raises(ArithmeticError, match=naming("converge", "2", "steps")):
-        response_errors.response(scene(servo_rate=50.0), 1e-12)
+        response(scene(servo_rate=50.0), 1e-12)
 
 
-def test_a_coupled_rig_is_computed_elsewhere() -> None:
+def test_coupled_rig_is_refused() -> None:
     three = (np.eye(1).tolist(), np.eye(1).tolist(), np.eye(1).tolist())
     rig = dict(zip(("mass", "damping", "stiffness"), three, strict=True)) | {"type": "coupled_servo_hydraulic"}
     with pytest.raises(ConfigError, match=naming("rig", "coupled")):
-        response_errors.response(scene(rig=rig, axes={"story": {"limits": LIMITS}}))
+        response(scene(rig=rig, axes={"story": {"limits": LIMITS}}))
+
+
+PERFECT = ("axes.story_1.actuator.type=pure_delay", "compensator.type=none", "duration=5")
+
+
+def test_perfect_actuator_leaves_only_integrator_error() -> None:
+    errors = response_errors(Evaluation(hosts.run("chen_ricles_2010", PERFECT).read()))["x"]
+    assert errors["displacement"] < 1.0
+    assert errors["acceleration"] < 5.0
+    finer = response_errors(Evaluation(hosts.run("chen_ricles_2010", (*PERFECT, "substeps=2")).read()))["x"]
+    assert finer["displacement"] < 0.3 * errors["displacement"]
+
+
+def test_late_actuator_gives_large_response_error() -> None:
+    overrides = ("compensator.type=none", "duration=5", "axes.story_1.actuator.alpha=29")
+    errors = response_errors(Evaluation(hosts.run("chen_ricles_2010", overrides).read()))["x"]
+    assert errors["displacement"] > 10.0
+
+
+def test_response_error_is_rms_of_difference() -> None:
+    run = hosts.run("chen_ricles_2010", ("duration=3",)).read()
+    whole = response(files.load("chen_ricles_2010", ["duration=3"]))
+    expected = (
+        100.0 * np.linalg.norm(run.dof_displacement - whole.displacement) / np.linalg.norm(whole.displacement)
+    )
+    assert response_errors(Evaluation(run))["x"]["displacement"] == pytest.approx(expected)
+    ground = Assembly(files.load("chen_ricles_2010", ["duration=3"])).ground_acceleration
+    np.testing.assert_allclose(whole_response(run.scenario)[1], whole.acceleration + ground[:, None])
+
+
+def test_response_errors_exclude_soft_start() -> None:
+    soft = ("soft_start={amplitude: 0.002, rise_time: 0.1, duration: 0.3, fall_time: 0.1, rest_time: 0.5}",)
+    plain, started = (hosts.run("chen_ricles_2010", (*PERFECT, *changes)).read() for changes in ((), soft))
+    assert response_errors(Evaluation(started))["x"]["displacement"] == pytest.approx(
+        response_errors(Evaluation(plain))["x"]["displacement"], rel=1e-6
+    )
+
+
+def test_response_errors_need_structure() -> None:
+    run = hosts.run("predefined_sine", ("duration=1",)).read()
+    with pytest.raises(ConfigError, match="structure: missing"):
+        response_errors(Evaluation(run))
+
+
+def test_comparison_includes_published_response_errors() -> None:
+    data = files.load("chen_ricles_2010", ["duration=1"]).data()
+    data["cases"] = {"paper": {"published": {"response_x": 1.5, "J2_story_1": 0.5}}}
+    loaded = files.from_text(yaml_text.dump(data), "test")
+    chosen = compare.variants(loaded)
+    assert compare.has_response(chosen)
+    (result,) = compare.compare(chosen, response=True)
+    assert result.values["response_x"] == result.response["x"]["displacement"]
+    assert result.values["J2_story_1"] == result.values["J2"]
+
+
+def test_report_includes_response_errors_on_request() -> None:
+    from rths_nodes.analysis.report.document import render
+
+    run = hosts.run("chen_ricles_2010", (*PERFECT, "duration=2")).read()
+    assert "Error of" not in render(run)
+    page = render(run, reference=True)
+    assert "Absolute acceleration" in page
+    assert f"{response_errors(Evaluation(run))['x']['displacement']:.3g}"[:4] in page
+
+
+@pytest.mark.parametrize("steps", [1, BLOCK - 1, BLOCK, BLOCK + 1, 1000])
+def test_recursion_in_blocks_equals_single_steps(steps: int) -> None:
+    rng = np.random.default_rng(steps)
+    phi, driven = rng.normal(0.0, 1.0, (4, 4)), rng.normal(0.0, 1.0, (steps, 4))
+    phi *= 0.999 / np.abs(np.linalg.eigvals(phi)).max()
+    expected = np.zeros((steps + 1, 4))
+    for step in range(steps):
+        expected[step + 1] = phi @ expected[step] + driven[step]
+    np.testing.assert_allclose(recursion(phi, driven), expected, atol=1e-12 * np.abs(expected).max())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: complete, self-contained, harmless; its running indices end where the test's indices are."""
+"""Tests of the report: complete, self-contained and safe, with the indices of the test."""
 
 from __future__ import annotations
 
@@ -37,13 +37,8 @@ from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
 
-INFORMATION = {
-    "host": "embedded",
-    "pace": "lockstep",
-    "started": "2030-01-02T03:04:05+00:00",
-    "version": "9.8.7",
-    "run_id": "r-77",
-}
+STARTED = "2030-01-02T03:04:05+00:00"
+INFORMATION = {"host": "embedded", "pace": "lockstep", "started": STARTED, "version": "9.8.7", "run_id": "r-77"}
 TITLES = (
     "Displacement: measured follows target",
     "Tracking in detail: within",
@@ -92,14 +87,14 @@ def sine(axes: int, noise: float = 0.0) -> Run:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of the words only: figures take most of the time."""
-    page()  # is kept with its figures
+    """For tests of the text: figures take most of the time."""
+    page()  # cached with its figures
     monkeypatch.setattr(figures, "FIGURES", ())
 
 
 @pytest.fixture
 def two_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what is shaded in the histories."""
+    """For tests of the shading of histories."""
     page()
     monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])
 
@@ -123,13 +118,13 @@ def cell(html: str, title: str) -> list[str]:
 
 
 class Balanced(HTMLParser):
-    """Checks that every element is closed, and remembers attributes and text."""
+    """Checks that every element is closed, and collects attributes and text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.attributes: list[tuple[str, str, str]] = []
-        self.words = ""
+        self.text = ""
         self.feed(html)
         assert not self.open
 
@@ -145,10 +140,7 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words += data
-
-
-# The page
+        self.text += data
 
 
 def assert_self_contained(html: str) -> None:
@@ -165,7 +157,7 @@ def test_page_is_self_contained_and_small() -> None:
     assert len(page()) < 1_000_000
 
 
-def test_a_noisy_run_stays_small_and_self_contained() -> None:
+def test_page_of_noisy_run_is_self_contained_and_small() -> None:
     run = sine(3)
     n, rng = 3 * RASTER, np.random.default_rng(1)
     noise = rng.normal(0.0, 1e-3, (n, 3))
@@ -175,8 +167,7 @@ def test_a_noisy_run_stays_small_and_self_contained() -> None:
         if len(values) == len(run.time) and name not in ("time", "step_time", "flags")
     }
     long = dataclasses.replace(
-        without(run, 0, 1),
-        **(arrays | {"time": run.scenario.dt * np.arange(n), "flags": np.zeros(n, np.uint32)}),
+        without(run, 0, 1), **(arrays | {"time": run.scenario.dt * np.arange(n), "flags": np.zeros(n, np.uint32)})
     )
     html = render(long)
     assert "data:image/png;base64," in html
@@ -184,56 +175,38 @@ def test_a_noisy_run_stays_small_and_self_contained() -> None:
     assert_self_contained(html)
 
 
-def test_references_inside_the_page_are_not_ambiguous() -> None:
+def test_references_inside_page_are_unique() -> None:
     defined = re.findall(r' id="([^"]*)"', page())
     assert len(defined) == len(set(defined))
     used = re.findall(r'(?:href="|url\()#([^")]*)', page())
     assert set(used) <= set(defined)
 
 
-def test_head_names_the_run() -> None:
-    words = Balanced(page()).words
-    for known in (
+def test_head_names_run() -> None:
+    text = Balanced(page()).text
+    for part in (
         *(INFORMATION[key] for key in ("host", "pace", "version", "run_id")),
-        "2030-01-02 03:04:05 UTC",
-        "chen_ricles_2010",
-        "elcentro_1940_ns, scale 0.52",
-        "1024 Hz",
+        *("2030-01-02 03:04:05 UTC", "chen_ricles_2010", "elcentro_1940_ns, scale 0.52", "1024 Hz"),
     ):
-        assert known in words
+        assert part in text
     assert '<span class="badge good">finished</span>' in page()
     assert mentions(page(), "Transport", "samples", "0")
     assert "Samples</dt><dd>4\u202f100</dd>" in page()  # 4 s are 410 whole steps of 10 samples
-    assert NO_SAFETY in words
+    assert NO_SAFETY in text
     assert mentions(NO_SAFETY, "software stop", "not a safety function")
 
 
-def test_summary_says_how_well_it_went() -> None:
+def test_page_has_largest_error_figures_and_scenario() -> None:
     index = paper().metrics["axes"]["story_1"]
     millimetres, percent = rounded(index["max_error_m"], 1e3, 2), rounded(index["max_error_percent"], 1.0, 2)
     assert mentions(page(), millimetres, percent)
-
-
-def test_figures_have_titles_and_units() -> None:
-    words = Balanced(page()).words
-    assert all(title in words for title in TITLES)
-    for label in (
-        "displacement (mm)",
-        "restoring force (kN)",
-        "tracking indicator (mm²)",
-        "HSEM, running (%)",
-        "energy (kJ)",
-    ):
-        assert label in words
+    text = Balanced(page()).text
+    assert all(title in text for title in TITLES)
+    labels = ("displacement (mm)", "restoring force (kN)", "tracking indicator (mm²)", "HSEM, running (%)")
+    assert all(label in text for label in (*labels, "energy (kJ)"))
     assert page().count("<svg") == len(TITLES)
-
-
-def test_scenario_stands_in_the_page_as_yaml() -> None:
     assert "k_p_per_mm2: 0.4" in page()
     assert "<summary>Scenario" in page()
-
-
-# Indices
 
 
 @pytest.mark.parametrize(
@@ -252,12 +225,12 @@ def test_scenario_stands_in_the_page_as_yaml() -> None:
         (9.999, 1.0, "10.00"),
     ],
 )
-def test_rounding(value: float | None, factor: float, shown: str) -> None:
+def test_values_are_rounded_for_display(value: float | None, factor: float, shown: str) -> None:
     assert rounded(value, factor) == shown
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_every_index_is_shown_with_its_unit_rounded() -> None:
+def test_indices_are_shown_rounded_with_units() -> None:
     made_up = {
         "axes": {
             "story_1": {
@@ -289,14 +262,14 @@ def test_every_index_is_shown_with_its_unit_rounded() -> None:
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_recording_without_indices_shows_dashes() -> None:
+def test_recording_without_indices_shows_dashes() -> None:
     html = render(dataclasses.replace(paper(), metrics={}, information={}))
     assert cell(html, "Error norm (J2)") == ["–"]
     assert '<span class="badge unknown">unknown</span>' in html
     assert mentions(html, "indices", "recorded")
 
 
-def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -> None:
+def test_true_indices_are_shown_only_with_sensor_noise(no_figures: None) -> None:
     assert "story_1 true" not in page()
     run = sine(2, noise=2e-5)
     html = render(run)
@@ -310,39 +283,37 @@ def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -
         assert shown[kind::2] == [rounded(float(value), 1e3) for value in error]
 
 
-def test_the_true_indices_come_from_the_same_objects_as_the_measured() -> None:
-    """Where the sensors are perfect they are those of the test."""
+def test_true_indices_equal_measured_with_perfect_sensors() -> None:
     run = sine(2)
     again = Evaluation(run).indices(true=True)
     for name, index in run.metrics["axes"].items():
         assert {key: again[name][key] for key in index} == pytest.approx(index, rel=1e-9, abs=1e-15)
 
 
-def test_noise_hides_the_true_indices() -> None:
-    """Behind an exact inverse the true error is zero, and J2 of the measured one is the noise over the target."""
-    words = ["compensator.type=inverse", "compensator.alpha=29", "axes.axis_1.sensors.displacement_noise_rms=2e-5"]
-    run = simulate(load("predefined_sine", ["duration=3", *words]))
+def test_noise_affects_only_measured_indices() -> None:
+    """With an exact inverse the true error is zero, and J2 of the measured one is the noise over the target."""
+    overrides = ["compensator={type: inverse, alpha: 29}", "axes.axis_1.sensors.displacement_noise_rms=2e-5"]
+    run = simulate(load("predefined_sine", ["duration=3", *overrides]))
     measured = Evaluation(run).indices()["axis_1"]
     true = Evaluation(run).indices(true=True)["axis_1"]
     assert true["error_norm_percent"] < 1e-6
     assert measured["error_norm_percent"] == pytest.approx(100.0 * 2e-5 / np.std(run.target), rel=0.05)
 
 
-def test_frequency_evaluation_of_the_predefined_sine() -> None:
-    """alpha = 29 of a plant without a compensator: 28 samples late on a slow motion, gain a little below 1."""
+def test_frequency_evaluation_equals_response_of_plant() -> None:
+    """alpha = 29 without compensation: 28 samples of delay for a slow motion, gain slightly below 1."""
     run = simulate(load("predefined_sine", ["duration=4", "compensator.type=none"]))
     index = Evaluation(run).indices()["axis_1"]
-    answer = 1.0 / (1.0 + 28.0 * (1.0 - np.exp(-2j * math.pi / 1024.0)))  # Eq. (3) at 1 Hz
+    response = 1.0 / (1.0 + 28.0 * (1.0 - np.exp(-2j * math.pi / 1024.0)))  # Eq. (3) at 1 Hz
     assert index["fei_frequency_hz"] == pytest.approx(1.0, abs=0.05)
-    assert index["fei_amplitude"] == pytest.approx(abs(answer), rel=2e-3)
-    assert index["fei_delay_s"] == pytest.approx(-np.angle(answer) / (2.0 * math.pi), rel=0.03)
+    assert index["fei_amplitude"] == pytest.approx(abs(response), rel=2e-3)
+    assert index["fei_delay_s"] == pytest.approx(-np.angle(response) / (2.0 * math.pi), rel=0.03)
     assert index["delay_s"] == pytest.approx(index["fei_delay_s"], rel=0.03)
 
 
-def test_samples_of_the_soft_start_do_not_count(two_figures: None) -> None:
-    """All that stands in the report is that of the test alone, and ends where the indices of the test do."""
-    words = ["soft_start={amplitude: 0.003, duration: 0.5, rise_time: 0.2, fall_time: 0.2, rest_time: 0.3}"]
-    run = paper(*words)
+def test_report_excludes_soft_start(two_figures: None) -> None:
+    overrides = ["soft_start={amplitude: 0.003, duration: 0.5, rise_time: 0.2, fall_time: 0.2, rest_time: 0.3}"]
+    run = paper(*overrides)
     first = Evaluation(run).first_sample
     assert first == 1 + run.scenario.soft_start_steps * run.scenario.samples_per_step
     assert Evaluation(run).counted[0] == first
@@ -357,9 +328,6 @@ def test_samples_of_the_soft_start_do_not_count(two_figures: None) -> None:
     html = render(run)
     assert mentions(html, "Flagged", first - 1)
     assert f"soft start ({first - 1})" in html
-
-
-# What can go wrong with a test
 
 
 def test_tripped_run_shows_reason_and_safe_stop(two_figures: None) -> None:
@@ -381,7 +349,7 @@ def test_bridged_samples_are_shaded_and_counted(two_figures: None) -> None:
     assert "Flagged samples: 17 bridged." in html
 
 
-def test_a_pause_is_told_with_what_it_means(two_figures: None) -> None:
+def test_pauses_and_slowed_samples_are_explained(two_figures: None) -> None:
     flags = paper().flags.copy()
     flags[100:109] |= FLAG_SLOWED
     timing = {"pauses": 2.0, "slowed": 9.0, "paused_s": 0.31}
@@ -391,7 +359,7 @@ def test_a_pause_is_told_with_what_it_means(two_figures: None) -> None:
     assert mentions(html, "9", "slowed", "valid")
 
 
-def test_stop_without_a_single_driven_step() -> None:
+def test_stop_before_first_step_is_reported() -> None:
     html = render(paper("axes.story_1.limits.velocity=1e-9"))
     assert "axes.story_1.limits.velocity" in html
     assert "to the stop" in html
@@ -401,29 +369,22 @@ SOAK = [pytest.param(*numbers, marks=pytest.mark.soak) for numbers in ((0, 1), (
 
 
 @pytest.mark.parametrize(("samples", "steps"), [(0, 0), (1, 1), (12, 3), *SOAK])
-def test_tiny_runs(samples: int, steps: int) -> None:
+def test_tiny_runs_are_reported(samples: int, steps: int) -> None:
     run = without(paper(), samples, steps, information={"outcome": "tripped", "reason": "too soon"}, metrics={})
     html = render(run)
     assert_self_contained(html)
     assert "too soon" in html
 
 
-def test_gaps_in_a_recording_are_survived() -> None:
+def test_gaps_in_recording_are_reported() -> None:
     run = paper()
     holes = {name: values.copy() for name, values in run.arrays().items() if values.dtype == float}
-    for name in (
-        "target",
-        "command",
-        "displacement",
-        "force",
-        "true_displacement",
-        "true_force",
-        "compensator",
-    ):
+    measured = ("displacement", "force", "true_displacement", "true_force")
+    for name in ("target", "command", *measured, "compensator"):
         holes[name][2000:2100] = np.nan
     html = render(dataclasses.replace(run, **holes))
     assert all(title in html for title in TITLES)
-    assert "nan" not in Balanced(html).words
+    assert "nan" not in Balanced(html).text
 
 
 def test_hostile_names_are_escaped() -> None:
@@ -431,16 +392,16 @@ def test_hostile_names_are_escaped() -> None:
     html = render(
         dataclasses.replace(
             paper(),
-            scenario=attrs.evolve(paper().scenario, name=evil, description=evil),  # past all checks
+            scenario=attrs.evolve(paper().scenario, name=evil, description=evil),  # bypasses validation
             information={"outcome": evil, "reason": evil, "host": evil, evil: evil},
             compensator_names=("axes.story_1.$" + evil, "axes.story_1.$\\frac", evil),
         )
     )
     assert_self_contained(html)
-    assert Balanced(html).words.count(evil) >= 6
+    assert Balanced(html).text.count(evil) >= 6
 
 
-def test_unwritable_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "render", lambda run, reference, test, defaults: "page")
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file" / "report.html", tmp_path):
@@ -448,28 +409,25 @@ def test_unwritable_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             write_report(paper(), path)
 
 
-def test_report_is_written_the_same_every_time(tmp_path: Path) -> None:
+def test_report_is_reproducible(tmp_path: Path) -> None:
     write_report(paper(), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page()
-
-
-# Several axes, timing
 
 
 def test_several_axes_share_figures_and_legend() -> None:
     html = render(sine(2))
     assert len(cell(html, "Error norm (J2)")) == 2
     assert cell(html, "Energy error HSEM") == ["–"]  # no structure: no input energy
-    words = Balanced(html).words
-    assert "measured axis_1" in words
-    assert "measured axis_2" in words
-    assert mentions(words, "2", "followed", "targets")
-    assert "sine, amplitude 0.02 m, frequency 1 Hz" in words
-    assert "numerical substructure (computed)" not in words
+    text = Balanced(html).text
+    assert "measured axis_1" in text
+    assert "measured axis_2" in text
+    assert mentions(text, "2", "followed", "targets")
+    assert "sine, amplitude 0.02 m, frequency 1 Hz" in text
+    assert "numerical substructure (computed)" not in text
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_timing_is_tabled_and_drawn() -> None:
+def test_timing_has_table_and_figure() -> None:
     clock = {"mean_s": 22.5e-6, "median_s": 21e-6, "p99_s": 43.21e-6, "p999_s": 0.0001, "max_s": None}
     edges = np.geomspace(1e-6, 1.0, 61).tolist()
     timing = {
@@ -478,7 +436,7 @@ def test_timing_is_tabled_and_drawn() -> None:
         "missed": 3,
         "bridged": 0,
         "loop_histogram": {"edges_s": edges, "counts": [0.0] * 10 + [5.0, 100.0, 1.0] + [0.0] * 47},
-        "lateness_histogram": {"edges_s": edges, "counts": []},  # does not fit: not drawn
+        "lateness_histogram": {"edges_s": edges, "counts": []},  # inconsistent: not drawn
     }
     information = paper().information | {"pace": "realtime"}
     html = render(dataclasses.replace(paper(), timing=timing, information=information))
@@ -497,11 +455,8 @@ def test_timing_is_tabled_and_drawn() -> None:
     assert "<svg" not in lockstep
 
 
-# Analysis
-
-
 @pytest.mark.parametrize("overrides", [(), ("axes.story_1.limits.force=2.0e5",)])
-def test_running_indices_end_at_those_of_the_test(overrides: tuple[str, ...]) -> None:
+def test_running_indices_end_at_indices_of_test(overrides: tuple[str, ...]) -> None:
     run = paper(*overrides)
     running = Evaluation(run).running
     axis = run.metrics["axes"]["story_1"]
@@ -514,24 +469,24 @@ def test_running_indices_end_at_those_of_the_test(overrides: tuple[str, ...]) ->
     assert running.elastic_energy == pytest.approx(0.5 * 11.76e6 * 0.010**2)
 
 
-def test_running_indices_of_several_axes() -> None:
+def test_running_indices_of_several_axes_end_at_indices_of_test() -> None:
     run = sine(2)
     running = Evaluation(run).running
-    of_test = [run.metrics["axes"][name]["tracking_indicator_m2"] for name in run.axes]
-    assert running.tracking_indicator[-1].tolist() == pytest.approx(of_test, rel=1e-9)
+    expected = [run.metrics["axes"][name]["tracking_indicator_m2"] for name in run.axes]
+    assert running.tracking_indicator[-1].tolist() == pytest.approx(expected, rel=1e-9)
     assert np.isnan(running.energy_error_percent).all()
 
 
-def test_input_energy_is_found_again_in_its_parts() -> None:
+def test_input_energy_equals_sum_of_parts() -> None:
     run = paper()
     parts = energy.energies(Evaluation(run))
-    given = parts.pop("input")
-    balance = given - sum(parts.values())
-    assert np.abs(balance).max() < 0.03 * given.max()  # v of the explicit algorithm is half a step early
-    assert abs(balance[-1]) < 0.002 * given[-1]
+    total = parts.pop("input")
+    balance = total - sum(parts.values())
+    assert np.abs(balance).max() < 0.03 * total.max()  # the explicit algorithm's velocity leads by half a step
+    assert abs(balance[-1]) < 0.002 * total[-1]
 
 
-def test_ground_acceleration_is_that_of_the_record() -> None:
+def test_ground_acceleration_equals_record() -> None:
     run = paper()
     assembly = Assembly(run.scenario)
     structure = assembly.structure
@@ -542,22 +497,22 @@ def test_ground_acceleration_is_that_of_the_record() -> None:
 
 
 def test_states_are_grouped_by_quantity() -> None:
-    found = Evaluation(sine(2)).states
-    assert set(found) == {"alpha", "delta_alpha", "tracking_indicator"}
-    assert set(found["alpha"]) == {"axis_1", "axis_2"}
-    lone = dataclasses.replace(sine(2), compensator_names=("gain", "axes.a.x", "b", "c", "d", "e"))
-    assert set(Evaluation(lone).states["gain"]) == {""}
+    states = Evaluation(sine(2)).states
+    assert set(states) == {"alpha", "delta_alpha", "tracking_indicator"}
+    assert set(states["alpha"]) == {"axis_1", "axis_2"}
+    mixed = dataclasses.replace(sine(2), compensator_names=("gain", "axes.a.x", "b", "c", "d", "e"))
+    assert set(Evaluation(mixed).states["gain"]) == {""}
 
 
-def test_bars_of_a_histogram_have_no_empty_ends() -> None:
+def test_histogram_bars_have_no_empty_ends() -> None:
     edges, counts = bars({"edges_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "counts": [0.0, 2.0, 0.0, 1.0, 0.0]})
     assert edges.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert counts.tolist() == [2.0, 0.0, 1.0]
-    for nothing in ({}, {"edges_s": [1.0, 2.0], "counts": [0.0]}, {"edges_s": [1.0], "counts": [1.0]}):
-        assert [len(values) for values in bars(nothing)] == [0, 0]
+    for empty in ({}, {"edges_s": [1.0, 2.0], "counts": [0.0]}, {"edges_s": [1.0], "counts": [1.0]}):
+        assert [len(values) for values in bars(empty)] == [0, 0]
 
 
-def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:
+def test_strongest_window_ignores_constant_offset() -> None:
     time = np.arange(0.0, 20.0, 0.01)
     values = np.where(time > 12.0, 0.05, 0.0) + 0.04 * np.sin(20.0 * time) * (np.abs(time - 6.0) < 1.0)
     start, end = strongest(time, values[:, None], 2.0)
@@ -565,7 +520,7 @@ def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:
     assert end - start == pytest.approx(2.0)
 
 
-def test_plots_are_loaded_only_by_the_report() -> None:
+def test_matplotlib_is_imported_only_by_report() -> None:
     code = (
         "import sys, rths_nodes.loop.embedded, rths_nodes.recording.run, rths_nodes.analysis.histories;"
         "assert 'matplotlib' not in sys.modules;"
@@ -576,7 +531,7 @@ def test_plots_are_loaded_only_by_the_report() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
-def test_the_folder_of_the_report_is_made(tmp_path):
+def test_report_creates_folder(tmp_path: Path) -> None:
     page = tmp_path / "new" / "folder" / "page.html"
     write_report(rths_nodes.run("chen_ricles_2010", ["duration=0.1"]), page)
     assert page.read_text().startswith("<!DOCTYPE html>")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording gives the report that the run itself has given: the same tables, the same curves."""
+"""Test of the report on a recording against the report on the run itself."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ pytestmark = pytest.mark.nodes
 
 
 def sections(run: Run | None, file: Path) -> dict[str, str]:
-    """The sections of the report on ``run`` by their titles; not what only tells of the host."""
+    """Sections of the report on ``run`` by title, except those about the host."""
     assert run is not None
     write_report(run, file)
-    found = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", file.read_text(encoding="utf-8"), re.DOTALL)
-    # ids are hashes of floats of the layout, whose last bits depend on the order of the solver
+    matches = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", file.read_text(encoding="utf-8"), re.DOTALL)
+    # ids are hashes of layout coordinates, whose last bits depend on the order of the solver
     ids = re.compile(r"(?<=[#\"])[pm][0-9a-f]{10}\b")
-    return {title: ids.sub("", text) for title, text in found if title not in ("Timing", "Test")}
+    return {title: ids.sub("", text) for title, text in matches if title not in ("Timing", "Test")}
 
 
-def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> None:
+def test_report_on_recording_equals_report_on_run(tmp_path: Path) -> None:
     loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")
     expected = sections(live.run, tmp_path / "live.html")

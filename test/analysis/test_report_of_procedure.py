@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a test: what a procedure has written down, and the first line of a test that did not finish."""
+"""Tests of the report on a test with its procedure record, and of its first line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOON = "2030-01-02T12:00:00+00:00"
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words are meant: figures take most of the time."""
+    """Only the text is tested: figures take most of the time."""
     monkeypatch.setattr(figures, "FIGURES", ())
 
 
@@ -64,9 +64,9 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 def bench() -> Run:
     """A second of the frame on the simulated bench."""
     loaded = files.load("chen_ricles_2010", ["duration=1"], rig="bench_simulated")
-    found = hosts.run(loaded).run
-    assert found is not None
-    return found
+    run = hosts.run(loaded).run
+    assert run is not None
+    return run
 
 
 def offsets(displacement: float) -> OffsetsRecord:
@@ -74,7 +74,7 @@ def offsets(displacement: float) -> OffsetsRecord:
 
 
 def record(**changes: Any) -> ProcedureRecord:
-    """A test that ran to its end, but for what ``changes``."""
+    """A finished test with ``changes``."""
     rungs = [
         RungRecord("b", NOON, "composed", "lockstep", samples=1024, outcome="finished", recording="rung_b"),
         RungRecord(
@@ -86,7 +86,7 @@ def record(**changes: Any) -> ProcedureRecord:
             limits={AXIS: {"displacement": 0.25, "force": 1.8e6}},
         ),
     ]
-    whole = ProcedureRecord(
+    procedure_record = ProcedureRecord(
         *("t-42", "chen_ricles_2010", "c0ffee", "bench.yaml", "bench of hall 3", "udp", "A. Müller"),
         specimen=SpecimenRecord("damper-7", [{"date": NOON, "test": "t-41", "rung": "g", "level": 1.0}]),
         started=NOON,
@@ -112,22 +112,22 @@ def record(**changes: Any) -> ProcedureRecord:
         unloading=[UnloadingRecord(NOON, {AXIS: 9e3}, {AXIS: 12.0}, {AXIS: 3e-3})],
         versions={"rths_nodes": "1.2"},
     )
-    return dataclasses.replace(whole, **changes)
+    return dataclasses.replace(procedure_record, **changes)
 
 
 def text(page: str) -> str:
-    """What is read on a page."""
+    """The text of a page."""
     page = re.sub(r"<style>.*?</style>|<wbr>", "", page, flags=re.DOTALL)
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page)))
 
 
-def page_of(found: ProcedureRecord) -> str:
-    return text(render(bench(), test=OfProcedure(found, "rung_g")))
+def page_of(procedure_record: ProcedureRecord) -> str:
+    return text(render(bench(), test=OfProcedure(procedure_record, "rung_g")))
 
 
-def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
-    words = page_of(record())
-    for what in (
+def test_page_has_all_of_procedure_record() -> None:
+    content = page_of(record())
+    for part in (
         *("t-42", "2030-01-02 12:00:00 UTC", "A. Müller", "bench.yaml – bench of hall 3", "damper-7", "t-41"),
         *("c0ffee", "rths_nodes 1.2", "g – full", "Level 75 %", "rung c was left out", "oil at 41 °C"),
         *("hydraulics high", "interlock closed", "confirmed by the operator (hash ab12)"),
@@ -143,50 +143,50 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
         f"g – full {AXIS} 32.1 250 450 1 800 200 ok",
         *("REFUSED: another scenario hash", "zero force, within"),
     ):
-        assert what in words, what
-    assert DIRECT not in words
-    assert words.count("no second sensor") == 1
-    assert TO_SIGN not in words
+        assert part in content, part
+    assert DIRECT not in content
+    assert content.count("no second sensor") == 1
+    assert TO_SIGN not in content
 
 
-def test_a_repeated_rung_has_a_number() -> None:
-    twice = record()
-    words = page_of(dataclasses.replace(twice, rungs=[*twice.rungs, twice.rungs[-1]]))
-    for what in (f"g – full (2) {AXIS} 32.1", "g – full (2) 2030-01-02", "g (2): three samples"):
-        assert what in words
-    assert "g – full (2)" not in page_of(twice)
+def test_repeated_rung_has_number() -> None:
+    original = record()
+    content = page_of(dataclasses.replace(original, rungs=[*original.rungs, original.rungs[-1]]))
+    for part in (f"g – full (2) {AXIS} 32.1", "g – full (2) 2030-01-02", "g (2): three samples"):
+        assert part in content
+    assert "g – full (2)" not in page_of(original)
 
 
-def test_the_set_up_has_partition_frequencies_and_sensors() -> None:
-    words = page_of(record())
-    assert "x 503 0 97.4 640 11.8 7.60" in words  # t, kN s/m, kN/mm: numerical and experimental
-    assert mentions(words, SHOWN, "275", "1", "0.005", "0.002")
-    found = partition(Assembly(bench().scenario), {})
-    assert found.source == MODEL
-    assert found.frequencies[0] == pytest.approx(math.sqrt((11.76e6 + 7.6e6) / 503.4e3) / (2.0 * math.pi))
+def test_set_up_has_partition_frequencies_and_sensors() -> None:
+    content = page_of(record())
+    assert "x 503 0 97.4 640 11.8 7.60" in content  # t, kN s/m, kN/mm: numerical and experimental
+    assert mentions(content, SHOWN, "275", "1", "0.005", "0.002")
+    parts_of_frame = partition(Assembly(bench().scenario), {})
+    assert parts_of_frame.source == MODEL
+    assert parts_of_frame.frequencies[0] == pytest.approx(math.sqrt((11.76e6 + 7.6e6) / 503.4e3) / (2.0 * math.pi))
 
 
-def test_the_experimental_part_is_what_the_small_move_measured_where_nothing_else_has_it() -> None:
+def test_partition_uses_measured_stiffness_without_specimen_model() -> None:
     data = files.load("chen_ricles_2010", ["duration=1"], rig="bench_udp").data()
     data["axes"][AXIS]["specimen"] = None
     assembly = Assembly(files.from_text(dump(data), "test"))
     assert partition(assembly, {}).source == ""
     assert not len(partition(assembly, {}).frequencies)
-    found = partition(assembly, {AXIS: 8e6})
-    assert (found.source, found.experimental[2].tolist()) == (MEASURED, [[8e6]])
+    parts_of_frame = partition(assembly, {AXIS: 8e6})
+    assert (parts_of_frame.source, parts_of_frame.experimental[2].tolist()) == (MEASURED, [[8e6]])
 
 
-def test_a_structure_that_states_its_experimental_part_is_taken_at_its_word() -> None:
-    found = partition(Assembly(files.load("rths_benchmark_2020", ["duration=1"])), {})
-    assert found.source == STATED
-    assert found.experimental[0].any()
+def test_partition_uses_declared_experimental_part() -> None:
+    parts_of_frame = partition(Assembly(files.load("rths_benchmark_2020", ["duration=1"])), {})
+    assert parts_of_frame.source == STATED
+    assert parts_of_frame.experimental[0].any()
 
 
-def test_the_error_stands_beside_the_floor_of_the_sensor() -> None:
+def test_error_is_compared_with_sensor_floor() -> None:
     assert floors(bench().scenario)[AXIS] == pytest.approx(math.hypot(2e-6, 5e-6 / math.sqrt(12.0)))
     row = re.search(rf"rms error divided by floor {re.escape(SHOWN)} ([\d. ]+)", page_of(record()))
     assert row
-    largest, _, rms, _, floor, scatter, over = (float(each) for each in row[1].split()[:7])
+    largest, _, rms, _, floor, scatter, over = (float(value) for value in row[1].split()[:7])
     assert largest > rms > floor
     assert (floor, scatter) == (0.002, 0.004)
     run, samples = bench(), Evaluation(bench()).counted
@@ -194,25 +194,25 @@ def test_the_error_stands_beside_the_floor_of_the_sensor() -> None:
     assert over == pytest.approx(float(exact) / 4e-6, rel=5e-3)
 
 
-def test_a_run_without_a_procedure_says_so() -> None:
-    words = text(render(bench()))
-    assert DIRECT in words
-    assert "Ladder" not in words
+def test_run_without_procedure_is_marked() -> None:
+    content = text(render(bench()))
+    assert DIRECT in content
+    assert "Ladder" not in content
     assert first_line(bench(), None) == ""
 
 
-def test_nothing_that_was_not_done_is_passed_over() -> None:
-    words = page_of(record(offsets_before=None, offsets_after=None, checks={}, acts=[], unloading=[], notes=[]))
-    for what in (
+def test_omitted_acts_are_stated() -> None:
+    content = page_of(record(offsets_before=None, offsets_after=None, checks={}, acts=[], unloading=[], notes=[]))
+    for part in (
         "No offsets were taken.",
         "Nothing was checked, because no small move was made.",
         "The rig was not unloaded by the procedure.",
     ):
-        assert what in words
+        assert part in content
     assert mentions(page_of(record(offsets_after=None)), "drift", "unknown")
 
 
-def test_the_first_line_names_rung_level_and_sample_once() -> None:
+def test_first_line_names_rung_level_and_sample_once() -> None:
     run = stopped("held", "sample 500: the operator has asked to stop")
     last = record(outcome="held", reason="sample 500: the operator has asked to stop", sample=500)
     line = first_line(run, OfProcedure(last, "rung_g"))
@@ -238,7 +238,7 @@ def stopped(outcome: str, reason: str) -> Run:
         ("", "", ("Recording", "sample 500")),
     ],
 )
-def test_the_first_line_says_how_a_test_ended_early(outcome: str, reason: str, words: tuple[str, ...]) -> None:
+def test_first_line_states_early_end_of_test(outcome: str, reason: str, words: tuple[str, ...]) -> None:
     page = render(stopped(outcome, reason))
     body = text(page[page.index("<body>") :]).strip()
     body = body.removeprefix(f"{SIMULATION} ").removeprefix(outcome.upper() or "NOT FINISHED").strip()
@@ -249,30 +249,24 @@ def test_the_first_line_says_how_a_test_ended_early(outcome: str, reason: str, w
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"outcome": "tripped", "reason": "limit of force", "sample": 7},
-            ("TRIPPED", "sample 7"),
-        ),
+        ({"outcome": "tripped", "reason": "limit of force", "sample": 7}, ("TRIPPED", "sample 7")),
         ({"outcome": "interrupted", "reason": "ctrl-c"}, ("INTERRUPTED", "ctrl-c")),
         ({"outcome": "refused", "reason": "axes.x: no"}, ("REFUSED", "axes.x")),
-        (
-            {"outcome": ""},
-            ("NOT ENDED", "arm", "2030-01-02 12:00:00 UTC"),
-        ),
+        ({"outcome": ""}, ("NOT ENDED", "arm", "2030-01-02 12:00:00 UTC")),
     ],
 )
-def test_the_first_line_says_how_a_procedure_ended_early(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_first_line_states_early_end_of_procedure(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     page = render(bench(), test=OfProcedure(record(**changes), "rung_g"))
     assert mentions(text(page[page.index("<body>") :]).strip().removeprefix(f"{SIMULATION} "), *words)
 
 
 def head_of(page: str) -> str:
-    """What is read on the first page alone."""
-    (found,) = re.findall(r'<section class="verdict">.*?</section>', page, re.DOTALL)
-    return text(found)
+    """The text of the verdict on the first page."""
+    (verdict,) = re.findall(r'<section class="verdict">.*?</section>', page, re.DOTALL)
+    return text(verdict)
 
 
-def test_a_test_that_did_not_finish_has_no_green_figures_of_another_rung() -> None:
+def test_unfinished_test_has_no_green_badge_of_other_rung() -> None:
     ended = record(outcome="tripped", reason="a limit", operator="A. Müller")
     page = render(bench(), test=OfProcedure(ended, "rung_b"))
     assert 'class="badge good"' not in page
@@ -290,38 +284,34 @@ def bridged(share: float) -> Run:
     return dataclasses.replace(bench(), flags=flags)
 
 
-def test_a_test_that_was_mostly_bridged_reads_not_valid_on_its_first_page() -> None:
+def test_mostly_bridged_test_is_not_valid_on_first_page() -> None:
     run = bridged(0.55)
     assert run.outcome == "finished"
     assert mentions(run.ending, "not valid", "55 %", "2 %")
     page = render(run)
     head = head_of(page).replace("\u202f", " ")
-    for part in (
-        "NOT VALID",
-        "Test not valid: 55 % bridged (at most 2 %)",
-        "566 of 1 030 samples were bridged",
-    ):
+    for part in ("NOT VALID", "Test not valid: 55 % bridged (at most 2 %)", "566 of 1 030 samples were bridged"):
         assert part in head
     assert 'class="badge good"' not in page
     last = record()
     last.rungs[-1].bridged = 566
-    words = head_of(render(run, test=OfProcedure(last, "rung_g")))
-    assert words.count("not valid: 55 % bridged") == 1
-    assert "NOT VALID" in words
+    content = head_of(render(run, test=OfProcedure(last, "rung_g")))
+    assert content.count("not valid: 55 % bridged") == 1
+    assert "NOT VALID" in content
 
 
-def test_two_in_a_hundred_that_were_bridged_are_valid() -> None:
+def test_with_few_bridged_samples_is_valid() -> None:
     run = bridged(0.019)
     assert run.ending == "finished"
     assert 'class="badge good">finished' in render(run)
 
 
-def test_a_finished_test_is_signed_by_two_and_says_that_it_was_simulated() -> None:
+def test_finished_test_has_two_signatures_and_simulation_notice() -> None:
     page = render(bench(), test=OfProcedure(record(), "rung_g"))
     assert "verdict" not in page[page.index("<body>") :]
-    words = text(page)
-    assert SIMULATION in words
-    assert "Operator A. Müller" in words
+    content = text(page)
+    assert SIMULATION in content
+    assert "Operator A. Müller" in content
     assert page.count("Second person") == 1
     emulated = files.load("chen_ricles_2010", ["duration=1", "port.emulator=true"], rig="bench_udp")
     assert mentions(text(render(dataclasses.replace(bench(), scenario=emulated))), "EMULATED", "steel")
@@ -331,54 +321,52 @@ def test_a_finished_test_is_signed_by_two_and_says_that_it_was_simulated() -> No
     assert not mentions(page, "nothing", "steel")
 
 
-def test_the_first_page_of_a_test_has_who_what_where_when_outcome_limits_and_signatures() -> None:
-    told = {"laboratory": "Hall 3, Example Street 1", "client": "Bridge Authority"}
-    page = render(bench(), test=OfProcedure(record(**told, commissioning="2030-01-01, by A and B"), "rung_g"))
+def test_first_page_identifies_test_outcome_limits_and_signatures() -> None:
+    details = {"laboratory": "Hall 3, Example Street 1", "client": "Bridge Authority"}
+    page = render(bench(), test=OfProcedure(record(**details, commissioning="2030-01-01, by A and B"), "rung_g"))
     first = page[page.index("<body>") : page.index("<h2>Figures")]
     assert first.count('class="sheet"') == 1
-    words = text(first)
-    for what in (
+    content = text(first)
+    for part in (
         *("A. Müller", "damper-7", "bench.yaml – bench of hall 3", "Hall 3, Example Street 1", "Bridge Authority"),
         *("2030-01-02 12:00:00 UTC", "finished", "2030-01-01, by A and B", "rung c was left out", "Signature"),
         f"{SHOWN}: stroke −250",
     ):
-        assert what in words, what
+        assert part in content, part
     assert text(page).count(record().deviations[0]) == 1
     assert "break-after:page" in page[page.index(".sheet{") :][:30]
 
 
-def test_parameters_at_their_defaults_are_listed_on_request() -> None:
+def test_default_parameters_are_listed_on_request() -> None:
     pages = [render(bench(), defaults=defaults).replace("<wbr>", "") for defaults in (False, True)]
     assert [">alpha_min<" in page for page in pages] == [False, True]
-    assert [">alpha_es<" in page for page in pages] == [True, True], "it differs from its default"
+    assert [">alpha_es<" in page for page in pages] == [True, True]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-def test_a_whole_test_of_one_axis_is_printed_on_eight_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()  # with all figures
-    one = record().rungs[-1]
-    rungs = [dataclasses.replace(one, name=name, compared_with="b") for name in "abcdefg"]
+def test_of_one_axis_prints_on_eight_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # restores the figures
+    rung = record().rungs[-1]
+    rungs = [dataclasses.replace(rung, name=name, compared_with="b") for name in "abcdefg"]
     acts = [Act(NOON, "position", {"clear": "CLEAR"}, "", "", "A. Müller") for _ in range(26)]
     page = render(bench(), True, OfProcedure(record(rungs=rungs, acts=acts), "rung_g"))
-    printed, where = tmp_path / "report.pdf", tmp_path / "report.html"
-    where.write_text(page.replace("@page{margin", "@page{size:A4;margin", 1))
-    how = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}")
-    subprocess.run([str(CHROMIUM), *how, f"--print-to-pdf={printed}", where.as_uri()], check=True, timeout=60.0)
+    printed, source = tmp_path / "report.pdf", tmp_path / "report.html"
+    source.write_text(page.replace("@page{margin", "@page{size:A4;margin", 1))
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}")
+    subprocess.run(
+        [str(CHROMIUM), *options, f"--print-to-pdf={printed}", source.as_uri()], check=True, timeout=60.0
+    )
     assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) <= 8
 
 
-def test_the_axis_of_the_rig_comes_first() -> None:
-    words = page_of(record(axis_names={AXIS: "north (story_1)"}))
-    assert "north (story_1): displacement 0.100" in words
-    assert mentions(words, "story_1", "7.60")
-    assert "g – full north (story_1) 32.1 250" in words
+def test_rig_axis_name_comes_first() -> None:
+    content = page_of(record(axis_names={AXIS: "north (story_1)"}))
+    assert "north (story_1): displacement 0.100" in content
+    assert mentions(content, "story_1", "7.60")
+    assert "g – full north (story_1) 32.1 250" in content
 
 
-def test_a_test_of_which_no_rung_moved_has_a_page_of_its_record_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_motion_has_page_of_record_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused = record(outcome="refused", reason=f"axes.{AXIS}: wrong sign of force", rungs=record().rungs[:1])
     procedure.write(refused, tmp_path / "t-42")
     out = tmp_path / "page.html"
@@ -394,15 +382,15 @@ def test_a_test_of_which_no_rung_moved_has_a_page_of_its_record_alone(
     assert mentions(capsys.readouterr().err, "histories")
 
 
-def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_last_moving_rung(
+def test_report_links_recording_procedure_and_last_rung(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "t-42"
     for rung, length in (("rung_b", 0.2), ("rung_g", 0.1)):
         hosts.run(files.load("chen_ricles_2010", [f"duration={length}"]), record=folder / rung)
     procedure.write(record(), folder)
-    for given, name in ((folder, "whole"), (folder / "rung_g", "rung"), (folder / "rung_b", "b")):
-        assert main(["report", str(given), "--out", str(tmp_path / f"{name}.html")]) == 0
+    for path, name in ((folder, "whole"), (folder / "rung_g", "rung"), (folder / "rung_b", "b")):
+        assert main(["report", str(path), "--out", str(tmp_path / f"{name}.html")]) == 0
     pages = {name: text((tmp_path / f"{name}.html").read_text()) for name in ("whole", "rung", "b")}
     assert pages["whole"] == pages["rung"]
     assert mentions(pages["rung"], "Rung", "histories", "full")
@@ -413,12 +401,12 @@ def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_la
     assert mentions(capsys.readouterr().err, "procedure.yaml", "damaged", "missing")
 
 
-def test_the_set_up_has_the_cautions_of_the_test() -> None:
-    sets, found = ["duration=0.1", "axes.story_1.specimen.stiffness=7.6e3"], {}
-    for name, given in (("good", sets[:1]), ("soft", sets)):
-        of = Evaluation(hosts.run("chen_ricles_2010", given, rig="bench_simulated").read())
-        (found[name],) = (each for each in parts(of, {}) if each.title == "Cautions")
-    assert (found["good"].words, found["good"].items) == (("None.",), ())
-    of_file, of_integrator = found["soft"].items
-    assert mentions(of_file, "axes.story_1.specimen.stiffness", "7600 N/m", "7.6e+06 N/m")
-    assert of_integrator.endswith("(specimen_of_another_rig: axes.story_1.specimen.stiffness)")
+def test_set_up_has_cautions_of_test() -> None:
+    overrides, sections = ["duration=0.1", "axes.story_1.specimen.stiffness=7.6e3"], {}
+    for name, selected in (("good", overrides[:1]), ("soft", overrides)):
+        evaluation = Evaluation(hosts.run("chen_ricles_2010", selected, rig="bench_simulated").read())
+        (sections[name],) = (section for section in parts(evaluation, {}) if section.title == "Cautions")
+    assert (sections["good"].words, sections["good"].items) == (("None.",), ())
+    file_caution, integrator_caution = sections["soft"].items
+    assert mentions(file_caution, "axes.story_1.specimen.stiffness", "7600 N/m", "7.6e+06 N/m")
+    assert integrator_caution.endswith("(specimen_of_another_rig: axes.story_1.specimen.stiffness)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which depth hops need, by the round trips of a recording."""
+"""Tests of the depth of hops from the round trips of a recording."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario import files
 @pytest.mark.parametrize(
     ("p999", "depth"), [(0.2e-3, 0), (0.8e-3, 0), (0.81e-3, 1), (1.8e-3, 1), (11.2e-3, 11), (11.9e-3, 12)]
 )
-def test_a_command_has_the_depth_and_what_a_sample_leaves_for_its_way(p999: float, depth: int) -> None:
+def test_needed_depth_covers_round_trip(p999: float, depth: int) -> None:
     assert needed_depth(p999, 1e-3) == depth
 
 
@@ -29,7 +29,7 @@ def run(pace: str, samples: int) -> Any:
     return SimpleNamespace(information={"pace": pace}, time=np.zeros(samples), timing=timing)
 
 
-def test_only_a_test_in_real_time_tells() -> None:
+def test_round_trips_need_long_real_time_test() -> None:
     assert round_trips(run("realtime", 1000)) == (0.011, 0.02)
     with pytest.raises(ConfigError, match=naming("pace", "lockstep")):
         round_trips(run("lockstep", 1000))
@@ -37,8 +37,8 @@ def test_only_a_test_in_real_time_tells() -> None:
         round_trips(run("realtime", 999))
 
 
-def test_a_depth_that_cannot_be_is_told_as_that() -> None:
-    """Of hops that are far too long, the other lines are told all the same."""
+def test_impossible_depth_is_reported() -> None:
+    """For excessive round trips the other lines are still reported."""
     scenario = files.load("chen_ricles_2010", ["duration=0.2"])
     lines = list(check._hops(scenario, (1.0, 2.0), partial(check._rehearsed, scenario)))
     assert "This requires hops.depth = 1024; the scenario has 0" in lines[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow of recordings: samples of the same moment, specimens of a rig, what is refused."""
+"""Tests of model updating in shadow of recordings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OFF = {"stiffness": 1.3 * 7.6e6, "damping": 0.7 * 0.64e6}
 
 @cache
 def recorded(*overrides: str) -> Run:
-    """The test of the paper, with its spring and dashpot as specimen."""
+    """The test of the paper with a spring and dashpot as specimen."""
     return rths_nodes.run("chen_ricles_2010", ["duration=6", *overrides])
 
 
@@ -40,64 +40,59 @@ def of_specimen(specimen: dict[str, Any]) -> Run:
 
 @pytest.mark.parametrize("law", ["ukf", "rls"])
 @pytest.mark.parametrize("late", [0, 12])
-def test_the_lag_of_a_load_cell_is_not_learnt_as_negative_damping(law: str, late: int) -> None:
+def test_load_cell_delay_is_not_learned_as_damping(law: str, late: int) -> None:
     run = recorded(f"axes.story_1.sensors.force_delay={late}", "axes.story_1.sensors.force_noise_rms=1000")
-    found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), law)
-    assert found.identified == (True, True)
-    assert found.estimate[-1] == pytest.approx([7.6e6, 0.64e6], rel=0.05)
-    assert found.counts == {"learnt from": len(found.time)}
+    result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), law)
+    assert result.identified == (True, True)
+    assert result.estimate[-1] == pytest.approx([7.6e6, 0.64e6], rel=0.05)
+    assert result.counts == {"learnt from": len(result.time)}
 
 
-def test_samples_that_are_not_of_one_moment_would_give_another_damping() -> None:
-    """By k times the lag, 12 samples of 7.6 MN/m: the test above cannot pass by chance."""
-    late = recorded("axes.story_1.sensors.force_delay=12", "axes.story_1.sensors.force_noise_rms=1000")
-    run = dataclasses.replace(late, scenario=recorded().scenario)
-    found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
-    assert found.estimate[-1, 1] < 0.64e6 - 0.7 * 7.6e6 * 12 / 1024
+def test_unaligned_samples_give_wrong_damping() -> None:
+    """The error is k times the lag: 12 samples of 7.6 MN/m. Shows that the test above is sensitive."""
+    delayed = recorded("axes.story_1.sensors.force_delay=12", "axes.story_1.sensors.force_noise_rms=1000")
+    run = dataclasses.replace(delayed, scenario=recorded().scenario)
+    result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
+    assert result.estimate[-1, 1] < 0.64e6 - 0.7 * 7.6e6 * 12 / 1024
 
 
-def test_an_absorber_of_a_rig_is_found_by_its_law() -> None:
-    """Bouc-Wen with beta = gamma = 0.5, integrated by the actuator that moves it."""
+def test_absorber_is_identified_by_bouc_wen() -> None:
+    """Bouc-Wen with beta = gamma = 0.5, integrated in the actuator's model."""
     specimen = {"stiffness": 10e6, "yield_force": 80e3, "post_yield_ratio": 0.1}
     run = of_specimen({"type": "elastoplastic_absorber"} | specimen)
-    given = {
-        "stiffness": 13e6,
-        "yield_displacement": 0.7 * 0.008,
-        "post_yield_ratio": 0.1,
-        "beta": 0.5,
-        "gamma": 0.5,
-    }
+    fixed = {"post_yield_ratio": 0.1, "beta": 0.5, "gamma": 0.5}
+    initial = {"stiffness": 13e6, "yield_displacement": 0.7 * 0.008} | fixed
     opened = [Open("stiffness"), Open("yield_displacement")]
-    found = follow(run, AXIS, copy_for(run, AXIS, "bouc_wen", given, opened))
-    assert found.identified == (True, True)
-    assert found.estimate[-1] == pytest.approx([10e6, 0.008], rel=0.05)
-    assert found.left.max() <= 1.0 / 12.0
+    result = follow(run, AXIS, copy_for(run, AXIS, "bouc_wen", initial, opened))
+    assert result.identified == (True, True)
+    assert result.estimate[-1] == pytest.approx([10e6, 0.008], rel=0.05)
+    assert result.left.max() <= 1.0 / 12.0
 
 
-def test_rubber_that_slips_is_told_not_to_be_a_spring_with_a_dashpot() -> None:
+def test_slipping_rubber_is_unexplained_by_kelvin_voigt() -> None:
     run = of_specimen({"type": "slipping_elastomeric"})
-    found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", {"stiffness": 17e6, "damping": 1e6}), "rls")
-    assert found.unexplained.any()
-    assert found.identified == (False, False)
-    assert mentions(found.counts, "model", "explain")
-    assert (found.released >= found.lower).all()
+    result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", {"stiffness": 17e6, "damping": 1e6}), "rls")
+    assert result.unexplained.any()
+    assert result.identified == (False, False)
+    assert mentions(result.counts, "model", "explain")
+    assert (result.released >= result.lower).all()
 
 
-def test_flagged_samples_and_those_outside_of_the_times_are_left_out() -> None:
+def test_flagged_samples_and_other_times_are_excluded() -> None:
     run = recorded()
     flags = run.flags.copy()
     flags[2000:3000] |= FLAG_BRIDGED
     broken = dataclasses.replace(run, flags=flags, force=np.where(flags[:, None] > 0, 1e9, run.force))
-    found = follow(broken, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), noise=5e3, start=1.0, end=5.0)
-    assert found.counts["flagged"] == 100
-    assert found.time[0] >= 1.0
-    assert found.time[-1] <= 5.0
-    assert found.estimate[-1] == pytest.approx([7.6e6, 0.64e6], rel=0.05)
-    held = found.estimate[np.flatnonzero(found.use == 1)]
+    result = follow(broken, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), noise=5e3, start=1.0, end=5.0)
+    assert result.counts["flagged"] == 100
+    assert result.time[0] >= 1.0
+    assert result.time[-1] <= 5.0
+    assert result.estimate[-1] == pytest.approx([7.6e6, 0.64e6], rel=0.05)
+    held = result.estimate[np.flatnonzero(result.use == 1)]
     assert (held == held[0]).all()
 
 
-def test_a_copy_begins_with_the_law_of_the_test() -> None:
+def test_copy_starts_with_parameters_of_test() -> None:
     run = recorded()
     assert copy_for(run, AXIS, "kelvin_voigt", {}).initial.tolist() == [7.6e6, 0.64e6]
     frame = copy_for(run, AXIS, "bouc_wen", {"stiffness": 5e6})
@@ -116,26 +111,26 @@ def test_a_copy_begins_with_the_law_of_the_test() -> None:
         ({"start": 5.9}, ("0.00977 s", ">= 100")),
     ],
 )
-def test_what_cannot_be_followed_is_refused(words: dict[str, Any], message: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_refused(words: dict[str, Any], message: tuple[str, ...]) -> None:
     run = recorded()
-    given = {"axis": AXIS} | words
-    copy = copy_for(run, AXIS, given.pop("model", "kelvin_voigt"), {})
-    with pytest.raises(ConfigError) as refused:
-        follow(run, copy=copy, **given)
-    assert mentions(str(refused.value), *message)
+    arguments = {"axis": AXIS} | words
+    copy = copy_for(run, AXIS, arguments.pop("model", "kelvin_voigt"), {})
+    with pytest.raises(ConfigError) as error:
+        follow(run, copy=copy, **arguments)
+    assert mentions(str(error.value), *message)
 
 
-def test_where_nothing_moves_nothing_is_learnt() -> None:
+def test_recording_without_motion_is_refused() -> None:
     run = recorded()
     still = dataclasses.replace(run, displacement=np.zeros_like(run.displacement))
     with pytest.raises(ConfigError, match=naming("no motion", "between")):
         follow(still, AXIS, copy_for(run, AXIS, "kelvin_voigt", {}))
 
 
-def test_it_is_drawn(tmp_path: Path) -> None:
+def test_estimates_are_drawn(tmp_path: Path) -> None:
     run = recorded()
-    found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
-    save(tmp_path / "shadow.svg", None, draw, found, "a test")
+    result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
+    save(tmp_path / "shadow.svg", None, draw, result, "a test")
     text = (tmp_path / "shadow.svg").read_text()
-    for words in ("copy of story_1 in shadow, model kelvin_voigt, law rls", "copies would have", "force (kN)"):
-        assert words in text
+    for label in ("copy of story_1 in shadow, model kelvin_voigt, law rls", "copies would have", "force (kN)"):
+        assert label in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adaptive time series: finds the inverse of a plant, keeps its limits, rests where it should."""
+"""Tests of the adaptive time series compensator."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
 
+Make = Callable[..., Any]
 DT = 1.0 / 1024.0
 FREQUENCY, DAMPING_RATIO = 15.571359045, 0.6415455449
 """Of a servo-hydraulic actuator with 13.7 ms of delay at 2 Hz."""
@@ -36,7 +37,7 @@ DELAY = 0.008
 
 
 class SecondOrder:
-    """w^2 (u - x) = x'' + 2 zeta w x', the command running straight from sample to sample: solved exactly."""
+    """w^2 (u - x) = x'' + 2 zeta w x', with a command linear between samples: solved exactly."""
 
     def __init__(self, frequency: float = FREQUENCY, damping_ratio: float = DAMPING_RATIO) -> None:
         w = 2.0 * math.pi * frequency
@@ -54,7 +55,7 @@ class SecondOrder:
         return x
 
 
-class Late:
+class PureDelay:
     """The command some samples ago."""
 
     def __init__(self, samples: int) -> None:
@@ -79,7 +80,7 @@ def growing(seconds: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rich(seconds: float, amplitude: float = 0.01) -> np.ndarray:
-    """Six sines between 0.4 and 4.5 Hz: a motion that tells all three coefficients."""
+    """Six sines between 0.4 and 4.5 Hz: a motion that determines all three coefficients."""
     times, factor = growing(seconds)
     sines = [np.sin(2.0 * math.pi * f * times + f) for f in (0.4, 0.9, 1.7, 2.6, 3.5, 4.5)]
     return parts(amplitude * factor * np.sum(sines, axis=0) / 2.0)
@@ -93,60 +94,56 @@ def sine(seconds: float, frequency: float = 1.0, amplitude: float = 0.01) -> np.
 def follow(
     compensator: Any, plant: Any, target: np.ndarray, noise_rms: float = 0.0, flagged: slice = slice(0)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Displacements behind the plant ``(n,)`` and coefficients ``(n, 3)``."""
+    """Displacements of the plant ``(n,)`` and coefficients ``(n, 3)``."""
     noise = noise_rms * np.random.default_rng(7).normal(size=target.shape[1])
     bridged = np.zeros(target.shape[1], dtype=bool)
     bridged[flagged] = True
-    measured, found, coefficients = 0.0, [], []
+    measured, moved, coefficients = 0.0, [], []
     for k, (x, v, a) in enumerate(target.T):
         motion = Motion(np.array([x]), np.array([v]), np.array([a]), bool(bridged[k]))
         measured = plant.step(float(compensator.step(motion, np.array([measured + noise[k]]))[0]))
-        found.append(measured)
+        moved.append(measured)
         coefficients.append(tuple(compensator.state()))
-    return np.array(found), np.array(coefficients)
+    return np.array(moved), np.array(coefficients)
 
 
-def gain(series: Callable[..., Any], plant: Callable[[], Any], noise_rms: float = 0.0) -> tuple[np.ndarray, float]:
-    """Last coefficients, and how many times the guess alone errs more in the last second."""
+def gain(series: Make, plant: Callable[[], Any], noise_rms: float = 0.0) -> tuple[np.ndarray, float]:
+    """Last coefficients, and ratio of the errors of the guess and of the adapted law in the last second."""
     target = rich(8.0)
     adapted, coefficients = follow(series(), plant(), target, noise_rms)
     guessed, _ = follow(series(rate=[0.0, 0.0, 0.0]), plant(), target, noise_rms)
-    worst = [float(np.abs(found - target[0])[-1024:].max()) for found in (guessed, adapted)]
+    worst = [float(np.abs(moved - target[0])[-1024:].max()) for moved in (guessed, adapted)]
     return coefficients[-1], worst[0] / worst[1]
 
 
 @pytest.fixture
-def series(make: Callable[..., Any]) -> Callable[..., Any]:
+def series(make: Make) -> Make:
     return lambda **data: make("compensator", "adaptive_time_series", DT, 1, **({"delay": DELAY} | data))
 
 
-# What it finds
-
-
-def test_it_finds_the_inverse_of_a_second_order_plant(series: Callable[..., Any]) -> None:
-    """The error falls by a factor above 1000."""
+def test_inverse_of_second_order_plant_is_identified(series: Make) -> None:
     coefficients, factor = gain(series, SecondOrder)
     np.testing.assert_allclose(coefficients, INVERSE, rtol=2e-3)
     assert factor > 1000.0
 
 
-def test_with_noise_it_comes_close(series: Callable[..., Any]) -> None:
+def test_inverse_is_identified_with_noise(series: Make) -> None:
     coefficients, factor = gain(series, SecondOrder, noise_rms=5e-6)
     np.testing.assert_allclose(coefficients, INVERSE, rtol=0.02)
     assert factor > 500.0
 
 
-def test_it_finds_a_pure_delay(series: Callable[..., Any]) -> None:
-    """The series of exp(s delay); what is left over is its third term."""
-    coefficients, factor = gain(series, lambda: Late(14))
+def test_pure_delay_is_identified(series: Make) -> None:
+    """The series of exp(s delay); the residual is its third term."""
+    coefficients, factor = gain(series, lambda: PureDelay(14))
     delay = 14 * DT
     np.testing.assert_allclose(coefficients, (1.0, delay, delay**2 / 2.0), rtol=0.1)
     np.testing.assert_allclose(coefficients[1], delay, rtol=0.02)
     assert factor > 30.0
 
 
-def test_in_the_loop_it_finds_a_first_order_actuator(simulate: Callable[..., Any]) -> None:
-    """alpha = 29 by backward difference: the inverse is x + 28 dt x' - 14 dt^2 x''; a sine tells a0 - w^2 a2."""
+def test_first_order_actuator_is_identified_in_loop(simulate: Make) -> None:
+    """alpha = 29: the inverse is x + 28 dt x' - 14 dt^2 x''; a sine determines a0 - w^2 a2 only."""
     data = {"type": "adaptive_time_series", "delay": 0.02}
     overrides = [f"compensator.{key}={value}" for key, value in data.items()]
     outcome, _ = simulate("predefined_sine", "duration=5.0", "ramp.type=quadratic", *overrides)
@@ -155,8 +152,8 @@ def test_in_the_loop_it_finds_a_first_order_actuator(simulate: Callable[..., Any
     assert a0 - (2.0 * math.pi) ** 2 * a2 == pytest.approx(1.0 + 14.0 * (2.0 * math.pi * DT) ** 2, abs=1e-6)
 
 
-def test_it_forgets_a_plant_that_has_changed(series: Callable[..., Any]) -> None:
-    """Behind two windows nothing of the first plant is left."""
+def test_changed_plant_is_identified_again(series: Make) -> None:
+    """Two windows later the first plant has no influence."""
     law = series(delay=0.0137)
     follow(law, SecondOrder(), rich(4.0))
     slower = SecondOrder(frequency=14.0, damping_ratio=0.7)
@@ -165,7 +162,7 @@ def test_it_forgets_a_plant_that_has_changed(series: Callable[..., Any]) -> None
     np.testing.assert_allclose(coefficients[-1], (1.0, 1.4 / w, 1.0 / w**2), rtol=5e-3)
 
 
-def test_an_amplitude_error_is_undone(series: Callable[..., Any]) -> None:
+def test_amplitude_error_is_compensated(series: Make) -> None:
     class Small(SecondOrder):
         def step(self, command: float) -> float:
             return 0.9 * super().step(command)
@@ -174,7 +171,7 @@ def test_an_amplitude_error_is_undone(series: Callable[..., Any]) -> None:
     np.testing.assert_allclose(coefficients[-1], np.array(INVERSE) / 0.9, rtol=5e-3)
 
 
-def test_a_coefficient_without_a_range_stays(series: Callable[..., Any]) -> None:
+def test_coefficient_without_range_stays_constant(series: Make) -> None:
     """With a2 = 0 it is the adaptive law of first order."""
     law = series(initial=[1.0, DELAY, 0.0], lower=[0.7, 0.0, 0.0], upper=[1.3, 0.02, 0.0])
     _, coefficients = follow(law, SecondOrder(), sine(6.0))
@@ -184,8 +181,8 @@ def test_a_coefficient_without_a_range_stays(series: Callable[..., Any]) -> None
     np.testing.assert_allclose(coefficients[-1, 0], 1.0 - (w / W) ** 2, rtol=1e-4)
 
 
-def test_one_frequency_does_not_make_the_coefficients_wander(series: Callable[..., Any]) -> None:
-    """A sine tells a0 - w^2 a2 only; noise settles the rest, unless what is not told stays as it is."""
+def test_regularization_limits_drift_at_one_frequency(series: Make) -> None:
+    """A sine determines a0 - w^2 a2 only; without regularization noise moves the rest."""
 
     def wander(ratio: float) -> np.ndarray:
         _, coefficients = follow(series(regularization_ratio=ratio), SecondOrder(), sine(5.0), noise_rms=5e-6)
@@ -196,10 +193,7 @@ def test_one_frequency_does_not_make_the_coefficients_wander(series: Callable[..
     assert published[0] > 5.0 * calm[0]
 
 
-# What it keeps
-
-
-def test_the_coefficients_stay_within_their_limits(series: Callable[..., Any]) -> None:
+def test_coefficients_stay_within_limits(series: Make) -> None:
     lower, upper = [0.95, 0.007, 1e-5], [0.999, 0.011, 5e-5]
     law = series(initial=[0.97, 0.008, 2e-5], lower=lower, upper=upper)
     _, coefficients = follow(law, SecondOrder(), rich(6.0))
@@ -209,14 +203,14 @@ def test_the_coefficients_stay_within_their_limits(series: Callable[..., Any]) -
     assert coefficients[-1, 2] == 5e-5
 
 
-def test_the_coefficients_move_no_faster_than_their_rates(series: Callable[..., Any]) -> None:
+def test_coefficient_rates_are_limited(series: Make) -> None:
     rate = np.array([0.002, 0.001, 1e-5])
     _, coefficients = follow(series(rate=rate.tolist()), SecondOrder(), rich(5.0))
     moved = np.abs(np.diff(coefficients, axis=0)).max(axis=0)
     np.testing.assert_allclose(moved, rate * DT, rtol=1e-6)
 
 
-def test_left_out_limits_and_rates_follow_from_the_delay(series: Callable[..., Any]) -> None:
+def test_default_limits_and_rates_follow_from_delay(series: Make) -> None:
     _, coefficients = follow(series(), SecondOrder(frequency=3.0), rich(5.0))
     assert coefficients[0].tolist() == [1.0, DELAY, DELAY**2 / 2.0]
     assert coefficients[:, 1].max() == 2.5 * DELAY
@@ -224,7 +218,7 @@ def test_left_out_limits_and_rates_follow_from_the_delay(series: Callable[..., A
     assert np.all(rates <= np.array([0.6, 2.5 * DELAY, 2.5 * DELAY**2]) / 2.0 * DT * (1.0 + 1e-9))
 
 
-def test_below_the_trigger_nothing_adapts(series: Callable[..., Any]) -> None:
+def test_adaptation_needs_trigger_amplitude(series: Make) -> None:
     target = rich(3.0, amplitude=1e-3)
     peak = float(np.abs(target[0]).max())
     _, coefficients = follow(series(trigger_amplitude=1.05 * peak), SecondOrder(), target)
@@ -233,8 +227,8 @@ def test_below_the_trigger_nothing_adapts(series: Callable[..., Any]) -> None:
     assert coefficients[-1, 1] != DELAY
 
 
-def test_after_the_motion_the_coefficients_rest(series: Callable[..., Any]) -> None:
-    """No drift in the quiet tail: the window empties below the trigger."""
+def test_coefficients_stay_constant_after_motion(series: Make) -> None:
+    """No drift in the quiet tail, where no row of the window exceeds the trigger."""
     motion = rich(4.0) * np.clip(4.0 - DT * np.arange(1, 4 * 1024 + 1), 0.0, 1.0)
     target = np.concatenate((motion, np.zeros((3, 6 * 1024))), axis=1)
     _, coefficients = follow(series(), SecondOrder(), target, noise_rms=5e-6)
@@ -242,7 +236,7 @@ def test_after_the_motion_the_coefficients_rest(series: Callable[..., Any]) -> N
     assert np.ptp(tail, axis=0).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_adaptation_rests_on_flagged_samples(series: Callable[..., Any]) -> None:
+def test_flagged_samples_pause_adaptation(series: Make) -> None:
     flagged = slice(1500, 3000)
     _, coefficients = follow(series(), SecondOrder(), rich(5.0), flagged=flagged)
     assert np.ptp(coefficients[flagged], axis=0).tolist() == [0.0, 0.0, 0.0]
@@ -252,69 +246,61 @@ def test_adaptation_rests_on_flagged_samples(series: Callable[..., Any]) -> None
 
 
 @pytest.mark.parametrize("decimation", [1, 2, 16])
-def test_axes_adapt_on_their_own(make: Callable[..., Any], decimation: int) -> None:
-    """An axis in a rig of three gives what the same axis gives alone, but for the sample at which it is fitted."""
+def test_axes_adapt_independently(make: Make, decimation: int) -> None:
+    """An axis adapts equally alone and in a rig of three, except for the sample of its fit."""
     data = {"delay": DELAY, "decimation": decimation, "window": 0.5}
     target = rich(1.5)
-    plants = [SecondOrder(), Late(9), SecondOrder(damping_ratio=0.5)]
+    plants = [SecondOrder(), PureDelay(9), SecondOrder(damping_ratio=0.5)]
     together = make("compensator", "adaptive_time_series", DT, 3, **data)
     measured = np.zeros(3)
     for x, v, a in target.T:
         command = together.step(Motion(*(np.full(3, value) for value in (x, v, a))), measured)
         measured = np.array([plant.step(float(u)) for plant, u in zip(plants, command, strict=True)])
     states = np.reshape(together.state(), (3, 3))
-    for axis, plant in enumerate((SecondOrder(), Late(9), SecondOrder(damping_ratio=0.5))):
+    for axis, plant in enumerate((SecondOrder(), PureDelay(9), SecondOrder(damping_ratio=0.5))):
         alone = make("compensator", "adaptive_time_series", DT, 1, **data)
         coefficients = follow(alone, plant, target)[1][-1]
         np.testing.assert_allclose(states[axis], coefficients, rtol=1e-12 if axis % decimation == 0 else 0.02)
 
 
-# Its parts
-
-
-def test_the_filter_gives_its_output_and_the_derivatives() -> None:
+def test_derivative_filter_has_butterworth_response() -> None:
     """Butterworth: |H| = 1 / sqrt(1 + (f / fc)^8), and a derivative is a factor of j f / fc."""
     cutoff, f = 20.0, 13.0
     phases = 2.0 * math.pi * f * DT * np.arange(1024)
-    found = DerivativeFilter(cutoff, DT).states(np.column_stack([np.cos(phases), np.sin(phases)]))[-1]
-    z = found[:, 0] + 1j * found[:, 1]
-    assert abs(z[0]) == pytest.approx((1.0 + (f / cutoff) ** 8) ** -0.5, rel=2e-3)  # runs straight, not in an arc
+    states = DerivativeFilter(cutoff, DT).states(np.column_stack([np.cos(phases), np.sin(phases)]))[-1]
+    z = states[:, 0] + 1j * states[:, 1]
+    assert abs(z[0]) == pytest.approx((1.0 + (f / cutoff) ** 8) ** -0.5, rel=2e-3)  # linear between samples
     np.testing.assert_allclose(z[1:] / z[:-1], 1j * f / cutoff, rtol=2e-3, atol=2e-3)
 
 
-def test_the_filter_is_exact_on_a_straight_line() -> None:
+def test_derivative_filter_is_exact_on_straight_line() -> None:
     """It lags by 2.6131 / w, and its slope is the line's."""
     low_pass = DerivativeFilter(20.0, DT)
     w = low_pass.frequency
-    found = low_pass.states(0.3 * DT * np.arange(2048.0)[:, None])[-1]
+    states = low_pass.states(0.3 * DT * np.arange(2048.0)[:, None])[-1]
     lag = 2.0 * (math.cos(math.pi / 8.0) + math.cos(3.0 * math.pi / 8.0)) / w
     expected = [0.3 * (2047 * DT - lag), 0.3 / w, 0.0, 0.0]
-    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(states[:, 0], expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_fit_is_that_of_least_squares_over_the_window() -> None:
-    """Against numpy.linalg.lstsq over the last rows; older rows count no more."""
+def test_fit_equals_least_squares_over_window() -> None:
+    """Reference: numpy.linalg.lstsq over the last rows."""
     cls = registry.load("compensator", "adaptive_time_series")
     bounds = {"lower": [-9.0, -9.0, -9.0], "upper": [9.0, 9.0, 9.0]}
-    data = {
-        "delay": 0.1,
-        "window": 20 * 16 * DT,
-        "regularization_ratio": 1e-12,
-        "trigger_amplitude": 1e-9,
-    } | bounds
-    k = constants(from_data(cls.Params, data, "x"), DT)
+    data = {"delay": 0.1, "window": 20 * 16 * DT, "regularization_ratio": 1e-12, "trigger_amplitude": 1e-9}
+    k = constants(from_data(cls.Params, data | bounds, "x"), DT)
     fit, window = k.fit._replace(powers=(1.0, 3.0, 9.0), shares=(18.0, 54.0, 162.0)), empty(k.rows)
     rng = np.random.default_rng(8)
     rows, sent = rng.normal(size=(50, 3)), rng.normal(size=50)
     for measured, command in zip(rows.tolist(), sent.tolist(), strict=True):
         window = with_row(fit, without_oldest(fit, window), *measured, command)
-    found = fitted(fit, window, (1.0, 0.1, 0.01))
+    coefficients = fitted(fit, window, (1.0, 0.1, 0.01))
     expected = np.linalg.lstsq(rows[-20:] * 3.0 ** np.arange(3), sent[-20:], rcond=None)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(coefficients, expected, rtol=1e-6)
 
 
-def test_what_has_left_the_window_leaves_nothing_behind() -> None:
-    """A motion a million times as large, and long gone: the sums are those of the rows that are there."""
+def test_sums_forget_rows_outside_window() -> None:
+    """An earlier motion, a million times larger, leaves no rounding errors in the sums."""
     fit, window = Fit((0.0,) * 3, (1.0,) * 3, (1.0,) * 3, (1.0,) * 3, 1e-3, 1e-3), empty(20)
     rng = np.random.default_rng(9)
     rows = rng.normal(size=(75, 4)) * np.where(np.arange(75) < 25, 1e3, 1e-3)[:, None]
@@ -325,9 +311,6 @@ def test_what_has_left_the_window_leaves_nothing_behind() -> None:
     sums, large = window[2]
     np.testing.assert_allclose(sums, [p @ q for p, q in pairs], rtol=1e-10)
     assert large == np.sum(np.abs(x) > 1e-3)
-
-
-# Parameters
 
 
 @pytest.mark.parametrize(
@@ -342,14 +325,12 @@ def test_what_has_left_the_window_leaves_nothing_behind() -> None:
         ({"rate": [-1.0, 0.1, 0.1]}, ("compensator.rate",)),
     ],
 )
-def test_what_cannot_work_is_refused(
-    series: Callable[..., Any], data: dict[str, Any], words: tuple[str, ...]
-) -> None:
+def test_invalid_parameters_are_refused(series: Make, data: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         series(**data)
 
 
-def test_it_names_the_history_and_the_units(series: Callable[..., Any]) -> None:
+def test_state_has_names_units_and_spans(series: Make) -> None:
     law = series(window=2.0)
     assert law.state_names == ("a0[0]", "a1[0]", "a2[0]")
     assert law.state_units == {"a0": "1", "a1": "s", "a2": "s^2"}

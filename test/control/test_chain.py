@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators in series: what each of the two sees, names of the inner numbers, chains in chains."""
+"""Tests of compensators in series."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
+Make = Callable[..., Any]
 DT, DELAY = 1.0 / 1024.0, 0.01
 NONE = {"type": "none"}
 INVERSE = {"type": "inverse", "alpha": 9.0}
 POLYNOMIAL = {"type": "polynomial", "delay": DELAY, "order": 2}
 ADAPTIVE = {"type": "adaptive_inverse", "alpha_es": 15.0}
 SERIES = {"type": "adaptive_time_series", "delay": DELAY}
-EVERY = pytest.mark.parametrize("own", [INVERSE, POLYNOMIAL, ADAPTIVE], ids=lambda own: own["type"])
+SINGLE = pytest.mark.parametrize("single", [INVERSE, POLYNOMIAL, ADAPTIVE], ids=lambda single: single["type"])
 
 
 def motions(count: int = 200, n_axes: int = 2) -> list[tuple[Motion, np.ndarray]]:
@@ -42,18 +43,16 @@ def commands(compensator: Any, count: int = 200) -> np.ndarray:
     return np.array([compensator.step(target, measured).copy() for target, measured in motions(count)])
 
 
-@EVERY
-def test_with_nothing_before_or_behind_it_is_that_compensator(
-    make: Callable[..., Any], own: dict[str, Any]
-) -> None:
-    data = {key: value for key, value in own.items() if key != "type"}
-    alone = commands(make("compensator", own["type"], DT, 2, **data))
-    np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=NONE, second=own)), alone)
-    np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=own, second=NONE)), alone)
+@SINGLE
+def test_chain_with_none_equals_single_compensator(make: Make, single: dict[str, Any]) -> None:
+    data = {key: value for key, value in single.items() if key != "type"}
+    alone = commands(make("compensator", single["type"], DT, 2, **data))
+    np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=NONE, second=single)), alone)
+    np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=single, second=NONE)), alone)
 
 
-def test_the_second_sees_the_output_of_the_first(make: Callable[..., Any]) -> None:
-    """Two linear filters: the commands are the target through both of them."""
+def test_second_compensator_receives_output_of_first(make: Make) -> None:
+    """Two linear filters: the commands are the target filtered by both."""
     inverse, polynomial = np.array([9.0, -8.0]), np.zeros(21)
     a = make("compensator", "chain", DT, 2, first=INVERSE, second=POLYNOMIAL)
     eta = DELAY / (10 * DT)
@@ -67,7 +66,7 @@ def test_the_second_sees_the_output_of_the_first(make: Callable[..., Any]) -> No
 
 
 class Spy(Compensator):
-    """A compensator that keeps what it is given, and doubles it."""
+    """Records its input and doubles the target."""
 
     @params
     class Params:
@@ -94,13 +93,13 @@ class Spy(Compensator):
 
 @pytest.fixture
 def spies(monkeypatch: pytest.MonkeyPatch) -> tuple[Chain, Spy, Spy]:
-    monkeypatch.setattr(registry, "build", lambda family, own, *given: Spy(own, *given))
+    monkeypatch.setattr(registry, "build", lambda family, params, *args: Spy(params, *args))
     monkeypatch.setattr(Spy, "made", [])
     chain = Chain(Chain.Params(first=Spy.Params(), second=Spy.Params()), DT, 1)
     return chain, *Spy.made
 
 
-def test_velocity_and_acceleration_are_backward_differences(spies: tuple[Chain, Spy, Spy]) -> None:
+def test_second_compensator_receives_backward_differences(spies: tuple[Chain, Spy, Spy]) -> None:
     chain, _, second = spies
     targets = np.random.default_rng(6).normal(size=20)
     for x in targets:
@@ -112,7 +111,7 @@ def test_velocity_and_acceleration_are_backward_differences(spies: tuple[Chain, 
         np.testing.assert_allclose([row[column][0] for row in second.seen], expected, rtol=1e-9, atol=1e-9)
 
 
-def test_both_see_the_measurement_its_force_and_the_flags(spies: tuple[Chain, Spy, Spy]) -> None:
+def test_both_compensators_receive_measurement_force_and_flags(spies: tuple[Chain, Spy, Spy]) -> None:
     chain, first, second = spies
     x, force, measured = np.array([0.1]), np.array([5.0]), np.array([0.09])
     chain.step(Motion(x, x, x, flagged=True, preparing=False, force=force), measured)
@@ -124,7 +123,7 @@ def test_both_see_the_measurement_its_force_and_the_flags(spies: tuple[Chain, Sp
         ]
 
 
-def test_adaptation_rests_behind_another_compensator_too(make: Callable[..., Any]) -> None:
+def test_flagged_samples_pause_adaptation_in_chain(make: Make) -> None:
     chain = make("compensator", "chain", DT, 2, first=INVERSE, second=ADAPTIVE)
     for target, measured in motions():
         target.flagged = True
@@ -132,27 +131,27 @@ def test_adaptation_rests_behind_another_compensator_too(make: Callable[..., Any
     assert set(chain.state()[0::3]) == {15.0}
 
 
-def test_the_names_say_which_of_the_two(spies: tuple[Chain, Spy, Spy], make: Callable[..., Any]) -> None:
+def test_state_names_have_position_prefix(spies: tuple[Chain, Spy, Spy], make: Make) -> None:
     chain, _, _ = spies
     assert chain.state_names == ("first.seen[0]", "first.all", "second.seen[0]", "second.all")
     assert chain.state() == [0.0, -1.0, 0.0, -1.0]
-    assert chain.state_units == {}  # these two state none
+    assert chain.state_units == {}
 
 
-def test_a_chain_stands_in_a_chain(make: Callable[..., Any]) -> None:
+def test_chains_can_be_nested(make: Make) -> None:
     inner = {"type": "chain", "first": ADAPTIVE, "second": SERIES}
     chain = make("compensator", "chain", DT, 2, first=inner, second=POLYNOMIAL)
     assert len(set(chain.state_names)) == len(chain.state_names) == len(chain.state())
     assert chain.state_names[0] == "first.first.alpha[0]"
     assert chain.state_units["first.second.a1"] == "s"
     by_hand = make("compensator", "chain", DT, 2, first=ADAPTIVE, second=SERIES)
-    behind = make("compensator", "chain", DT, 2, first=NONE, second=POLYNOMIAL)
-    expected = [behind.step(Motion(by_hand.step(t, m), m, m), m).copy() for t, m in motions()]
+    outer = make("compensator", "chain", DT, 2, first=NONE, second=POLYNOMIAL)
+    expected = [outer.step(Motion(by_hand.step(t, m), m, m), m).copy() for t, m in motions()]
     np.testing.assert_array_equal(commands(chain), expected)
 
 
-def test_the_names_keep_their_place_in_a_recording() -> None:
-    """Names of a test's inner numbers, through the wire and back to a tree."""
+def test_nested_state_names_form_tree_in_recording() -> None:
+    """Names of compensator states, flattened for the wire and restored to a tree."""
     inner = {"type": "chain", "first": ADAPTIVE, "second": SERIES}
     overrides = [
         "compensator.type=chain",
@@ -172,18 +171,12 @@ def test_the_names_keep_their_place_in_a_recording() -> None:
     ("data", "words"),
     [
         ({"first": NONE}, ("compensator.second", "missing")),
-        (
-            {"first": NONE, "second": {"type": "nobody"}},
-            ("compensator.second.type", "unknown", "nobody"),
-        ),
-        (
-            {"first": {"type": "inverse", "alpha": 0.0}, "second": NONE},
-            ("compensator.first.alpha", "0"),
-        ),
+        ({"first": NONE, "second": {"type": "nobody"}}, ("compensator.second.type", "unknown", "nobody")),
+        ({"first": {"type": "inverse", "alpha": 0.0}, "second": NONE}, ("compensator.first.alpha", "0")),
     ],
 )
-def test_what_is_wrong_inside_is_named_with_its_path(
-    make: Callable[..., Any], data: dict[str, Any], words: tuple[str, ...]
+def test_invalid_inner_parameters_are_refused_with_path(
+    make: Make, data: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("compensator", "chain", DT, 1, **data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identified inverse: its command, what it learns and what it must not learn, one axis and coupled ones."""
+"""Tests of the identified inverse: commands and learning, for one axis and for coupled axes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Make = Callable[..., Any]
 
 
 def law(make: Make, coefficients: np.ndarray, **data: Any) -> Any:
-    given = dict(zip(NAMES, coefficients.tolist(), strict=True))
-    return make("compensator", "identified_inverse", DT, coefficients.shape[1], inverse=given, **data)
+    inverse = dict(zip(NAMES, coefficients.tolist(), strict=True))
+    return make("compensator", "identified_inverse", DT, coefficients.shape[1], inverse=inverse, **data)
 
 
 class Rig:
-    """sum C_i d^i x = u, u straight from sample to sample: the plant that the law is the inverse of."""
+    """sum C_i d^i x = u, u linear between samples: the plant whose inverse is the law."""
 
     def __init__(self, coefficients: np.ndarray) -> None:
         n = coefficients.shape[1]
@@ -89,11 +89,11 @@ def drive(law: Any, rig: Rig, motions: list[Motion], noise: float = 0.0) -> np.n
 
 
 def learned(law: Any) -> np.ndarray:
-    """The coefficients as they are recorded, in the order of the state."""
+    """The coefficients in the order of the state."""
     return np.array([value for name, value in zip(law.state_names, law.state(), strict=True) if name[0] == "c"])
 
 
-def test_the_command_is_the_series_of_the_target_read_ahead(make: Make) -> None:
+def test_command_is_series_of_extrapolated_target(make: Make) -> None:
     tau, k = 2.5 * DT, 40
     t = DT * np.arange(k - 1, k + 1)
     x, v, a = 0.3 * t**3 - 0.1 * t, 0.9 * t**2 - 0.1, 1.8 * t
@@ -105,8 +105,11 @@ def test_the_command_is_the_series_of_the_target_read_ahead(make: Make) -> None:
     assert command[0] == pytest.approx(ONE.ravel() @ ahead, rel=1e-9)
 
 
-@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
-def test_it_undoes_the_rig_that_it_is_the_inverse_of(make: Make, coefficients: np.ndarray) -> None:
+one_and_two_axes = pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
+
+
+@one_and_two_axes
+def test_exact_inverse_cancels_rig(make: Make, coefficients: np.ndarray) -> None:
     n = coefficients.shape[1]
     motions = waves(n, 2000)
     errors = drive(law(make, coefficients, learning=False), Rig(coefficients), motions)
@@ -116,9 +119,9 @@ def test_it_undoes_the_rig_that_it_is_the_inverse_of(make: Make, coefficients: n
     assert np.abs(worse).max() > 5.0 * np.abs(errors).max()
 
 
-@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
-def test_it_learns_a_rig_that_is_not_the_identified_one(make: Make, coefficients: np.ndarray) -> None:
-    """2, 10, 15 and 20 % away from what was identified; with noise on the measurement."""
+@one_and_two_axes
+def test_coefficients_of_changed_rig_are_learned(make: Make, coefficients: np.ndarray) -> None:
+    """Coefficients wrong by 2, 10, 15 and 20 %, with measurement noise."""
     away = np.array([1.02, 0.90, 1.15, 0.8])[:, None, None]
     n = coefficients.shape[1]
     motions = waves(n, 12_000)
@@ -132,12 +135,12 @@ def test_it_learns_a_rig_that_is_not_the_identified_one(make: Make, coefficients
     np.testing.assert_allclose(first, coefficients[0], atol=4e-3)
 
 
-def test_noise_leaves_no_bias(make: Make) -> None:
-    """Noise as large as the motion. Least squares of the measurement alone, its own instrument, shrink c0."""
+def test_noise_leaves_no_bias_in_coefficients(make: Make) -> None:
+    """Noise as large as the motion. Least squares with the measurement as its own instrument underestimate c0."""
     motions = waves(1, 30_000)
     size = float(np.std([motion.displacement for motion in motions]))
     options = {"relative_deviation": [0.2, 0.3, 0.3, 0.6], "deviations": 20.0}
-    found = {}
+    bias = {}
     for instrument in ("target", "measurement"):
         following = law(make, ONE, **options)
         values = []
@@ -148,13 +151,13 @@ def test_noise_leaves_no_bias(make: Make) -> None:
                 following.current = State(*following.current)._replace(target=float(measured[0]))
             measured = rig.step(following.step(motion, measured)) + size * generator.normal(size=1)
             values.append(following.state()[0])
-        found[instrument] = np.mean(values[15_000:]) / ONE[0, 0, 0] - 1.0
-    assert abs(found["target"]) < 0.02
-    assert found["measurement"] < -0.04
+        bias[instrument] = np.mean(values[15_000:]) / ONE[0, 0, 0] - 1.0
+    assert abs(bias["target"]) < 0.02
+    assert bias["measurement"] < -0.04
 
 
-def test_without_motion_nothing_is_learned(make: Make) -> None:
-    """Noise alone, for a long time: no wind-up, and the deviations are those of the identification."""
+def test_noise_without_motion_is_not_learned(make: Make) -> None:
+    """Long noise alone: no wind-up, and the deviations stay those of the identification."""
     still = [Motion(np.zeros(1), np.zeros(1), np.zeros(1))] * 20_000
     following = law(make, ONE)
     drive(following, Rig(ONE), still, noise=5e-5)
@@ -165,7 +168,7 @@ def test_without_motion_nothing_is_learned(make: Make) -> None:
     assert state["prior_distance[0]"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_it_is_surer_of_what_the_motion_tells(make: Make) -> None:
+def test_motion_reduces_standard_deviations(make: Make) -> None:
     following = law(make, ONE, displacement_noise_rms=1e-6)
     drive(following, Rig(ONE), waves(1, 8000))
     state = dict(zip(following.state_names, following.state(), strict=True))
@@ -173,8 +176,8 @@ def test_it_is_surer_of_what_the_motion_tells(make: Make) -> None:
         assert state[f"sigma_c{power}[0]"] < 0.3 * ONE[power, 0, 0] * [0.02, 0.1, 0.15][power]
 
 
-def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
-    following = law(make, 1.3 * ONE)  # fifteen standard deviations of the first one away
+def test_coefficients_stay_within_three_deviations(make: Make) -> None:
+    following = law(make, 1.3 * ONE)  # the first one is wrong by fifteen standard deviations
     drive(following, Rig(ONE), waves(1, 8000))
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
@@ -184,7 +187,7 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     assert mentions(remark, "axes.north", "3", "deviations")
 
 
-def test_behind_a_bridged_sample_learning_rests(make: Make) -> None:
+def test_flagged_samples_pause_learning(make: Make) -> None:
     motions = waves(1, 3000)
     for motion in motions:
         motion.flagged = True
@@ -197,43 +200,43 @@ def test_behind_a_bridged_sample_learning_rests(make: Make) -> None:
     assert learned(following).tolist() != (1.05 * ONE).ravel().tolist()
 
 
-@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
-def test_an_offset_of_the_sensor_changes_nothing(make: Make, coefficients: np.ndarray) -> None:
-    """Half as large as the motion, and without it: the same coefficients all the time."""
+@one_and_two_axes
+def test_sensor_offset_has_no_effect(make: Make, coefficients: np.ndarray) -> None:
+    """An offset of half the motion gives the same coefficients at every sample."""
     n = coefficients.shape[1]
     motions = waves(n, 8000)
     offset = 0.5 * float(np.std([motion.displacement for motion in motions]))
-    found = []
+    histories = []
     for constant in (0.0, offset):
         following, rig, values = law(make, 1.02 * coefficients), Rig(coefficients), []
         measured = np.full(n, constant)
         for motion in motions:
             measured = rig.step(following.step(motion, measured)) + constant
             values.append(learned(following))
-        found.append(np.array(values))
-    scale = np.abs(found[0]).max(axis=0)
-    np.testing.assert_allclose(found[1] / scale, found[0] / scale, atol=2e-3)
-    begin, end = (values[found[0][0] != 0.0] for values in (found[0][0], found[0][-1]))
-    assert np.abs(end / begin - 1.0).max() > 0.01  # something has been learned
+        histories.append(np.array(values))
+    scale = np.abs(histories[0]).max(axis=0)
+    np.testing.assert_allclose(histories[1] / scale, histories[0] / scale, atol=2e-3)
+    begin, end = (values[histories[0][0] != 0.0] for values in (histories[0][0], histories[0][-1]))
+    assert np.abs(end / begin - 1.0).max() > 0.01  # learning was active
 
 
-def test_noise_of_which_nobody_told_is_seen(make: Make) -> None:
-    """A hundred times what is stated: the coefficients are as quiet as with the noise stated."""
+def test_undeclared_noise_is_estimated(make: Make) -> None:
+    """Noise a hundred times the declared one: the coefficients scatter as with declared noise."""
     motions = waves(1, 12_000)
     noise = 0.05 * float(np.std([motion.displacement for motion in motions]))
-    restless = []
-    for stated in (noise, 0.01 * noise):
-        following, rig, measured = law(make, ONE, displacement_noise_rms=stated), Rig(ONE), np.zeros(1)
+    scatter = []
+    for declared in (noise, 0.01 * noise):
+        following, rig, measured = law(make, ONE, displacement_noise_rms=declared), Rig(ONE), np.zeros(1)
         generator, values = np.random.default_rng(5), []
         for motion in motions:
             measured = rig.step(following.step(motion, measured)) + noise * generator.normal(size=1)
             values.append(learned(following))
-        restless.append(np.std(values, axis=0))
-    np.testing.assert_allclose(restless[1], restless[0], rtol=0.2)
+        scatter.append(np.std(values, axis=0))
+    np.testing.assert_allclose(scatter[1], scatter[0], rtol=0.2)
 
 
-def test_a_shock_teaches_little(make: Make) -> None:
-    """A measurement that jumps by fifty times the motion for 4 ms: no coefficient goes as far as one deviation."""
+def test_short_shock_barely_changes_coefficients(make: Make) -> None:
+    """A measurement error of fifty times the motion for 4 ms moves no coefficient by one deviation."""
     motions = waves(1, 6000)
     size = float(np.std([motion.displacement for motion in motions]))
     following, rig, measured = law(make, ONE), Rig(ONE), np.zeros(1)
@@ -247,8 +250,8 @@ def test_a_shock_teaches_little(make: Make) -> None:
     assert away.max() < 1.0
 
 
-def test_noise_of_the_acceleration_is_not_sent(make: Make) -> None:
-    """A straight line over n samples leaves 12 / (n (n + 1) (n + 2)) of its variance, the difference of two 2."""
+def test_jerk_window_attenuates_acceleration_noise(make: Make) -> None:
+    """Variance of the slope of a line over n samples: 12 / (n (n + 1) (n + 2)); of a difference: 2."""
     noise = np.random.default_rng(3).normal(size=20_000)
     for n in (1, 8):
         quiet = law(make, ONE, learning=False, jerk_window=n * DT)
@@ -257,7 +260,7 @@ def test_noise_of_the_acceleration_is_not_sent(make: Make) -> None:
         assert sent == pytest.approx(ONE[3, 0, 0] / DT * np.sqrt(12.0 / (n * (n + 1) * (n + 2))), rel=0.05)
 
 
-def test_its_response_is_the_identified_inverse(make: Make) -> None:
+def test_frequency_response_equals_identified_inverse(make: Make) -> None:
     s = 2j * np.pi * np.array([0.5, 3.0])
     expected = np.array([np.tensordot(value ** np.arange(4), TWO, 1) for value in s])
     np.testing.assert_allclose(law(make, TWO).frequency_response(s / 1j), expected, rtol=1e-12)
@@ -266,62 +269,52 @@ def test_its_response_is_the_identified_inverse(make: Make) -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 16])
-def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
-    """As one matrix, and by what each number adds."""
+def test_filter_block_equals_single_steps(samples: int) -> None:
     low_pass = DerivativeFilter(20.0, DT)
     block = low_pass.matrix(samples)
-    inputs, known = block_of(block)
+    inputs, initial = block_of(block)
     values = np.random.default_rng(2).normal(size=(5 * samples + 1, 2))
-    one = low_pass.states(values)
+    states = low_pass.states(values)
     for first in range(1, len(values), samples):
-        before, chunk = one[first - 1], values[first : first + samples]
+        before, chunk = states[first - 1], values[first : first + samples]
         state = block @ np.concatenate([before, values[first - 1 : first], chunk])
-        np.testing.assert_allclose(state, one[first + samples - 1], atol=1e-12)
+        np.testing.assert_allclose(state, states[first + samples - 1], atol=1e-12)
         sums = (0.0, 0.0, 0.0, 0.0)
         numbers = [*before[:, 0], values[first - 1, 0], *chunk[:, 0]]
-        for column, number in zip([*known, *inputs], numbers, strict=True):
+        for column, number in zip([*initial, *inputs], numbers, strict=True):
             sums = added(sums, column, number)
-        np.testing.assert_allclose(sums, one[first + samples - 1, :, 0], atol=1e-12)
+        np.testing.assert_allclose(sums, states[first + samples - 1, :, 0], atol=1e-12)
 
 
-def test_fewer_coefficients_are_those_of_a_lower_order(make: Make) -> None:
+def test_lower_order_uses_fewer_coefficients(make: Make) -> None:
     short = law(make, ONE, order=2, relative_deviation=[0.05, 0.3, 0.5], learning=False)
     motion = Motion(np.array([1e-3]), np.array([0.1]), np.array([3.0]))
     assert short.step(motion, np.zeros(1))[0] == pytest.approx(0.99e-3 + 0.025 * 0.1 + 1.1e-4 * 3.0)
     assert [name for name in short.state_names if name.startswith("c")] == ["c0[0]", "c1[0]", "c2[0]"]
 
 
-def test_what_does_not_fit_is_refused(make: Make, tmp_path: Any) -> None:
+def test_incompatible_settings_are_refused(make: Make, tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match=naming("compensator.model", "compensator.inverse")):
         make("compensator", "identified_inverse", DT, 1)
     with pytest.raises(ConfigError, match=r"relative_deviation = .*: must be 4 numbers"):
         law(make, ONE, relative_deviation=[0.1, 0.1])
     with pytest.raises(ConfigError, match=naming("compensator.inverse", "2", "test", "1")):
-        make(
-            "compensator",
-            "identified_inverse",
-            DT,
-            1,
-            inverse=dict(zip(NAMES, TWO.tolist(), strict=True)),
-        )
-    # a model for model_based leaves the transport out
-    other = tmp_path / "other.yaml"
-    save(LoadingModel(("floor_1",), ONE, servo_rate=4096.0), other)
-    words = [f"compensator.model={other}", "compensator.inverse=null"]
+        make("compensator", "identified_inverse", DT, 1, inverse=dict(zip(NAMES, TWO.tolist(), strict=True)))
+    # a model for model_based excludes the transport
+    path = tmp_path / "other.yaml"
+    save(LoadingModel(("floor_1",), ONE, servo_rate=4096.0), path)
+    overrides = [f"compensator.model={path}", "compensator.inverse=null"]
     with pytest.raises(ConfigError, match=naming("compensator.model", "0.0002441 s")):
-        checked_loop(files.load("rths_benchmark_2020", words))
+        checked_loop(files.load("rths_benchmark_2020", overrides))
 
 
 @pytest.mark.parametrize("decimation", [1, 3, 16])
 @pytest.mark.parametrize("lead", [0.0, 2e-3])
-def test_the_text_in_floats_is_that_in_arrays(make: Make, decimation: int, lead: float) -> None:
-    """Of one axis; with an offset, a bridged sample and a shock on the way."""
+def test_float_kernel_equals_array_kernel(make: Make, decimation: int, lead: float) -> None:
+    """One axis, with an offset, a bridged sample and a shock."""
     following = law(make, 1.05 * ONE, decimation=decimation, lead=lead)
-    data = {
-        "inverse": dict(zip(NAMES, (1.05 * ONE).tolist(), strict=True)),
-        "decimation": decimation,
-        "lead": lead,
-    }
+    inverse = dict(zip(NAMES, (1.05 * ONE).tolist(), strict=True))
+    data = {"inverse": inverse, "decimation": decimation, "lead": lead}
     k = coupled_inverse.constants_of(*constants_in_arrays(from_data(IdentifiedInverse.Params, data), DT))
     state = coupled_inverse.rest(k)
     generator = np.random.default_rng(7)
@@ -329,10 +322,10 @@ def test_the_text_in_floats_is_that_in_arrays(make: Make, decimation: int, lead:
         measured = 0.9 * motion.displacement + 1e-5 * generator.normal(size=1) + 1e-4
         measured[0] += 5e-3 if sample == 700 else 0.0
         motion.flagged = sample == 400
-        whole = [
+        inputs = [
             (float(value[0]),) for value in (motion.displacement, motion.velocity, motion.acceleration, measured)
         ]
-        state, commands = coupled_inverse.learning(k, state, *whole, (0.0,), motion.flagged, False)
+        state, commands = coupled_inverse.learning(k, state, *inputs, (0.0,), motion.flagged, False)
         np.testing.assert_allclose(following.step(motion, measured), commands, rtol=1e-10)
     np.testing.assert_allclose(learned(following)[:4], state[0][0], rtol=1e-10)
     assert np.abs(learned(following)[:4] / (1.05 * ONE).ravel() - 1.0).max() > 1e-3

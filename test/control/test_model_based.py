@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model-based compensation: what it tracks on the rig that it knows, alone and in the loop of the paper."""
+"""Tests of model-based compensation (Phillips & Spencer 2012) and of its LQG feedback."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from coupled_blocks import transfer_matrix
 from messages import mentions, naming
 
 from rths_nodes.app import hosts
+from rths_nodes.control.compensators.model_based import (
+    DeviationController,
+    FeedbackParams,
+    deviation_controller,
+    feedback_step,
+    loop_radius,
+    observer_at_rest,
+)
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.models.inverse import StateSpace, diagonal
+from rths_nodes.mechanics.models.inverse import state_space as inverse_state_space
 from rths_nodes.mechanics.structure import transition
 
 Make = Callable[..., Any]
@@ -40,7 +51,7 @@ AMPLITUDES = 1e-3 * np.array([[8.0, 1.0, 0.3], [13.0, 0.5, -0.4], [16.0, -1.0, 0
 
 
 def target(time: float) -> Motion:
-    """Three modes at once, with their derivatives, rising from rest."""
+    """Three modes at once, with their derivatives, starting from rest."""
     phase = np.exp(1j * MODES * time)
     rise = 1.0 - np.exp(-((time / 0.3) ** 4))
     motion = [(AMPLITUDES @ ((1j * MODES) ** order * phase).imag) for order in range(3)]
@@ -57,24 +68,24 @@ def tracked(compensator: Any, rig: dict[str, Any], seconds: float = 1.5, late: i
     system, inputs, _ = state_space(coupled_model(**rig))
     phi, before, now = transition(system, inputs, DT)
     state, line = np.zeros(9), [np.zeros(3)] * (late + 1)
-    wanted, found = [], []
+    targets, moved = [], []
     for sample in range(1, round(seconds / DT)):
         motion = target(sample * DT)
         line.append(compensator.step(motion, state[:3].copy()).copy())
         state = phi @ state + before @ line[-2 - late] + now @ line[-1 - late]
-        wanted.append(motion.displacement)
-        found.append(state[:3])
-    w, f = np.array(wanted)[2000:], np.array(found)[2000:]
+        targets.append(motion.displacement)
+        moved.append(state[:3])
+    w, f = np.array(targets)[2000:], np.array(moved)[2000:]
     return 100.0 * np.sqrt(((f - w) ** 2).sum(0) / (w**2).sum(0))
 
 
 @pytest.mark.parametrize("rig", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
-def test_the_coupled_feedforward_of_the_known_rig_tracks(make: Make, rig: dict[str, Any]) -> None:
+def test_coupled_feedforward_tracks_on_known_rig(make: Make, rig: dict[str, Any]) -> None:
     compensator = make("compensator", "model_based", DT, 3, known=rig)
     assert tracked(compensator, rig).max() < 0.005
 
 
-def test_with_unequal_actuators_the_printed_columns_do_not(make: Make, tmp_path: Path) -> None:
+def test_printed_columns_fail_for_unequal_actuators(make: Make, tmp_path: Path) -> None:
     """Eq. (2.8) as printed scales columns with (s - p_aj) / (k_aj k_sj)."""
     model = coupled_model(**UNEQUAL)
     right = feedforward(model)
@@ -84,31 +95,31 @@ def test_with_unequal_actuators_the_printed_columns_do_not(make: Make, tmp_path:
     assert tracked(printed, UNEQUAL).max() > 0.2
 
 
-def test_without_coupling_the_error_is_that_of_the_transfer_matrix(make: Make) -> None:
-    """Of a single sine: x / x_target = G_xu diag(G_FF)."""
+def test_uncoupled_error_equals_transfer_matrix(make: Make) -> None:
+    """For a single sine: x / x_target = G_xu diag(G_FF)."""
     compensator = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False)
     model = coupled_model(**EQUAL)
     omega = 2.0 * np.pi * 4.0
     response = compensator.frequency_response(np.array([omega]))[0]
     np.testing.assert_array_equal(response, np.diag(np.diag(response)))
     shape = np.array([1e-3, -2e-3, 1.5e-3])
-    wanted = transfer_matrix(model, 1j * omega) @ response @ shape
+    expected = transfer_matrix(model, 1j * omega) @ response @ shape
     system, inputs, _ = state_space(model)
     phi, before, now = transition(system, inputs, DT)
-    state, command, found = np.zeros(9), np.zeros(3), []
+    state, command, moved = np.zeros(9), np.zeros(3), []
     for sample in range(1, 3001):
         phase = np.exp(1j * omega * sample * DT)
         motion = Motion(*[((1j * omega) ** order * phase).imag * shape for order in range(3)])
         last, command = command, compensator.step(motion, state[:3]).copy()
         state = phi @ state + before @ last + now @ command
-        found.append(state[:3])
+        moved.append(state[:3])
     times = DT * np.arange(2001, 3001)
-    fitted = 2.0 * np.mean(np.array(found)[2000:] * (1j * np.exp(-1j * omega * times))[:, None], axis=0)
-    np.testing.assert_allclose(fitted, wanted, rtol=2e-4)
-    assert np.abs(wanted / shape - 1.0).max() > 0.02
+    fitted = 2.0 * np.mean(np.array(moved)[2000:] * (1j * np.exp(-1j * omega * times))[:, None], axis=0)
+    np.testing.assert_allclose(fitted, expected, rtol=2e-4)
+    assert np.abs(expected / shape - 1.0).max() > 0.02
 
 
-def test_feedback_brings_the_deviation_down(make: Make) -> None:
+def test_feedback_reduces_tracking_error(make: Make) -> None:
     """At low frequencies by 1 + k = sqrt(1 + q / r): 3.9 times for the default weights."""
     alone = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False)
     with_feedback = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False, feedback={})
@@ -116,7 +127,7 @@ def test_feedback_brings_the_deviation_down(make: Make) -> None:
     np.testing.assert_allclose(ratio, 3.5, rtol=0.15)
 
 
-def test_feedback_on_the_known_rig_has_nothing_to_do(make: Make) -> None:
+def test_feedback_vanishes_on_known_rig(make: Make) -> None:
     compensator = make("compensator", "model_based", DT, 3, known=EQUAL, feedback={})
     assert tracked(compensator, EQUAL).max() < 0.005
     u_ff, u_fb = np.array(compensator.state()).reshape(3, 2).T
@@ -124,7 +135,7 @@ def test_feedback_on_the_known_rig_has_nothing_to_do(make: Make) -> None:
 
 
 @pytest.mark.parametrize("feedback", [None, {}], ids=["without", "with"])
-def test_the_lead_makes_up_for_the_transport(make: Make, feedback: dict[str, Any] | None) -> None:
+def test_lead_compensates_transport(make: Make, feedback: dict[str, Any] | None) -> None:
     def build(lead: float) -> Any:
         return make("compensator", "model_based", DT, 3, known=EQUAL, lead=lead, feedback=feedback)
 
@@ -132,7 +143,7 @@ def test_the_lead_makes_up_for_the_transport(make: Make, feedback: dict[str, Any
     assert tracked(build(0.0), EQUAL, late=2).max() > 0.2
 
 
-def test_reset_and_state(make: Make) -> None:
+def test_reset_restores_state(make: Make) -> None:
     compensator = make("compensator", "model_based", DT, 3, known=EQUAL, feedback={})
     assert compensator.state_names == ("u_ff[0]", "u_fb[0]", "u_ff[1]", "u_fb[1]", "u_ff[2]", "u_fb[2]")
     assert compensator.state_units == {"u_ff": "m", "u_fb": "m"}
@@ -146,9 +157,6 @@ def test_reset_and_state(make: Make) -> None:
     state = np.array(compensator.state()).reshape(3, 2)
     np.testing.assert_array_equal(state.sum(axis=1), first[-1])
     assert state[:, 1].all()
-
-
-# In the loop
 
 
 LOOP = f"""
@@ -188,44 +196,37 @@ def in_the_loop(*overrides: str) -> tuple[str, np.ndarray]:
     return report.outcome, 100.0 * np.sqrt((error**2).sum(0) / (run.target**2).sum(0))
 
 
-def test_without_compensation_the_loop_is_not_stable() -> None:
+def test_loop_without_compensation_is_unstable() -> None:
     """Case (b) of Table 3.1."""
     outcome, _ = in_the_loop("compensator.type=none")
     assert outcome == "tripped"
 
 
-def test_feedforward_without_coupling_in_the_loop() -> None:
-    """Case (c), 1.71, 1.99, 0.910 % with the damper."""
-    outcome, errors = in_the_loop(UNCOUPLED)
+@pytest.mark.parametrize(
+    ("overrides", "expected"), [([UNCOUPLED], [1.7, 2.0, 0.9]), ([UNCOUPLED, FEEDBACK], [0.49, 0.57, 0.26])]
+)
+def test_feedforward_in_loop_has_published_errors(overrides: list[str], expected: list[float]) -> None:
+    """Cases (c) and (e): 1.71, 1.99, 0.910 % and 0.470, 0.547, 0.248 % with the damper."""
+    outcome, errors = in_the_loop(*overrides)
     assert outcome == "finished"
-    np.testing.assert_allclose(errors, [1.7, 2.0, 0.9], rtol=0.15)
+    np.testing.assert_allclose(errors, expected, rtol=0.15)
 
 
-def test_feedforward_with_coupling_in_the_loop() -> None:
+def test_coupled_feedforward_tracks_in_loop() -> None:
     """Case (d) without the damper, which the model does not know: 0.133, 0.009, 0.009 % with it."""
     outcome, errors = in_the_loop()
     assert outcome == "finished"
     assert errors.max() < 0.002
 
 
-def test_feedback_without_coupling_in_the_loop() -> None:
-    """Case (e), 0.470, 0.547, 0.248 % with the damper."""
-    outcome, errors = in_the_loop(UNCOUPLED, FEEDBACK)
-    assert outcome == "finished"
-    np.testing.assert_allclose(errors, [0.49, 0.57, 0.26], rtol=0.15)
-
-
-# What is refused
-
-
-def test_exactly_one_source_of_the_model(make: Make) -> None:
+def test_exactly_one_model_source_is_required(make: Make) -> None:
     with pytest.raises(ConfigError, match=naming("model", "known")):
         make("compensator", "model_based", DT, 3)
     with pytest.raises(ConfigError, match=naming("both are given")):
         make("compensator", "model_based", DT, 3, model="x.yaml", known=EQUAL)
 
 
-def test_a_model_of_another_rig_is_refused(make: Make, tmp_path: Path) -> None:
+def test_model_of_other_rig_is_refused(make: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=naming("compensator.known", "3", "test", "2")):
         make("compensator", "model_based", DT, 2, known=EQUAL)
     path = tmp_path / "model.yaml"
@@ -239,7 +240,7 @@ def test_a_model_of_another_rig_is_refused(make: Make, tmp_path: Path) -> None:
     assert mentions(caution, "a, b, c")
 
 
-def test_a_straight_ramp_is_told() -> None:
+def test_caution_names_linear_ramp() -> None:
     loaded = override(from_text(LOOP, "test"), ["ramp.type=linear"])
     (caution,) = loaded.compensator.cautions(loaded.context())
     assert mentions(caution, "acceleration", "linear ramp")
@@ -253,8 +254,96 @@ def test_a_straight_ramp_is_told() -> None:
         ({"servo_gain": [1e4]}, ("known", "pole")),
     ],
 )
-def test_constants_that_do_not_fit_are_refused(
-    make: Make, change: dict[str, Any], message: tuple[str, ...]
-) -> None:
+def test_inconsistent_constants_are_refused(make: Make, change: dict[str, Any], message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "model_based", DT, 3, known=EQUAL | change)
+
+
+INVERSE = feedforward(coupled_model(**EQUAL))
+LAG = np.array([1.0, 0.02, 0.0, 0.0]).reshape(4, 1, 1)
+
+
+def controller(inverse: np.ndarray, coupled: bool = True, lead: float = 0.0, **data: Any) -> DeviationController:
+    return deviation_controller(
+        inverse_state_space(inverse), from_data(FeedbackParams, data), coupled, DT, lead, "feedback"
+    )
+
+
+@pytest.mark.parametrize("q", [0.5, 14.0])
+def test_lqg_gain_of_lag_has_closed_form(q: float) -> None:
+    """T x' = u - x: the minimum of the integral of q x^2 + u^2 has u = -(sqrt(1 + q) - 1) x, whatever T."""
+    plant = inverse_state_space(LAG)
+    gain = controller(LAG, displacement_weight=q).gain[0]
+    assert gain[0] / plant.outputs[0, 0] == pytest.approx(np.sqrt(1.0 + q) - 1.0, rel=1e-9)
+    # the estimated disturbance is not fed back
+    np.testing.assert_array_equal(gain[1:], 0.0)
+
+
+def test_lqg_depends_only_on_ratios_of_weights_and_noises() -> None:
+    reference = controller(INVERSE)
+    scaled = controller(
+        INVERSE, displacement_weight=140.0, command_weight=10.0, process_noise=1.0, measurement_noise=1e-3
+    )
+    np.testing.assert_allclose(scaled.phi, reference.phi, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(scaled.gain, reference.gain, rtol=1e-6, atol=1e-9)
+
+
+def responses(part: DeviationController, omega: float) -> np.ndarray:
+    """Minus feedback over the deviation one sample before."""
+    z = np.exp(1j * omega * DT)
+    return part.gain @ np.linalg.solve(np.eye(len(part.phi)) - part.phi / z, part.gamma.astype(complex))
+
+
+def test_lqg_of_independent_axes_equals_separate_feedback() -> None:
+    together, apart = (controller(diagonal(INVERSE), coupled=coupled) for coupled in (True, False))
+    for omega in (5.0, 60.0, 400.0):
+        np.testing.assert_allclose(responses(together, omega), responses(apart, omega), rtol=1e-5, atol=1e-7)
+
+
+def test_lqg_without_coupling_is_diagonal() -> None:
+    matrix = responses(controller(INVERSE, coupled=False), 30.0)
+    np.testing.assert_array_equal(matrix, np.diag(np.diag(matrix)))
+    assert np.abs(responses(controller(INVERSE), 30.0))[0, 1] > 0.0
+
+
+def test_lqg_deviations_decay_with_loop_radius() -> None:
+    plant, part = inverse_state_space(INVERSE), controller(INVERSE, lead=2 * DT)
+    radius = loop_radius(plant, part, DT, 2)
+    rng = np.random.default_rng(1)
+    state, line = rng.standard_normal(9), [np.zeros(3)] * 3
+    feedback, norms, late = np.zeros(3), [], np.zeros(3)
+    phi, before, now = transition(plant.system, plant.inputs, DT)
+    observer = observer_at_rest(part.constants)
+    for _ in range(3000):
+        feedback_step(part.constants, observer, plant.outputs @ state, feedback)
+        line = [*line[1:], feedback.copy()]  # two samples of transport
+        state = phi @ state + before @ late + now @ line[0]
+        late = line[0]
+        norms.append(float(np.linalg.norm(state)))
+    slope = np.log(max(norms[2500:3000]) / max(norms[1500:2000])) / 1000.0
+    assert np.exp(slope) == pytest.approx(radius, abs=1e-3)
+    assert radius < 1.0
+
+
+def test_lqg_loop_radius_converges_to_continuous_loop() -> None:
+    plant = inverse_state_space(INVERSE)
+    dt = 1e-6
+    part = deviation_controller(plant, FeedbackParams(), True, dt, 0.0, "feedback")
+    system = (part.phi - np.eye(len(part.phi))) / dt
+    inputs = part.gamma / dt
+    loop = np.block([[plant.system, -plant.inputs @ part.gain], [inputs @ plant.outputs, system]])
+    slowest = np.linalg.eigvals(loop).real.max()
+    assert np.log(loop_radius(plant, part, dt, 0)) / dt == pytest.approx(slowest, rel=0.02)
+
+
+def test_unstable_feedback_is_refused() -> None:
+    with pytest.raises(ConfigError, match=naming("feedback", "0.05 s")):
+        controller(INVERSE, lead=0.05, displacement_weight=200.0)
+
+
+def test_uncontrollable_plant_is_refused() -> None:
+    uncontrollable = StateSpace(
+        np.array([[0.1, 0.0], [0.0, -1.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0]])
+    )
+    with pytest.raises(ConfigError, match=naming("feedback", "feedback", "model")):
+        deviation_controller(uncontrollable, FeedbackParams(), True, DT, 0.0, "feedback")

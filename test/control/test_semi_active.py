@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active control: optimal gains by a second route, the estimate, the voltage rule."""
+"""Tests of semi-active control."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPECIMEN = {
 
 @pytest.fixture(scope="module")
 def frame(make: Make) -> Any:
-    """The whole of Phillips & Spencer (2012): ten times the mass of the specimen, its stiffness, modal damping."""
+    """The frame of Phillips & Spencer (2012): ten times the mass of the specimen, its stiffness, modal damping."""
     return make(
         "structure",
         "matrices",
@@ -53,9 +53,6 @@ def measurement(displacement: float = 0.0, force: float = 0.0, acceleration: np.
     return Measurement(0, NOTHING, NOTHING, NOTHING, np.array([*acceleration, displacement, force]))
 
 
-# Gains
-
-
 def hamiltonian(a: np.ndarray, s: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.block([[a, -s], [-q, -a.T]])
 
@@ -64,18 +61,18 @@ def stable(values: np.ndarray) -> np.ndarray:
     return np.sort_complex(values[values.real < 0.0])
 
 
-def test_the_regulator_has_the_stable_half_of_the_hamiltonian(make: Make, frame: Any) -> None:
-    """Of the problem of least integral a_3^2 + r f^2; the third floor does not feel the damper directly."""
-    weight = 1e-8  # of which the eigenvalues are still well conditioned
+def test_regulator_has_stable_eigenvalues_of_hamiltonian(make: Make, frame: Any) -> None:
+    """Minimum of the integral of a_3^2 + r f^2; the damper does not act on the third floor."""
+    weight = 1e-8  # keeps the eigenvalues well conditioned
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, force_weight=weight)
     a, b, rows = plant(frame)
-    wanted = stable(np.linalg.eigvals(hamiltonian(a, np.outer(b, b) / weight, np.outer(rows[2], rows[2]))))
-    found = stable(np.linalg.eigvals(a - np.outer(b, controller.gain)))
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    expected = stable(np.linalg.eigvals(hamiltonian(a, np.outer(b, b) / weight, np.outer(rows[2], rows[2]))))
+    eigenvalues = stable(np.linalg.eigvals(a - np.outer(b, controller.gain)))
+    np.testing.assert_allclose(eigenvalues, expected, rtol=1e-5)
 
 
-def test_weights_on_a_floor_that_feels_the_damper_directly(make: Make, frame: Any) -> None:
-    """a_1 = c z + d f: with v = f + d c z / (d^2 + r) the cross term goes away."""
+def test_regulator_weights_floor_with_damper(make: Make, frame: Any) -> None:
+    """a_1 = c z + d f: with v = f + d c z / (d^2 + r) the cross term vanishes."""
     weight = 1e-8
     data = {"force_weight": weight, "weights": [1.0, 0.0, 0.0]}
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, **data)
@@ -84,30 +81,30 @@ def test_weights_on_a_floor_that_feels_the_damper_directly(make: Make, frame: An
     effort = d * d + weight
     shifted = a - np.outer(b, d * c) / effort
     q = np.outer(c, c) * (1.0 - d * d / effort)
-    wanted = stable(np.linalg.eigvals(hamiltonian(shifted, np.outer(b, b) / effort, q)))
-    found = stable(np.linalg.eigvals(a - np.outer(b, controller.gain)))
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    expected = stable(np.linalg.eigvals(hamiltonian(shifted, np.outer(b, b) / effort, q)))
+    eigenvalues = stable(np.linalg.eigvals(a - np.outer(b, controller.gain)))
+    np.testing.assert_allclose(eigenvalues, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mass", [2.0, 1e2, 1e4, 1e6])
 @pytest.mark.parametrize("weight", [1e-17, 1e-14, 1e-8])
-def test_one_floor_by_its_spectral_factor(mass: float, weight: float, make: Make) -> None:
-    """q a(s) a(-s) + r = p(s) p(-s) of the acceleration a, however little the force costs.
+def test_gain_of_one_floor_has_closed_form(mass: float, weight: float, make: Make) -> None:
+    """q a(s) a(-s) + r = p(s) p(-s) of the acceleration a, however small the weight of the force.
 
     With rho = r / (r + 1 / m^2): p = s^2 + alpha s + beta,
     beta = sqrt(rho) w^2, alpha^2 = 2 beta - rho (2 - 4 z^2) w^2.
     """
     w, ratio = 2.0 * np.pi * 1.5, 0.02
-    one = make("structure", "sdof", mass=mass, frequency=1.5, damping_ratio=ratio)
-    found = make("semi_active", "clipped_optimal", one, DT, measured_names(1), force_weight=weight).gain
+    floor = make("structure", "sdof", mass=mass, frequency=1.5, damping_ratio=ratio)
+    gain = make("semi_active", "clipped_optimal", floor, DT, measured_names(1), force_weight=weight).gain
     rho = weight / (weight + mass**-2.0)
     beta = np.sqrt(rho) * w**2
     alpha = np.sqrt(2.0 * beta - rho * (2.0 - 4.0 * ratio**2) * w**2)
-    np.testing.assert_allclose(found, mass * np.array([w**2 - beta, 2.0 * ratio * w - alpha]), rtol=1e-6)
+    np.testing.assert_allclose(gain, mass * np.array([w**2 - beta, 2.0 * ratio * w - alpha]), rtol=1e-6)
 
 
-def test_the_published_weight_gives_a_stable_controller(make: Make, frame: Any) -> None:
-    """r = 1e-17: force next to free, which clips to a controller that only asks for the sign."""
+def test_published_weight_gives_stable_controller(make: Make, frame: Any) -> None:
+    """r = 1e-17: nearly free force, clipped to a controller that only uses the sign."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     a, b, rows = plant(frame)
     assert (np.linalg.eigvals(a - np.outer(b, controller.gain)).real < 0.0).all()
@@ -115,18 +112,18 @@ def test_the_published_weight_gives_a_stable_controller(make: Make, frame: Any) 
     assert (np.linalg.eigvals(a - controller.observer @ outputs).real < 0.0).all()
 
 
-def test_the_filter_has_the_stable_half_of_its_hamiltonian(make: Make, frame: Any) -> None:
+def test_observer_has_stable_eigenvalues_of_hamiltonian(make: Make, frame: Any) -> None:
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     a, _, rows = plant(frame)
     outputs = np.vstack([rows, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
     ground = np.array([0.0, 0.0, 0.0, -1.0, -1.0, -1.0])
-    wanted = stable(np.linalg.eigvals(hamiltonian(a.T, outputs.T @ outputs, 50.0 * np.outer(ground, ground))))
-    found = stable(np.linalg.eigvals(a - controller.observer @ outputs))
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    expected = stable(np.linalg.eigvals(hamiltonian(a.T, outputs.T @ outputs, 50.0 * np.outer(ground, ground))))
+    eigenvalues = stable(np.linalg.eigvals(a - controller.observer @ outputs))
+    np.testing.assert_allclose(eigenvalues, expected, rtol=1e-6)
 
 
-def test_the_estimate_follows_the_structure(make: Make, frame: Any) -> None:
-    """Exact measurements, known force, no ground motion: the error of the start dies out."""
+def test_estimate_converges_to_structure(make: Make, frame: Any) -> None:
+    """Exact measurements, known force, no ground motion: the initial error decays."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     a, b, rows = plant(frame)
     times = np.arange(3001) * DT
@@ -142,58 +139,52 @@ def test_the_estimate_follows_the_structure(make: Make, frame: Any) -> None:
     np.testing.assert_allclose(controller.estimate, moved.y[:, -1], atol=2e-3 * np.abs(moved.y).max())
 
 
-def test_what_moves_with_the_ground_has_no_absolute_acceleration(make: Make, frame: Any) -> None:
-    """Channels are relative to the laboratory floor; the ground is added."""
+def test_ground_acceleration_is_added_to_channels(make: Make, frame: Any) -> None:
+    """Channels are relative to the laboratory floor."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     for _ in range(5):
         controller.step(measurement(acceleration=np.full(3, -2.5)), 2.5)
     assert not controller.estimate.any()
 
 
-# The voltage
-
-
-def test_voltage_only_where_more_force_is_wanted(make: Make, frame: Any) -> None:
+def test_voltage_follows_clipping_rule(make: Make, frame: Any) -> None:
     """V = V_max H((f_c - f) f)."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, voltage=2.0)
-    seen = set()
+    signs = set()
     for k in range(400):
         t = k * DT
         force = 300.0 * np.sin(200.0 * t)
         measured = measurement(1e-3 * np.sin(90.0 * t), force, np.sin(30.0 * t + np.arange(3.0)))
         voltage = float(controller.step(measured, 0.0)[0])
         desired = float(controller._state[1])
-        more = (force > 0.0 and desired > force) or (force < 0.0 and desired < force)
-        assert voltage == (2.0 if more else 0.0)
-        seen.add((force > 0.0, desired > force))
-    assert len(seen) == 4
+        increase = (force > 0.0 and desired > force) or (force < 0.0 and desired < force)
+        assert voltage == (2.0 if increase else 0.0)
+        signs.add((force > 0.0, desired > force))
+    assert len(signs) == 4
 
 
-def test_no_voltage_without_force(make: Make, frame: Any) -> None:
+def test_voltage_is_zero_without_force(make: Make, frame: Any) -> None:
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     assert controller.step(measurement(displacement=0.01), 0.0)[0] == 0.0
 
 
-def test_channels_are_found_by_name(make: Make, frame: Any) -> None:
-    usual = make("semi_active", "clipped_optimal", frame, DT, NAMES)
-    turned = make("semi_active", "clipped_optimal", frame, DT, ("oil [N/m^2]", *reversed(NAMES)))
+def test_channels_are_selected_by_name(make: Make, frame: Any) -> None:
+    ordered = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    reordered = make("semi_active", "clipped_optimal", frame, DT, ("oil [N/m^2]", *reversed(NAMES)))
     for k in range(50):
         values = np.array([np.sin(k), 2.0, -1.0, 1e-3 * np.cos(k), 100.0])
-        one = Measurement(k, NOTHING, NOTHING, NOTHING, values)
-        other = Measurement(k, NOTHING, NOTHING, NOTHING, np.array([7.0, *reversed(values)]))
-        assert usual.step(one, 0.3)[0] == turned.step(other, 0.3)[0]
-    np.testing.assert_array_equal(usual.estimate, turned.estimate)
+        measured = Measurement(k, NOTHING, NOTHING, NOTHING, values)
+        permuted = Measurement(k, NOTHING, NOTHING, NOTHING, np.array([7.0, *reversed(values)]))
+        assert ordered.step(measured, 0.3)[0] == reordered.step(permuted, 0.3)[0]
+    np.testing.assert_array_equal(ordered.estimate, reordered.estimate)
 
 
-def test_passive_is_the_same_voltage_all_the_time(make: Make) -> None:
+def test_passive_voltage_is_constant(make: Make) -> None:
     controller = make("semi_active", "passive", None, DT, NAMES, voltage=1.5)
     assert [controller.step(measurement(force=f), 1.0)[0] for f in (-1.0, 0.0, 5.0)] == [1.5, 1.5, 1.5]
 
 
-# Refusals
-
-
-def test_what_does_not_fit_is_refused(make: Make, frame: Any) -> None:
+def test_incompatible_settings_are_refused(make: Make, frame: Any) -> None:
     def build(structure: Any = frame, names: Any = NAMES, **data: Any) -> None:
         make("semi_active", "clipped_optimal", structure, DT, names, **data)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setups: motions and forces by virtual work."""
+"""Tests of setups: motions and forces by virtual work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rths_nodes.recording.run import Collector, Run
 Make = Callable[..., Any]
 
 
-def test_identity_hands_through(make: Make) -> None:
+def test_identity_passes_motion_and_forces(make: Make) -> None:
     setup = make("setup", "identity", 2, 2)
     motion = Motion(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0]))
     moved = setup.axes(motion)
@@ -36,19 +36,19 @@ def test_identity_hands_through(make: Make) -> None:
     np.testing.assert_array_equal(setup.forces(np.array([7.0, 8.0]), motion.displacement), [7.0, 8.0])
 
 
-def test_identity_is_refused_when_the_numbers_differ(make: Make) -> None:
+def test_identity_of_unequal_sizes_is_refused(make: Make) -> None:
     with pytest.raises(ConfigError, match=naming("2", "1", "degrees", "equal")):
         make("setup", "identity", 1, 2)
 
 
 @pytest.mark.parametrize(("kind", "data"), [("identity", {}), ("matrix", {"matrix": [[0.0, 1.0], [-2.0, 3.0]]})])
-def test_histories_are_the_motions_of_all_steps(make: Make, kind: str, data: dict[str, Any]) -> None:
+def test_histories_equal_motions_of_single_steps(make: Make, kind: str, data: dict[str, Any]) -> None:
     setup, x = make("setup", kind, 2, 2, **data), np.random.default_rng(1).standard_normal((5, 2))
     one_by_one = [setup.axes(Motion(row, row, row)).displacement for row in x]
     np.testing.assert_allclose(setup.histories(x), one_by_one, rtol=1e-15)
 
 
-def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
+def test_matrix_moves_axes_between_floors(make: Make) -> None:
     setup = make("setup", "matrix", 3, 2, matrix=[[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
     x = np.array([1.0, 3.0, 7.0])
     motion = setup.axes(Motion(x, 2.0 * x, 3.0 * x))
@@ -68,12 +68,9 @@ def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
         ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], ("setup.matrix", "rows", "independent")),
     ],
 )
-def test_a_matrix_that_does_not_fit_is_refused(make: Make, matrix: Any, words: tuple[str, ...]) -> None:
+def test_inconsistent_matrix_is_refused(make: Make, matrix: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "matrix", 3, 2, matrix=matrix)
-
-
-# The rigid coupler
 
 
 TWO = {"anchors": [[-1.5, 0.9], [-1.2, -0.6]], "attachments": [[-0.3, 1.0], [0.2, -0.8]]}
@@ -92,8 +89,8 @@ STENCIL = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
 """Weights of the central difference of eighth order."""
 
 
-def of(n: int, pose: tuple[float, float, float]) -> np.ndarray:
-    """A pose as degrees of freedom; y is left out where it is guided."""
+def free(n: int, pose: tuple[float, float, float]) -> np.ndarray:
+    """Degrees of freedom of a pose, without y where it is guided."""
     return np.array(pose if n == 3 else (pose[0], pose[2]))
 
 
@@ -103,17 +100,17 @@ def displacement(setup: Any, pose: np.ndarray) -> np.ndarray:
     return moved
 
 
-def slope(of_time: Callable[[float], np.ndarray], h: float) -> np.ndarray:
+def slope(function: Callable[[float], np.ndarray], h: float) -> np.ndarray:
     """Derivative at zero, with an error of h^8."""
-    return np.asarray(sum(w * (of_time(i * h) - of_time(-i * h)) for i, w in STENCIL) / h)
+    return np.asarray(sum(w * (function(i * h) - function(-i * h)) for i, w in STENCIL) / h)
 
 
 @both
 @poses
-def test_exact_forces_do_the_work_that_the_axes_do(make: Make, n: int, geometry: Any, pose: Any) -> None:
-    """J from differences of the exact displacements, no formula of its own; within 1e-12."""
+def test_exact_forces_satisfy_virtual_work(make: Make, n: int, geometry: Any, pose: Any) -> None:
+    """Reference: Jacobian from differences of the exact displacements."""
     setup = make("setup", "rigid_coupler", n, n, **geometry, largest_rotation=0.5)
-    q = of(n, pose)
+    q = free(n, pose)
     jacobian = np.column_stack(
         [slope(lambda h, unit=unit: displacement(setup, q + h * unit), 0.01) for unit in np.eye(n)]
     )
@@ -123,12 +120,12 @@ def test_exact_forces_do_the_work_that_the_axes_do(make: Make, n: int, geometry:
 
 @both
 @poses
-def test_velocity_and_acceleration_are_derivatives_of_the_displacement(
+def test_velocity_and_acceleration_are_derivatives_of_displacement(
     make: Make, n: int, geometry: Any, pose: Any
 ) -> None:
-    """Along a curved path q + v t + a t^2 / 2, so that the derivative of the Jacobian counts."""
+    """Along a curved path q + v t + a t^2 / 2, which includes the derivative of the Jacobian."""
     setup = make("setup", "rigid_coupler", n, n, **geometry, largest_rotation=0.5)
-    q, v, a = of(n, pose), of(n, (0.4, -0.3, 0.7)), of(n, (-2.0, 1.0, 3.0))
+    q, v, a = free(n, pose), free(n, (0.4, -0.3, 0.7)), free(n, (-2.0, 1.0, 3.0))
 
     def at(t: float) -> Motion:
         moved: Motion = setup.axes(Motion(q + v * t + 0.5 * a * t**2, v + a * t, a))
@@ -141,17 +138,17 @@ def test_velocity_and_acceleration_are_derivatives_of_the_displacement(
 @both
 @poses
 @pytest.mark.parametrize("kinematics", ["exact", "linear"])
-def test_the_way_back_gives_the_pose(make: Make, n: int, geometry: Any, pose: Any, kinematics: str) -> None:
+def test_axes_are_converted_back_to_pose(make: Make, n: int, geometry: Any, pose: Any, kinematics: str) -> None:
     setup = make("setup", "rigid_coupler", n, n, **geometry, kinematics=kinematics)
-    q = of(n, pose)
+    q = free(n, pose)
     np.testing.assert_allclose(setup.degrees_of_freedom(displacement(setup, q)), q, atol=1e-12)
 
 
 @both
 @pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])
 @pytest.mark.parametrize("pose", [False, True])
-def test_many_poses_are_those_of_each(make: Make, n: int, geometry: Any, kinematics: str, pose: bool) -> None:
-    """Also beyond the reach, and at degrees of freedom of a structure."""
+def test_many_poses_equal_single_poses(make: Make, n: int, geometry: Any, kinematics: str, pose: bool) -> None:
+    """Including axes beyond the reach and degrees of freedom of a structure."""
     rows = {"pose": np.eye(n, n + 2, 1).tolist()} if pose else {}
     setup = make("setup", "rigid_coupler", n + 2 * pose, n, **geometry, kinematics=kinematics, **rows)
     axes = np.random.default_rng(1).uniform(-0.6, 0.6, (200, n))
@@ -162,7 +159,7 @@ def test_many_poses_are_those_of_each(make: Make, n: int, geometry: Any, kinemat
 
 
 @both
-def test_linear_is_the_derivative_of_exact_at_rest(make: Make, n: int, geometry: Any) -> None:
+def test_linear_kinematics_are_derivative_of_exact_at_rest(make: Make, n: int, geometry: Any) -> None:
     exact = make("setup", "rigid_coupler", n, n, **geometry)
     linear = make("setup", "rigid_coupler", n, n, **geometry, kinematics="linear")
     rest = np.zeros(n)
@@ -171,12 +168,12 @@ def test_linear_is_the_derivative_of_exact_at_rest(make: Make, n: int, geometry:
         np.testing.assert_allclose(linear.axes(Motion(0.1 * unit, unit, unit)).velocity, derivative, atol=1e-12)
         np.testing.assert_allclose(exact.axes(Motion(rest, unit, rest)).velocity, derivative, atol=1e-12)
         np.testing.assert_allclose(linear.forces(unit, 0.1 * unit), exact.forces(unit, rest), atol=1e-15)
-    direction = of(n, (1.0, 1.0, 1.0))
+    direction = free(n, (1.0, 1.0, 1.0))
     gaps = [np.abs(displacement(exact, h * direction) - displacement(linear, h * direction)) for h in (2e-3, 1e-3)]
-    np.testing.assert_allclose(gaps[0] / gaps[1], 4.0, rtol=0.02)  # what it leaves out is of second order
+    np.testing.assert_allclose(gaps[0] / gaps[1], 4.0, rtol=0.02)  # the neglected terms are of second order
 
 
-def test_parallel_actuators_in_closed_form(make: Make) -> None:
+def test_parallel_actuators_have_closed_form(make: Make) -> None:
     """Actuators of length L at levers +- b, pins on the line through the reference point."""
     length, b, x, theta = 2.0, 1.5, 0.1, 0.08
     geometry = {"anchors": [[-length, b], [-length, -b]], "attachments": [[0.0, b], [0.0, -b]]}
@@ -189,16 +186,18 @@ def test_parallel_actuators_in_closed_form(make: Make) -> None:
     np.testing.assert_allclose(linear.forces(np.array([3.0, 5.0]), np.zeros(2)), [8.0, 2.0 * b])
 
 
-def test_a_turn_of_the_plane_changes_nothing(make: Make) -> None:
-    """Three actuators and their degrees of freedom, all turned by 0.7 rad: the axes feel nothing of it."""
+def test_rotation_of_plane_has_no_effect(make: Make) -> None:
+    """Three actuators and their degrees of freedom, all rotated by 0.7 rad: the axes move equally."""
     turn = np.array([[math.cos(0.7), -math.sin(0.7)], [math.sin(0.7), math.cos(0.7)]])
     turned = {name: (np.array(points) @ turn.T).tolist() for name, points in THREE.items()}
-    one, other = (make("setup", "rigid_coupler", 3, 3, **geometry) for geometry in (THREE, turned))
+    original, rotated = (make("setup", "rigid_coupler", 3, 3, **geometry) for geometry in (THREE, turned))
     q, f = np.array([0.1, -0.05, 0.15]), np.array([1.0, -2.0, 3.0])
-    there = np.append(turn @ q[:2], q[2])
-    np.testing.assert_allclose(displacement(other, there), displacement(one, q), atol=1e-14)
-    expected = one.forces(f, q)
-    np.testing.assert_allclose(other.forces(f, there), np.append(turn @ expected[:2], expected[2]), atol=1e-14)
+    rotated_q = np.append(turn @ q[:2], q[2])
+    np.testing.assert_allclose(displacement(rotated, rotated_q), displacement(original, q), atol=1e-14)
+    expected = original.forces(f, q)
+    np.testing.assert_allclose(
+        rotated.forces(f, rotated_q), np.append(turn @ expected[:2], expected[2]), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("kinematics", ["exact", "linear"])
@@ -207,26 +206,26 @@ def test_a_turn_of_the_plane_changes_nothing(make: Make) -> None:
     [(0.0, 0.21), (0.0, -0.21), (-1.3, 0.0), (math.nan, 0.0), (0.0, math.inf)],
     ids=["turned", "turned back", "too short", "nan", "inf"],
 )
-def test_beyond_the_reach_nothing_is_a_number(make: Make, kinematics: str, pose: Any) -> None:
+def test_motions_beyond_reach_are_nan(make: Make, kinematics: str, pose: Any) -> None:
     setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics=kinematics, shortest_length=0.3)
     q = np.array(pose)
     moved = setup.axes(Motion(q, np.ones(2), np.ones(2)))
     for values in (moved.displacement, moved.velocity, moved.acceleration, setup.forces(np.ones(2), q)):
         assert np.isnan(values).all()
-    assert np.isfinite(displacement(setup, np.zeros(2))).all()  # and nothing of it stays
+    assert np.isfinite(displacement(setup, np.zeros(2))).all()  # and no state remains
 
 
 @pytest.mark.parametrize("kinematics", ["exact", "linear"])
-def test_there_is_no_pose_for_axes_beyond_the_reach(make: Make, kinematics: str) -> None:
+def test_poses_beyond_reach_are_nan(make: Make, kinematics: str) -> None:
     setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics=kinematics)
-    for wanted in ([-0.9, 0.9], [-1.19, -1.19], [math.nan, 0.0]):
-        assert np.isnan(setup.degrees_of_freedom(np.array(wanted))).all()
+    for axes in ([-0.9, 0.9], [-1.19, -1.19], [math.nan, 0.0]):
+        assert np.isnan(setup.degrees_of_freedom(np.array(axes))).all()
 
 
-def test_actuators_that_come_to_jam_are_beyond_the_reach(make: Make) -> None:
-    """At x = 0.5 the first one stands across and points at the reference point: it drives nothing.
+def test_jamming_actuators_are_beyond_reach(make: Make) -> None:
+    """At x = 0.5 the first actuator points at the reference point and drives nothing.
 
-    Beyond, it would have to pull where it has pushed: another branch, which no path without a jam leads to.
+    Beyond, its sign of motion is reversed: a branch that no path without a jam reaches.
     """
     geometry = {"anchors": [[0.5, 1.0], [-1.0, 0.5]], "attachments": [[0.0, -0.2], [0.0, 0.5]]}
     setup = make("setup", "rigid_coupler", 2, 2, **geometry)
@@ -244,16 +243,13 @@ def test_actuators_that_come_to_jam_are_beyond_the_reach(make: Make) -> None:
         ({"reference": [0.0]}, ("setup.reference", "(0.0,)", "2")),
         ({"kinematics": "about"}, ("setup.kinematics", "unknown", "about", "exact", "linear")),
         ({"largest_rotation": 1.6}, ("setup.largest_rotation", "1.6 rad", "> 0", "<= 1.5 rad")),
-        (
-            {"shortest_length": 1.25},
-            ("setup.anchors[0]", "1.20416 m", "1.25 m"),
-        ),
+        ({"shortest_length": 1.25}, ("setup.anchors[0]", "1.20416 m", "1.25 m")),
         ({"anchors": TWO["attachments"]}, ("setup.anchors[0]", "0 m")),
         ({"attachments": [[-0.3, 0.9], [0.2, 0.9]], "anchors": [[-1.5, 0.9], [-1.2, 0.9]]}, ("actuators", "jam")),
         ({"attachments": [[0.0, 0.0], [0.0, 0.0]]}, ("actuators", "jam")),
     ],
 )
-def test_a_coupler_that_cannot_be_is_refused(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_invalid_coupler_is_refused(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         Loop(Assembly(scene(setup={"type": "rigid_coupler", **TWO, **changes})))
 
@@ -266,12 +262,11 @@ def test_a_coupler_that_cannot_be_is_refused(changes: dict[str, Any], words: tup
         (3, 3, ("setup.anchors", "2", "rows", "3", "axis")),
     ],
 )
-def test_the_numbers_of_axes_must_fit(make: Make, n_dof: int, n_axes: int, words: tuple[str, ...]) -> None:
+def test_coupler_with_wrong_number_of_axes_is_refused(
+    make: Make, n_dof: int, n_axes: int, words: tuple[str, ...]
+) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "rigid_coupler", n_dof, n_axes, **TWO)
-
-
-# In the loop
 
 
 MASS = 2e4
@@ -280,7 +275,7 @@ STIFFNESSES = (4.0e6, 1.5e6)
 
 
 def scene(**changes: Any) -> Scenario:
-    """A floor that two unequal specimens hold, by actuators that do what they are told."""
+    """A floor that two unequal specimens hold, by perfect actuators."""
     data = {
         "version": 1,
         "name": "coupler",
@@ -317,21 +312,21 @@ def run(changed: Scenario) -> tuple[Outcome, Run]:
     return outcome, collector.run(metrics=outcome.metrics)
 
 
-def test_the_loop_with_a_perfect_actuator_tends_to_the_response_of_the_whole() -> None:
+def test_loop_with_perfect_actuator_converges_to_whole_response() -> None:
     errors = []
     for rate in (250.0, 500.0, 1000.0):
         changed = scene(servo_rate=rate)
-        outcome, found = run(changed)
+        outcome, result = run(changed)
         assert outcome.state is State.FINISHED
         exact = response(changed).displacement
-        assert (np.abs(exact).max(axis=0) > (0.05, 0.02)).all()  # it moves far enough to tell exact from linear
-        errors.append(np.abs(found.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
+        assert (np.abs(exact).max(axis=0) > (0.05, 0.02)).all()  # large enough to distinguish exact from linear
+        errors.append(np.abs(result.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
     assert errors[2] < 0.006
     assert errors[0] > 1.7 * errors[1] > 2.9 * errors[2]
 
 
-def test_exact_and_linear_kinematics_are_told_apart() -> None:
-    """By more than the loop of the test above is off at its finest."""
+def test_exact_and_linear_kinematics_differ() -> None:
+    """By more than the finest error of the loop."""
     exact, linear = (
         response(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics})).displacement
         for kinematics in ("exact", "linear")
@@ -339,60 +334,60 @@ def test_exact_and_linear_kinematics_are_told_apart() -> None:
     assert np.abs(exact - linear).max() > 0.03 * np.abs(exact).max()
 
 
-def test_linear_kinematics_are_a_matrix(make: Make) -> None:
-    """Two routes to one test, by the geometry and by the numbers of its Jacobian."""
+def test_linear_kinematics_equal_matrix_in_loop(make: Make) -> None:
+    """The geometry and its Jacobian as a matrix give the same test."""
     setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics="linear")
     rows = np.array([setup.forces(unit, np.zeros(2)) for unit in np.eye(2)]).tolist()
-    _, one = run(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": "linear"}))
-    _, other = run(scene(setup={"type": "matrix", "matrix": rows}))
-    assert np.abs(one.dof_displacement).max() > 0.05
-    np.testing.assert_allclose(one.dof_displacement, other.dof_displacement, atol=1e-12)
+    _, coupler = run(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": "linear"}))
+    _, matrix = run(scene(setup={"type": "matrix", "matrix": rows}))
+    assert np.abs(coupler.dof_displacement).max() > 0.05
+    np.testing.assert_allclose(coupler.dof_displacement, matrix.dof_displacement, atol=1e-12)
 
 
-def test_springs_on_an_exact_coupler_keep_the_energy() -> None:
-    """After the push of one sine the kinetic energy and that of the springs sum up to the same number."""
+def test_springs_on_exact_coupler_conserve_energy() -> None:
+    """After the push of one sine the kinetic energy and that of the springs have a constant sum."""
     axes = scene().data()["axes"]
     for row in axes.values():
         row["specimen"]["damping"] = 0.0
     push = {"type": "harmonic", "amplitude": 12.0, "frequency": 2.5, "periods": 1}
-    found = response(scene(axes=axes, ground_motion=push, duration=1.0), 1e-8)
-    kinetic = 0.5 * (found.velocity**2 @ [MASS, INERTIA])
-    elastic = 0.5 * (found.force**2 / STIFFNESSES).sum(axis=1)
-    free = (kinetic + elastic)[found.times > 0.41]
-    assert elastic[found.times > 0.41].max() > 0.9 * free[0]
-    assert np.ptp(found.displacement[:, 1]) > 0.02
+    result = response(scene(axes=axes, ground_motion=push, duration=1.0), 1e-8)
+    kinetic = 0.5 * (result.velocity**2 @ [MASS, INERTIA])
+    elastic = 0.5 * (result.force**2 / STIFFNESSES).sum(axis=1)
+    free = (kinetic + elastic)[result.times > 0.41]
+    assert elastic[result.times > 0.41].max() > 0.9 * free[0]
+    assert np.ptp(result.displacement[:, 1]) > 0.02
     np.testing.assert_allclose(free, free[0], rtol=1e-6)
 
 
-def test_a_response_beyond_the_reach_trips_with_a_reason() -> None:
-    outcome, found = run(scene(setup={"type": "rigid_coupler", **TWO, "largest_rotation": 0.01}))
+def test_response_beyond_reach_trips_with_reason() -> None:
+    outcome, result = run(scene(setup={"type": "rigid_coupler", **TWO, "largest_rotation": 0.01}))
     assert outcome.state is State.TRIPPED
     assert mentions(outcome.reason, "axes.north", "target", "nan", "finite")
-    assert np.isfinite(found.displacement[: outcome.samples]).all()
+    assert np.isfinite(result.displacement[: outcome.samples]).all()
 
 
-def test_a_soft_start_moves_the_axes_alike() -> None:
+def test_soft_start_moves_axes_equally() -> None:
     soft = {"amplitude": 0.05, "frequency": 3.0, "rise_time": 0.3, "duration": 1.0, "fall_time": 0.3}
     changed = scene(duration=0.1, soft_start=soft)
-    _, found = run(changed)
+    _, result = run(changed)
     steps = changed.soft_start_steps
-    assert found.target[:steps].max() == pytest.approx(0.05, rel=0.02)
-    np.testing.assert_allclose(found.target[:steps, 0], found.target[:steps, 1], atol=0.002)
+    assert result.target[:steps].max() == pytest.approx(0.05, rel=0.02)
+    np.testing.assert_allclose(result.target[:steps, 0], result.target[:steps, 1], atol=0.002)
 
 
-def test_a_soft_start_beyond_the_reach_is_refused() -> None:
+def test_soft_start_beyond_reach_is_refused() -> None:
     narrow = {"type": "rigid_coupler", **TWO, "largest_rotation": 1e-4}
     with pytest.raises(ConfigError, match=naming("soft_start.amplitude", "0.05 m")):
         Loop(Assembly(scene(setup=narrow, soft_start={"amplitude": 0.05})))
 
 
-def test_a_recording_knows_the_force_in_every_pose() -> None:
-    """What the integrator was given comes back from the recording: the equation of motion holds at every step."""
-    _, found = run(scene(integrator={"type": "explicit_newmark"}))
-    evaluation = Evaluation(found)
+def test_recording_reproduces_force_in_every_pose() -> None:
+    """The force from the recording satisfies the equation of motion at every step."""
+    _, result = run(scene(integrator={"type": "explicit_newmark"}))
+    evaluation = Evaluation(result)
     force = experimental_force(evaluation)
-    inertia = found.exact_acceleration[: len(force)] * [MASS, INERTIA]
-    load = found.external_force[: len(force)]
+    inertia = result.exact_acceleration[: len(force)] * [MASS, INERTIA]
+    load = result.external_force[: len(force)]
     np.testing.assert_allclose(inertia + force, load, atol=1e-9 * np.abs(load).max())
     parts = energies(evaluation)
     absorbed = np.asarray(parts["experimental substructure"])
@@ -401,8 +396,8 @@ def test_a_recording_knows_the_force_in_every_pose() -> None:
     np.testing.assert_allclose(work, absorbed, atol=0.01 * absorbed.max())
 
 
-def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
-    """A unit of displacement would lie beyond the reach."""
+def test_stability_uses_jacobian_at_rest() -> None:
+    """A unit displacement would be beyond the reach."""
     responses = [
         sampled_loop(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics}))
         for kinematics in ("exact", "linear")
@@ -411,31 +406,28 @@ def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
     np.testing.assert_array_equal(responses[0].forces_of, responses[0].axes_of.T)
 
 
-# The scenarios
-
-
-def test_the_shipped_coupler_in_both_kinematics() -> None:
+def test_shipped_coupler_tracks_in_both_kinematics() -> None:
     motions = {}
     for case in ("exact", "linear"):
         changed = files.load("two_actuator_coupler", ["duration=4"], case)
-        outcome, found = run(changed)
+        outcome, result = run(changed)
         assert outcome.state is State.FINISHED
         assert all(row["error_norm_percent"] < 0.5 for row in outcome.metrics["axes"].values())
         exact = response(changed, 1e-3).displacement
-        motions[case] = found.dof_displacement[: len(exact)]
+        motions[case] = result.dof_displacement[: len(exact)]
         sizes = np.abs(exact).max(axis=0)
         assert (sizes > (0.03, 0.01)).all()
         assert (np.abs(motions[case] - exact).max(axis=0) < 0.005 * sizes).all()
     apart = np.abs(motions["exact"] - motions["linear"]).max(axis=0) / np.abs(motions["exact"]).max(axis=0)
-    assert ((apart > 0.01) & (apart < 0.05)).all()  # several times the error of either
+    assert ((apart > 0.01) & (apart < 0.05)).all()  # several times either error
 
 
-def test_three_unequal_actuators_each_follow_their_story() -> None:
-    """The model in front learns for every axis; the polynomial alone has one delay for all."""
+def test_three_unequal_actuators_follow_their_stories() -> None:
+    """The first model learns for every axis; the polynomial alone has one delay for all axes."""
     loaded = files.load("three_independent_axes", ["duration=5"])
     alone = loaded.data()["compensator"]["second"]
     assert alone["type"] == "polynomial"
-    (learned, found), (plain, _) = (
+    (learned, result), (plain, _) = (
         run(from_data(Scenario, loaded.data() | change)) for change in ({}, {"compensator": alone})
     )
     assert learned.state is plain.state is State.FINISHED
@@ -448,8 +440,8 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
     assert max(errors[0]) < 1.0
     assert errors[1][0] > 4.0 * errors[0][0]
     assert errors[1][2] > 4.0 * errors[0][2]
-    drifts = found.target[:: loaded.substeps]
-    np.testing.assert_allclose(np.cumsum(drifts, axis=1), found.dof_displacement, atol=1e-12)
+    drifts = result.target[:: loaded.substeps]
+    np.testing.assert_allclose(np.cumsum(drifts, axis=1), result.dof_displacement, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -460,37 +452,30 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
             "setup.matrix=[[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]",
             ("setup.matrix", "3 x 3", "3 x 2"),
         ),
-        (
-            "three_independent_axes",
-            "setup.type=rigid_coupler",
-            ("setup.anchors", "missing", "wall"),
-        ),
+        ("three_independent_axes", "setup.type=rigid_coupler", ("setup.anchors", "missing", "wall")),
         ("two_actuator_coupler", "setup.shortest_length=1.3", ("1.2 m", "1.3 m")),
         ("two_actuator_coupler", "setup.attachments=[[-2.1, 1.0], [-2.1, -1.0]]", ("jam",)),
         ("two_actuator_coupler", "setup.attachments=[[-3.0, 2.0]]", ("2", "rows", "1", "setup.attachments")),
     ],
 )
-def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: tuple[str, ...]) -> None:
+def test_scenario_with_inconsistent_setup_is_refused(name: str, override: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         Loop(Assembly(files.load(name, [override])))
 
 
-# A coupler at some of many degrees of freedom
+PARTIAL = TWO | {"pose": [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, -1.0]]}
 
 
-MANY = TWO | {"pose": [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, -1.0]]}
-
-
-def test_a_coupler_at_some_degrees_of_freedom_is_the_coupler_there(make: Make) -> None:
-    many, own = make("setup", "rigid_coupler", 4, 2, **MANY), make("setup", "rigid_coupler", 2, 2, **TWO)
-    full, pose = np.array([0.3, 0.03, 0.2, -0.05]), np.array([0.03, 0.05])
-    moved, alone = many.axes(Motion(full, 2.0 * full, 3.0 * full)), own.axes(Motion(pose, 2.0 * pose, 3.0 * pose))
+def test_pose_selects_degrees_of_freedom_of_coupler(make: Make) -> None:
+    partial, full = make("setup", "rigid_coupler", 4, 2, **PARTIAL), make("setup", "rigid_coupler", 2, 2, **TWO)
+    q, pose = np.array([0.3, 0.03, 0.2, -0.05]), np.array([0.03, 0.05])
+    moved, expected = partial.axes(Motion(q, 2.0 * q, 3.0 * q)), full.axes(Motion(pose, 2.0 * pose, 3.0 * pose))
     for name in ("displacement", "velocity", "acceleration"):
-        np.testing.assert_allclose(getattr(moved, name), getattr(alone, name), rtol=1e-12)
+        np.testing.assert_allclose(getattr(moved, name), getattr(expected, name), rtol=1e-12)
     force = np.array([70.0, -30.0])
-    felt = own.forces(force, pose)
-    np.testing.assert_allclose(many.forces(force, full), [0.0, felt[0], 0.0, -felt[1]], rtol=1e-12)
-    np.testing.assert_allclose(many.degrees_of_freedom(moved.displacement), [0.0, 0.03, 0.0, -0.05], atol=1e-12)
+    forces = full.forces(force, pose)
+    np.testing.assert_allclose(partial.forces(force, q), [0.0, forces[0], 0.0, -forces[1]], rtol=1e-12)
+    np.testing.assert_allclose(partial.degrees_of_freedom(moved.displacement), [0.0, 0.03, 0.0, -0.05], atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -501,8 +486,6 @@ def test_a_coupler_at_some_degrees_of_freedom_is_the_coupler_there(make: Make) -
         ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], ("setup.pose", "rows", "independent")),
     ],
 )
-def test_a_coupler_that_does_not_fit_the_structure_is_refused(
-    make: Make, pose: Any, words: tuple[str, ...]
-) -> None:
+def test_coupler_without_valid_pose_is_refused(make: Make, pose: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "rigid_coupler", 4, 2, **(TWO | {"pose": pose}))
