@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launch under way, of which nothing is left behind."""
+"""Fixture that starts launches and kills those left at the end of a test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def launch(tmp_path):
         return started[-1]
 
     yield start
-    for one in started:
-        if one.popen.poll() is None:
-            os.killpg(one.popen.pid, signal.SIGKILL)
-            one.popen.wait()
+    for run in started:
+        if run.popen.poll() is None:
+            os.killpg(run.popen.pid, signal.SIGKILL)
+            run.popen.wait()

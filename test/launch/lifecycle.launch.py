@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test as somebody else launches it: our executables as LifecycleNodes of launch_ros, some of them respawned.
+"""Launch of our executables as LifecycleNodes of launch_ros, without our launch files; some are respawned.
 
-Nothing of our own launch files is in it. With ``manage:=true`` the events of launch configure and activate them.
+With ``manage:=true`` events of launch configure and activate them.
 """
-
-import functools
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction, RegisterEventHandler
@@ -30,25 +28,28 @@ def change(node, transition):
 
 
 def nodes(context):
-    given = context.launch_configurations
+    arguments = context.launch_configurations
     values = {"scenario": "chen_ricles_2010", "host": "processes", "record": "run", "run_id": "monday_1"}
-    values |= {"overrides": given["overrides"].split(), "pace": given["pace"]}
+    values |= {"overrides": arguments["overrides"].split(), "pace": arguments["pace"]}
     actions = []
-    for each in descriptions.describe(run_options(values)):
-        parameters = each.parameters | {"autostart": given["autostart"] == "true"}
+    for description in descriptions.describe(run_options(values)):
+        parameters = description.parameters | {"autostart": arguments["autostart"] == "true"}
         node = LifecycleNode(
             package="rths_nodes",
-            executable=each.role,
-            name=each.role,
-            namespace=each.namespace,
+            executable=description.role,
+            name=description.role,
+            namespace=description.namespace,
             parameters=[{name: typed(value) for name, value in parameters.items()}],
-            respawn=each.role in given["respawn"].split(),
+            respawn=description.role in arguments["respawn"].split(),
             respawn_delay=0.5,
             output="both",
         )
-        if given["manage"] == "true":
-            active = functools.partial(OnStateTransition, target_lifecycle_node=node, goal_state="inactive")
-            activate = active(entities=[change(node, Transition.TRANSITION_ACTIVATE)])
+        if arguments["manage"] == "true":
+            activate = OnStateTransition(
+                target_lifecycle_node=node,
+                goal_state="inactive",
+                entities=[change(node, Transition.TRANSITION_ACTIVATE)],
+            )
             actions.append(RegisterEventHandler(activate))
             actions += [node, change(node, Transition.TRANSITION_CONFIGURE)]
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of ends by launch: its exit code, its words and the recording agree, whoever drives the rig."""
+"""Tests of the ends of launched tests: exit code, last message and recording agree, for every driver."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ from rths_nodes.loop.scenario.files import load
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = "from rths_example_driver.driver import main; main()"
 OURS = {name: WAYS[name] for name in WAYS if not name.startswith("SIG")} | {"SIGINT": ExitCode.HELD}
-"""Of our actuator node. Other signals launch does not hand on to its nodes."""
+"""Ends with our actuator node. Launch does not pass other signals to its nodes."""
 OURS_ALONE = ("actuator told to stop", "stop service", "trip service", "deactivated")
-FOREIGN = {name: code for name, code in OURS.items() if name not in OURS_ALONE} | {"SIGINT": ExitCode.TRIPPED}
-"""Of a driver node of somebody else, which knows no other request to stop than a Trip."""
+EXTERNAL = {name: code for name, code in OURS.items() if name not in OURS_ALONE} | {"SIGINT": ExitCode.TRIPPED}
+"""Ends with an external driver node, which stops only on a Trip."""
 COMPOSED = [name for name in OURS if name not in ("actuator hangs", "actuator told to stop")]
 SIGNALS = {"actuator killed": signal.SIGKILL} | OF_PROCESSES
-SOON = "port.longest_wait=0.5"
-"""A node that says nothing is given up soon."""
+SOON = "port.longest_wait=0.5"  # short timeout for silent nodes
 
 
 @pytest.fixture
@@ -45,18 +44,18 @@ def driver(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, modules))}
     with ExitStack() as leaving:
 
-        def start(*words: str) -> subprocess.Popen[bytes]:
-            command = [sys.executable, *(words or ("-c", DRIVER)), "--ros-args", "-r", "__ns:=/rths"]
-            made = subprocess.Popen(command, env=environment, cwd=tmp_path)
-            leaving.callback(made.wait)
-            leaving.callback(made.kill)
-            return made
+        def start(*arguments: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, *(arguments or ("-c", DRIVER)), "--ros-args", "-r", "__ns:=/rths"]
+            process = subprocess.Popen(command, env=environment, cwd=tmp_path)
+            leaving.callback(process.wait)
+            leaving.callback(process.kill)
+            return process
 
         yield start
 
 
 def act(run: Launch, way: str, actuator: int, call: Callable[[], object]) -> None:
-    """Do what ends the test, once it is under way."""
+    """Do the action that ends the test, once it runs."""
     if way in SERVICES or way in SIGNALS or way in ("SIGINT", "node killed"):
         run.wait_for_samples()
     if way in SERVICES:
@@ -70,7 +69,7 @@ def act(run: Launch, way: str, actuator: int, call: Callable[[], object]) -> Non
 
 
 def check(run: Launch, folder: Path, code: ExitCode, way: str) -> None:
-    """Exit code, words and recording say the same, and nothing looks like a crash that is none."""
+    """Exit code, last message and recording agree; only crashes are reported as such."""
     assert run.end(90.0) == (0 if code == ExitCode.FINISHED else 1), run.output
     last = run.output.splitlines()[-1]
     assert f"rths: {code.ending}" in last, run.output
@@ -81,7 +80,7 @@ def check(run: Launch, folder: Path, code: ExitCode, way: str) -> None:
     if way in ("refused", "disk full"):
         return
     about = rths_nodes.read(folder / "run").information
-    # within one process nobody tells the recorder that another node has failed; else launch does
+    # launch reports a failed node to the recorder, but not within one process
     within = way == "node killed" and "rig" in run.pids()
     assert about["outcome"] == ("tripped" if within else code.outcome), run.output
     if way in ("node killed", "actuator killed") and not within and run.errors():
@@ -91,7 +90,7 @@ def check(run: Launch, folder: Path, code: ExitCode, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", OURS)
-def test_launch_ends_as_the_recording(launch: Any, tmp_path: Path, way: str) -> None:
+def test_launch_ends_as_recorded(launch: Any, tmp_path: Path, way: str) -> None:
     with ExitStack() as stack:
         call = stack.enter_context(called(way)) if way in SERVICES else lambda: None
         with largest_file(FILE_SIZES.get(way)):
@@ -103,38 +102,39 @@ def test_launch_ends_as_the_recording(launch: Any, tmp_path: Path, way: str) -> 
 
 
 @pytest.mark.parametrize("way", COMPOSED)
-def test_launch_of_nodes_in_one_process_ends_as_the_recording(launch: Any, tmp_path: Path, way: str) -> None:
+def test_composed_launch_ends_as_recorded(launch: Any, tmp_path: Path, way: str) -> None:
     with ExitStack() as stack:
         call = stack.enter_context(called(way)) if way in SERVICES else lambda: None
         faults = [f"faults:={word}" for word in FAULTS.get(way, ())]
-        words = (f"overrides:={' '.join(OVERRIDES.get(way, [LONG]))}", "directory:=run", "composed:=true", *faults)
+        arguments = (
+            f"overrides:={' '.join(OVERRIDES.get(way, [LONG]))}",
+            "directory:=run",
+            "composed:=true",
+            *faults,
+        )
         with largest_file(FILE_SIZES.get(way)):
-            run = launch(*words)
+            run = launch(*arguments)
         if way not in FAULTS:
             act(run, way, 0, call)
         check(run, tmp_path, OURS[way], way)
 
 
-@pytest.mark.parametrize("way", FOREIGN)
-def test_launch_with_a_driver_of_somebody_else_ends_as_the_recording(
-    launch: Any, driver: Any, tmp_path: Path, way: str
-) -> None:
+@pytest.mark.parametrize("way", EXTERNAL)
+def test_launch_with_external_driver_ends_as_recorded(launch: Any, driver: Any, tmp_path: Path, way: str) -> None:
     overrides = f"overrides:={' '.join(OVERRIDES.get(way, [LONG, SOON]))}"
-    words = (overrides, "directory:=run", "actuator:=false", "run_id:=monday_1")
+    arguments = (overrides, "directory:=run", "actuator:=false", "run_id:=monday_1")
     with largest_file(FILE_SIZES.get(way)):
-        run = launch(*words, file="single_actuator.launch.py")
-    foreign = driver()
-    act(run, way, foreign.pid, lambda: None)
-    check(run, tmp_path, FOREIGN[way], way)
+        run = launch(*arguments, file="single_actuator.launch.py")
+    external = driver()
+    act(run, way, external.pid, lambda: None)
+    check(run, tmp_path, EXTERNAL[way], way)
     if way in ("finished", "limit", "monitor", "SIGINT"):
-        assert foreign.wait(30) == 0
+        assert external.wait(30) == 0
 
 
-def test_launch_with_a_driver_that_bridges_reports_that_the_test_is_not_valid(
-    launch: Any, driver: Any, tmp_path: Path
-) -> None:
-    words = ("overrides:=duration=1", "directory:=run", "actuator:=false", "run_id:=monday_1")
-    run = launch(*words, file="single_actuator.launch.py")
+def test_launch_with_bridging_driver_reports_invalid_test(launch: Any, driver: Any, tmp_path: Path) -> None:
+    arguments = ("overrides:=duration=1", "directory:=run", "actuator:=false", "run_id:=monday_1")
+    run = launch(*arguments, file="single_actuator.launch.py")
     samples = load("chen_ricles_2010", ["duration=1"]).samples
     driver(str(ROOT / "test" / "ros" / "foreign_driver.py"), str(samples), "0", "bridges")
     assert run.end(90.0) == 1, run.output

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our nodes as lifecycle nodes of somebody else's launch: walked by events, managed, killed and respawned.
-
-A respawned or reactivated node never moves a rig.
-"""
+"""Tests of our nodes as lifecycle nodes of another launch file: started by events, managed, killed, respawned."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ FILE = str(Path(__file__).with_name("lifecycle.launch.py"))
 LONG = "overrides:=duration=2000 port.longest_wait=1"
 CONFIGURE, CLEANUP, ACTIVATE, DEACTIVATE = 1, 2, 3, 4
 BOND_S = 2.0
-"""So long a manager waits for the bond of a node."""
+"""Timeout of a manager for the bond of a node, s."""
 
 
 def transition(number: int) -> ChangeState.Request:
@@ -47,7 +44,7 @@ def transition(number: int) -> ChangeState.Request:
 
 
 class Bystander:
-    """Somebody in the graph who hears a test, and may call services of its nodes."""
+    """A node that subscribes to the topics of a test, and calls services of its nodes."""
 
     def __init__(self, context: Any) -> None:
         self.node = Node("bystander", context=context)
@@ -59,9 +56,9 @@ class Bystander:
         }
 
     def __getattr__(self, topic: str) -> list[Any]:
-        listener = self._ears[topic]
-        listener.listen()
-        return listener.heard
+        ear = self._ears[topic]
+        ear.listen()
+        return ear.heard
 
     @property
     def states(self) -> list[State]:
@@ -70,10 +67,10 @@ class Bystander:
     def call(self, kind: Any, name: str, request: Any) -> Any:
         client = self.node.create_client(kind, name)
         assert client.wait_for_service(timeout_sec=60.0), name
-        asked = client.call_async(request)
-        self._executor.spin_until_future_complete(asked, timeout_sec=30.0)
+        future = client.call_async(request)
+        self._executor.spin_until_future_complete(future, timeout_sec=30.0)
         self.node.destroy_client(client)
-        return asked.result()
+        return future.result()
 
     def change(self, role: str, number: int) -> bool:
         return bool(self.call(ChangeState, f"/rths/{role}/change_state", transition(number)).success)
@@ -85,83 +82,85 @@ class Bystander:
 @pytest.fixture
 def bystander() -> Iterator[Bystander]:
     with composed.ros_context() as context:
-        found = Bystander(context)
-        yield found
-        found.node.destroy_node()
+        bystander = Bystander(context)
+        yield bystander
+        bystander.node.destroy_node()
 
 
 def starts(run: Any, role: str) -> int:
-    """How often launch has started the process of ``role``."""
+    """Return how often launch has started the process of ``role``."""
     return len(re.findall(rf"\[{role}-\d+\]: process started", run.output))
 
 
-def kill_under_way(run: Any, bystander: Bystander, role: str) -> None:
-    """Kill the node once its test is under way; afterwards launch has respawned it."""
+def interrupt(run: Any) -> None:
+    os.killpg(run.popen.pid, signal.SIGINT)
+    run.end()
+
+
+def kill_running(run: Any, bystander: Bystander, role: str) -> None:
+    """Kill the node while its test runs, and wait until launch has respawned it."""
     run.wait_for_samples()
     run.wait_for(lambda: State.RUNNING in bystander.states)
     os.kill(run.pids()[role], signal.SIGKILL)
     run.wait_for(lambda: starts(run, role) >= 2)
 
 
-def test_events_of_launch_walk_the_nodes_through_their_lifecycle(launch, tmp_path):
+def test_launch_events_start_nodes(launch, tmp_path):
     run = launch("overrides:=duration=2", "manage:=true", "autostart:=false", file=FILE)
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES)
-    told = rths_nodes.read(tmp_path / "run")
-    assert (told.outcome, told.information["gaps"]) == ("finished", "0")
-    reference = rths_nodes.run("chen_ricles_2010", ["duration=2"]).arrays()
-    assert np.array_equal(told.arrays()["displacement"], reference["displacement"])
+    recorded = rths_nodes.read(tmp_path / "run")
+    assert (recorded.outcome, recorded.information["gaps"]) == ("finished", "0")
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=2"])
+    assert np.array_equal(recorded.displacement, reference.displacement)
 
 
 @pytest.mark.parametrize("role", ["integrator", "compensator", "monitor"])
-def test_a_respawned_node_never_moves_the_rig(launch, bystander, tmp_path, role):
-    """The rig comes to rest by itself, and stays there: whatever the new node says is of no run."""
+def test_respawned_node_never_moves_rig(launch, bystander, tmp_path, role):
+    """The rig comes to rest and stays there: messages of the new node belong to no run."""
     run = launch(LONG, f"respawn:={role}", file=FILE)
-    kill_under_way(run, bystander, role)
+    kill_running(run, bystander, role)
     run.wait_for(lambda: State.TRIPPED in bystander.states, 60.0)
     last = bystander.measurement[-1]
     assert last.flags & FLAG_TRIPPED
     run.wait_for(lambda: {"actuator", "recorder"} <= run.clean() | {name for name, _ in run.errors()}, 60.0)
     commands, measured = len(bystander.command), len(bystander.measurement)
-    run.wait_for(lambda: starts(run, role) >= 3, 60.0)  # its process leaves with the test, and comes again
+    run.wait_for(lambda: starts(run, role) >= 3, 60.0)  # its process ends with the test, and is respawned
     time.sleep(2.0)
     assert (len(bystander.command), len(bystander.measurement)) == (commands, measured)
     assert [state for state in bystander.states if state > State.POSITIONED].count(State.RUNNING) == 1
-    os.killpg(run.popen.pid, signal.SIGINT)
-    run.end()
-    told = rths_nodes.read(tmp_path / "run")
-    assert told.outcome == "tripped"
-    assert len(told.flags) == last.sample + 1, "no Command after the trip was applied"
-    assert told.flags[-1] & FLAG_TRIPPED
-    command = told.arrays()["command"]
-    assert np.array_equal(command[-1], command[-2]), "the rig is held"
+    interrupt(run)
+    recorded = rths_nodes.read(tmp_path / "run")
+    assert recorded.outcome == "tripped"
+    assert len(recorded.flags) == last.sample + 1, "no Command after the trip was applied"
+    assert recorded.flags[-1] & FLAG_TRIPPED
+    assert np.array_equal(recorded.command[-1], recorded.command[-2]), "the rig is held"
 
 
-def test_a_respawned_actuator_node_does_not_go_on_with_the_test(launch, bystander, tmp_path):
-    """The rig is at the port of a new process, which holds it at its start: nobody else is of its run."""
+def test_respawned_actuator_node_does_not_continue_test(launch, bystander):
+    """A new process holds the rig at its start, because no other node belongs to its run."""
     run = launch(LONG, "respawn:=actuator", file=FILE)
-    kill_under_way(run, bystander, "actuator")
+    kill_running(run, bystander, "actuator")
     before = {message.run for message in bystander.test_state}
     run.wait_for(lambda: {message.run for message in bystander.test_state} > before, 60.0)
     measured = len(bystander.measurement)
     time.sleep(3.0)
-    later = [State(told.state) for told in bystander.test_state if told.run not in before]
+    later = [State(message.state) for message in bystander.test_state if message.run not in before]
     assert later
     assert max(later) <= State.POSITIONED, "never armed"
     assert len(bystander.measurement) == measured
-    os.killpg(run.popen.pid, signal.SIGINT)
-    run.end()
+    interrupt(run)
 
 
-def test_a_reactivated_node_never_moves_the_rig(launch, bystander, tmp_path):
-    """Deactivated under way the actuator node brings the rig to rest; activated again it stays there."""
+def test_reactivated_node_never_moves_rig(launch, bystander, tmp_path):
+    """Deactivated while the test runs, the actuator node stops the rig; activated again, it leaves it at rest."""
     run = launch(LONG, file=FILE)
     run.wait_for_samples()
     assert bystander.change("actuator", DEACTIVATE)
     run.wait_for(lambda: State.HELD in bystander.states, 60.0)
     rest = bystander.measurement[-1].sample
-    again = bystander.node.create_client(ChangeState, "/rths/actuator/change_state")
-    again.call_async(transition(ACTIVATE))  # the node may have left before it answers
+    client = bystander.node.create_client(ChangeState, "/rths/actuator/change_state")
+    client.call_async(transition(ACTIVATE))  # the node may end before it answers
     assert run.end() == 0, run.output
     assert bystander.measurement[-1].sample == rest
     assert bystander.states[-1] is State.HELD
@@ -169,10 +168,9 @@ def test_a_reactivated_node_never_moves_the_rig(launch, bystander, tmp_path):
 
 
 def managed(bystander: Bystander, bonds: bool) -> bool:
-    """What the lifecycle manager of Nav2 does to bring nodes up: whether it has.
+    """Start the nodes like the lifecycle manager of Nav2; return whether it succeeds.
 
-    It configures all, then activates one after the other. With bonds it waits for that of each, and gives up
-    where there is none.
+    It configures all nodes, then activates one after the other. With bonds it gives up at a node without one.
     """
     for role in NODES:
         assert bystander.change(role, CONFIGURE)
@@ -186,14 +184,14 @@ def managed(bystander: Bystander, bonds: bool) -> bool:
     return True
 
 
-def test_a_manager_without_bonds_brings_a_test_up(launch, bystander, tmp_path):
+def test_manager_without_bonds_starts_test(launch, bystander, tmp_path):
     run = launch("overrides:=duration=2", "autostart:=false", file=FILE)
     assert managed(bystander, bonds=False)
     assert run.end() == 0, run.output
     assert rths_nodes.read(tmp_path / "run").outcome == "finished"
 
 
-def test_a_manager_that_wants_bonds_gives_up_before_anything_moves(launch, bystander):
+def test_manager_with_bonds_gives_up_before_motion(launch, bystander):
     run = launch("overrides:=duration=2", "autostart:=false", file=FILE)
     assert not managed(bystander, bonds=True)
     assert [bystander.state_of(role) for role in NODES] == ["active", *["inactive"] * (len(NODES) - 1)]
@@ -201,7 +199,6 @@ def test_a_manager_that_wants_bonds_gives_up_before_anything_moves(launch, bysta
     assert max(bystander.states, default=State.IDLE) <= State.POSITIONED
     assert bystander.change(NODES[0], DEACTIVATE)
     assert all(bystander.change(role, CLEANUP) for role in NODES)
-    os.killpg(run.popen.pid, signal.SIGINT)
-    run.end()
+    interrupt(run)
     assert bystander.measurement == []
     assert names.ACTUATOR in run.pids()

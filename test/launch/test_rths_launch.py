@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launch files, really launched: exit codes, what is recorded, how a test ends."""
+"""Tests of our launch files in launched processes: exit codes, recordings, ends of tests."""
 
 from __future__ import annotations
 
@@ -50,15 +50,23 @@ def information(folder: Path) -> dict[str, str]:
 
 
 RECORDED = "recording: run; rths report run creates run.html"
-"""What launch says in the end of the recording of a test."""
+"""End of the last message of a recorded test."""
+
+
+def assert_recorded_as_run(folder: Path, name: str, overrides: list[str], leave_out: str = "") -> None:
+    """The recorded histories are bit-identical to those of the reference host."""
+    reference = rths_nodes.run(name, overrides).arrays()
+    for history, values in rths_nodes.read(folder / "run").arrays().items():
+        if history != leave_out:
+            assert np.array_equal(values, reference[history], equal_nan=True), history
 
 
 @pytest.mark.parametrize("file", [*FILES, MULTI])
 def test_every_argument_is_described(file):
     description = get_launch_description_from_python_launch_file(str(resource("launch", file)))
     assert isinstance(description, LaunchDescription)
-    found = {argument.name: argument for argument in description.get_launch_arguments()}
-    for name in (
+    arguments = {argument.name: argument for argument in description.get_launch_arguments()}
+    described = (
         "scenario",
         "case",
         "overrides",
@@ -68,18 +76,19 @@ def test_every_argument_is_described(file):
         "run_id",
         "namespace",
         "log_level",
-    ):
-        assert found[name].description not in ("", "no description given")
+    )
+    for name in described:
+        assert arguments[name].description not in ("", "no description given")
     for name in ("pace", "actuator_nodes", "record", "log_level", "use_sim_time", "autostart"):
-        assert len(found[name].choices) >= 2
+        assert len(arguments[name].choices) >= 2
 
 
 def ended_well(run: Launch) -> bool:
-    """Return whether a test in real time finished; on a busy machine it may be one that is not valid."""
+    """Return whether a test in real time finished; on a busy machine it may be reported as not valid."""
     return run.end() == ("not valid: " in run.output) and ("ERROR" in run.output) == ("not valid: " in run.output)
 
 
-def test_a_page_shows_the_test_and_ends_with_it(launch):
+def test_page_shows_test_and_ends_with_it(launch):
     pytest.importorskip("aiohttp")
     run = launch(f"overrides:={SHORT}", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
     run.wait_for(lambda: "the page of /rths is at http://127.0.0.1:" in run.output)
@@ -90,7 +99,7 @@ def test_a_page_shows_the_test_and_ends_with_it(launch):
     assert run.clean() == {*NODES, "page"}
 
 
-def test_a_test_goes_on_without_its_page(launch):
+def test_test_continues_without_its_page(launch):
     pytest.importorskip("aiohttp")
     run = launch("overrides:=duration=4", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
     run.wait_for(lambda: "the page of /rths is at" in run.output)
@@ -99,8 +108,8 @@ def test_a_test_goes_on_without_its_page(launch):
     assert RECORDED in run.output
 
 
-def test_debug_lines_are_those_of_our_nodes(launch):
-    """The loggers of rcl and rmw wrote 745 000 lines in 14 s, which tripped the test."""
+def test_debug_messages_come_only_from_our_nodes(launch):
+    """The loggers of rcl and rmw once wrote 745 000 lines in 14 s, which tripped the test."""
     run = launch("overrides:=duration=2", "record:=none", "log_level:=debug", "pace:=realtime")
     assert ended_well(run), run.output
     debug = [line for line in run.output.splitlines() if "[DEBUG]" in line]
@@ -110,7 +119,7 @@ def test_debug_lines_are_those_of_our_nodes(launch):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
+def test_test_finishes_and_is_recorded(launch, file, tmp_path):
     run = launch(f"overrides:={SHORT} compensator.alpha_es=20", "directory:=run", "run_id:=monday_1", file=file)
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES)
@@ -118,9 +127,7 @@ def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
     assert mentions(run.output.splitlines()[-1], "rths", "2050", RECORDED)
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"], about["run_id"]) == ("finished", "0", "monday_1")
-    reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=20"]).arrays()
-    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
-        assert np.array_equal(values, reference[name], equal_nan=True), name
+    assert_recorded_as_run(tmp_path, "chen_ricles_2010", [SHORT, "compensator.alpha_es=20"])
 
 
 in_xml = pytest.mark.skipif(
@@ -129,7 +136,7 @@ in_xml = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("file", [pytest.param("rths.launch.xml", marks=in_xml), "rths.launch.py"])
-def test_parameters_come_from_a_file(launch, file, tmp_path):
+def test_parameters_are_read_from_file(launch, file, tmp_path):
     parameters = {"/rths/compensator": {"ros__parameters": {"compensator.alpha_es": 20.0}}}
     (tmp_path / "mine.yaml").write_text(json.dumps(parameters))
     run = launch(f"overrides:={SHORT}", "directory:=run", "params_file:=mine.yaml", file=file)
@@ -139,7 +146,7 @@ def test_parameters_come_from_a_file(launch, file, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "a: 1"])
-def test_a_file_that_has_no_parameters_is_refused(launch, text, tmp_path):
+def test_file_without_parameters_is_refused(launch, text, tmp_path):
     (tmp_path / "mine.yaml").write_text(text)
     run = launch("params_file:=mine.yaml")
     assert run.end() == 1
@@ -147,13 +154,13 @@ def test_a_file_that_has_no_parameters_is_refused(launch, text, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["rths", "single_actuator", "multi_actuator"])
-def test_a_file_has_a_wrapper_in_xml(name):
+def test_launch_file_has_xml_wrapper(name):
     (include,) = ElementTree.parse(resource("launch", f"{name}.launch.xml")).getroot()
     assert (include.tag, include.get("file")) == ("include", f"$(dirname)/{name}.launch.py")
 
 
 @in_xml
-def test_a_wrapper_refuses_an_unknown_argument(launch):
+def test_xml_wrapper_refuses_unknown_argument(launch):
     run = launch("scenari:=chen_ricles_2010", file="rths.launch.xml")
     assert run.end() == 1
     assert mentions(run.output, "unknown", "scenari", "scenario")
@@ -172,8 +179,8 @@ time.sleep(60.0)
 """
 
 
-def test_rviz_shows_a_model_of_the_axes_and_ends_with_the_test(launch, tmp_path):
-    """Programs with the names of the packages, which have no wheels, write their arguments."""
+def test_rviz_shows_axes_and_ends_with_test(launch, tmp_path):
+    """Programs with the names of the packages, which have no wheels, store their arguments."""
     prefix = tmp_path / "prefix"
     for name in ("robot_state_publisher", "rviz2"):
         marker = prefix / "share" / "ament_index" / "resource_index" / "packages" / name
@@ -194,7 +201,7 @@ def test_rviz_shows_a_model_of_the_axes_and_ends_with_the_test(launch, tmp_path)
     assert run.end() == 0, run.output
 
 
-def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):
+def test_namespace_applies_to_all_topics(launch, tmp_path):
     run = launch(f"overrides:={SHORT}", "directory:=run", "namespace:=lab/rig_2")
     assert run.end() == 0, run.output
     topics = bag.read(tmp_path / "run").topics.keys() - names.ALSO_RECORDED
@@ -203,19 +210,19 @@ def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):
 
 
 @pytest.mark.parametrize("reliability", [ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT])
-def test_the_reliability_of_the_streams_can_be_chosen(launch, reliability):
+def test_reliability_of_streams_is_an_argument(launch, reliability):
     run = launch(f"overrides:={LONG}", "directory:=run", f"reliability:={reliability.name.lower()}")
     run.wait_for_samples()
     with composed.ros_context() as context:
-        node = Node("somebody", context=context)
-        found = []
-        run.wait_for(lambda: found.extend(node.get_publishers_info_by_topic("/rths/command")) or found)
+        node = Node("observer", context=context)
+        publishers = []
+        run.wait_for(lambda: publishers.extend(node.get_publishers_info_by_topic("/rths/command")) or publishers)
         node.destroy_node()
-    assert [each.qos_profile.reliability for each in found] == [reliability]
+    assert [publisher.qos_profile.reliability for publisher in publishers] == [reliability]
 
 
 @pytest.mark.parametrize(
-    ("argument", "words"),
+    ("argument", "parts"),
     [
         ("scenario:=nonsense", ("unknown", "nonsense", "chen_ricles_2010")),
         ("overrides:=compensator.alfa_es=20", ("alpha_es",)),
@@ -231,10 +238,10 @@ def test_the_reliability_of_the_streams_can_be_chosen(launch, reliability):
         ("scenaro:=chen_ricles_2010", ("unknown", "scenaro", "scenario")),
     ],
 )
-def test_wrong_input_is_refused_before_a_node_starts(launch, argument, words):
+def test_wrong_argument_is_refused_before_nodes_start(launch, argument, parts):
     run = launch(argument)
     assert run.end() == 1, run.output
-    assert mentions(run.output, *words)
+    assert mentions(run.output, *parts)
     assert "Traceback" not in run.output
     if not argument.startswith(("pace", "reliability")):  # launch checks these itself
         assert "[ERROR] [launch]: rths: " in run.output
@@ -243,27 +250,25 @@ def test_wrong_input_is_refused_before_a_node_starts(launch, argument, words):
 
 
 @pytest.mark.parametrize(
-    ("words", "range_of_discovery", "told"),
+    ("nodes", "discovery", "parts"),
     [
         ("actuator monitr", "SUBNET", ("nodes", "unknown", "monitr", "monitor", "actuator")),
         ("actuator monitor", "", ("nodes", "ROS_AUTOMATIC_DISCOVERY_RANGE")),
         ("integrator", "SUBNET", ("node", "composed")),
     ],
 )
-def test_nodes_that_cannot_be_left_to_another_machine_are_refused(
-    launch, monkeypatch, words, range_of_discovery, told
-):
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", range_of_discovery)
-    composed = "composed:=true" if words == "integrator" else "composed:=false"
-    run = launch(f"nodes:={words}", "run_id:=monday_1", composed)
+def test_impossible_distribution_of_nodes_is_refused(launch, monkeypatch, nodes, discovery, parts):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", discovery)
+    composed = "composed:=true" if nodes == "integrator" else "composed:=false"
+    run = launch(f"nodes:={nodes}", "run_id:=monday_1", composed)
     assert run.end() == 1, run.output
-    assert mentions(run.output, *told)
+    assert mentions(run.output, *parts)
     assert "Traceback" not in run.output
     assert run.pids() == {}
 
 
-def test_two_launches_make_one_test(launch, monkeypatch, tmp_path):
-    """As on two machines, of which only one has the actuator node; both say how the test ended."""
+def test_two_launches_run_one_test(launch, monkeypatch, tmp_path):
+    """As on two machines, of which one has the actuator node; both report the end of the test."""
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
     common = ("run_id:=monday_1", f"overrides:={SHORT}", "directory:=run")
     (tmp_path / "model").mkdir()
@@ -278,14 +283,14 @@ def test_two_launches_make_one_test(launch, monkeypatch, tmp_path):
     assert information(tmp_path)["gaps"] == "0"
 
 
-def test_a_trip_is_told_and_recorded(launch, tmp_path):
+def test_trip_is_reported_and_recorded(launch, tmp_path):
     run = launch(f"overrides:={SHORT} axes.story_1.limits.stroke=0.001", "directory:=run")
     assert run.end() == 1, run.output
-    assert run.clean() == set(NODES), "nobody has died"
+    assert run.clean() == set(NODES)
     *_, indices, last = run.output.splitlines()
     assert mentions(last, "ERROR", "rths")
     assert f"(exit code 3); {RECORDED}" in last
-    assert run.output.count("axes.story_1.limits.stroke") == 1, "the cause is said once"
+    assert run.output.count("axes.story_1.limits.stroke") == 1, "the cause is reported once"
     assert "rths: story_1: max error 0." in indices
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("tripped", "0")
@@ -293,7 +298,7 @@ def test_a_trip_is_told_and_recorded(launch, tmp_path):
 
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl_c", "to_launch_only"])
-def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
+def test_interrupt_ends_all_nodes(launch, tmp_path, whole_group):
     run = launch(f"overrides:={LONG}", "directory:=run")
     run.wait_for_samples()
     (os.killpg if whole_group else os.kill)(run.popen.pid, signal.SIGINT)
@@ -308,7 +313,7 @@ def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
 
 
 @pytest.mark.parametrize("role", NODES)
-def test_a_node_that_dies_ends_the_test_with_its_name(launch, tmp_path, role):
+def test_killed_node_ends_test_with_its_name(launch, tmp_path, role):
     run = launch(f"overrides:={LONG}", "directory:=run")
     run.wait_for_samples()
     os.kill(run.pids()[role], signal.SIGKILL)
@@ -320,7 +325,7 @@ def test_a_node_that_dies_ends_the_test_with_its_name(launch, tmp_path, role):
         assert information(tmp_path)["gaps"] == "0"
 
 
-def test_nodes_do_not_outlive_a_launch_that_is_killed(launch):
+def test_nodes_end_with_killed_launch(launch):
     run = launch(f"overrides:={LONG}", "directory:=run")
     run.wait_for_samples()
     pids = run.pids().values()
@@ -332,7 +337,7 @@ def test_nodes_do_not_outlive_a_launch_that_is_killed(launch):
         time.sleep(0.1)
 
 
-def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
+def test_external_actuator_node_replaces_ours(launch):
     run = launch(
         f"overrides:={SHORT}",
         "record:=none",
@@ -346,8 +351,8 @@ def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
         "run_id": "monday_1",
         "peers": "[integrator, compensator, actuator, monitor]",
     }
-    words = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
-    command = [sys.executable, "-m", "rths_nodes.app.node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *words]
+    options = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
+    command = [sys.executable, "-m", "rths_nodes.app.node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *options]
     path = os.pathsep.join(filter(None, [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     driver = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, timeout=60, check=False)
     assert driver.returncode == 0
@@ -359,7 +364,7 @@ SHORT_AXES = "duration=0.4 soft_start=null"
 
 
 @pytest.mark.parametrize("layout", ["per_axis", "one"])
-def test_a_rig_of_several_actuators(launch, tmp_path, layout):
+def test_rig_of_several_actuators(launch, tmp_path, layout):
     run = launch(f"overrides:={SHORT_AXES}", f"actuator_nodes:={layout}", "directory:=run", file=MULTI)
     assert run.end() == 0, run.output
     started = re.findall(r"\[axis-\d+\]: process has finished cleanly", run.output)
@@ -368,19 +373,17 @@ def test_a_rig_of_several_actuators(launch, tmp_path, layout):
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"], about["silent"]) == ("finished", "0", "")
     assert about["actuator_nodes"] == layout
-    reference = rths_nodes.run("three_independent_axes", SHORT_AXES.split()).arrays()
-    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
-        assert np.array_equal(values, reference[name], equal_nan=True), name
+    assert_recorded_as_run(tmp_path, "three_independent_axes", SHORT_AXES.split())
 
 
-def test_a_case_of_a_scenario_is_launched(launch, tmp_path):
-    words = ("scenario:=phillips_spencer_2012", "case:=f", "overrides:=duration=0.2", "actuator_nodes:=one")
-    run = launch(*words, "directory:=run", file=MULTI)
+def test_case_of_scenario_is_launched(launch, tmp_path):
+    arguments = ("scenario:=phillips_spencer_2012", "case:=f", "overrides:=duration=0.2", "actuator_nodes:=one")
+    run = launch(*arguments, "directory:=run", file=MULTI)
     assert run.end() == 0, run.output
     assert rths_nodes.read(tmp_path / "run").scenario.name == "phillips_spencer_2012.f"
 
 
-def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
+def test_killed_axis_node_ends_test_with_its_name(launch, tmp_path):
     run = launch("overrides:=soft_start=null", "directory:=run", file=MULTI)
     run.wait_for_samples()
     pids = re.findall(r"\[axis-\d+\]: process started with pid \[(\d+)\]", run.output)
@@ -391,7 +394,7 @@ def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "parts"),
     [
         (("scenario:=phillips_spencer_2012",), ("rig", "axes")),
         (("scenario:=phillips_spencer_2012", "case:=g"), ("unknown", "case", "g")),
@@ -399,10 +402,10 @@ def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
         (("drivers:=story_1", "actuator_nodes:=one"), ("known", "none")),
     ],
 )
-def test_a_layout_that_cannot_be_is_refused(launch, arguments, words):
+def test_impossible_layout_is_refused(launch, arguments, parts):
     run = launch(*arguments, "record:=none", file=MULTI)
     assert run.end() == 1, run.output
-    assert mentions(run.output, *words)
+    assert mentions(run.output, *parts)
     assert run.pids() == {}
 
 
@@ -410,7 +413,7 @@ REACHED = {"configure": "inactive", "cleanup": "unconfigured", "activate": "acti
 
 
 def change(role: str, transition: str = "") -> None:
-    """Walk a node through its lifecycle, as ``ros2 lifecycle set`` does; without ``transition`` only find it."""
+    """Change the state of a node like ``ros2 lifecycle set``; without ``transition`` only discover it."""
     import rclpy
     from lifecycle_msgs.srv import ChangeState, GetState
 
@@ -430,28 +433,33 @@ def change(role: str, transition: str = "") -> None:
         request = ChangeState.Request()
         request.transition.label = transition
         answer = ask(ChangeState, "change_state", request)
-        if answer is None:  # the middleware can lose it to a client that it has only just found, and says so
-            found = ask(GetState, "get_state", GetState.Request())
-            assert found.current_state.label == REACHED[transition], role
+        if answer is None:  # the middleware can lose the answer to a client that it has just discovered
+            state = ask(GetState, "get_state", GetState.Request())
+            assert state.current_state.label == REACHED[transition], role
         else:
             assert answer.success, f"{role} {transition}"
 
 
-def test_without_autostart_an_operator_starts_the_test(launch, tmp_path):
-    run = launch(f"overrides:={SHORT}", "directory:=run", "autostart:=false")
+def start_nodes() -> None:
+    """Start all nodes; those of the loop are configured twice."""
     for role in NODES:
         change(role, "configure")
-    for role in LOOP:  # once more: a configured node can go back
+    for role in LOOP:
         change(role, "cleanup")
         change(role, "configure")
     for role in NODES:
         change(role, "activate")
+
+
+def test_operator_starts_test_without_autostart(launch, tmp_path):
+    run = launch(f"overrides:={SHORT}", "directory:=run", "autostart:=false")
+    start_nodes()
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES)
     assert information(tmp_path)["outcome"] == "finished"
 
 
-def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
+def test_interrupt_ends_nodes_that_were_not_started(launch):
     run = launch("record:=none", "autostart:=false")
     for role in set(NODES) - {RECORDER}:
         change(role)
@@ -466,33 +474,29 @@ COMPOSED = ("composed:=true", "pace:=realtime", "directory:=run")
 
 
 @pytest.mark.parametrize("separate", ["", "recorder", "monitor recorder"])
-def test_all_nodes_may_share_a_process(launch, tmp_path, patience, separate):
+def test_nodes_share_a_process(launch, tmp_path, patience, separate):
     run = launch(f"overrides:={SHORT} {' '.join(patience)}", *COMPOSED, f"separate:={separate}")
     assert ended_well(run), run.output
     assert run.clean() == {"rig", *separate.split()}
     assert RECORDED in run.output.splitlines()[-1]
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"], about["host"]) == ("finished", "0", "composed")
-    reference = rths_nodes.run("chen_ricles_2010", [SHORT, *patience]).arrays()
-    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
-        if name != "flags":  # a slipped tick is flagged
-            assert np.array_equal(values, reference[name], equal_nan=True), name
+    # a slipped tick is flagged
+    assert_recorded_as_run(tmp_path, "chen_ricles_2010", [SHORT, *patience], leave_out="flags")
 
 
-def test_nodes_of_axes_may_share_it_too(launch, tmp_path):
-    words = ("scenario:=three_independent_axes", "actuator_nodes:=per_axis", "namespace:=lab/rig_2")
-    run = launch(f"overrides:={SHORT_AXES}", "composed:=true", "directory:=run", *words)
+def test_nodes_of_axes_share_a_process(launch, tmp_path):
+    arguments = ("scenario:=three_independent_axes", "actuator_nodes:=per_axis", "namespace:=lab/rig_2")
+    run = launch(f"overrides:={SHORT_AXES}", "composed:=true", "directory:=run", *arguments)
     assert run.end() == 0, run.output
     assert run.clean() == {"rig"}
     assert information(tmp_path)["actuator_nodes"] == "per_axis"
-    reference = rths_nodes.run("three_independent_axes", SHORT_AXES.split()).arrays()
-    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
-        assert np.array_equal(values, reference[name], equal_nan=True), name
+    assert_recorded_as_run(tmp_path, "three_independent_axes", SHORT_AXES.split())
 
 
-def test_a_trip_ends_a_composed_test_in_order(launch, tmp_path):
-    words = f"overrides:={SHORT} axes.story_1.limits.stroke=0.001"
-    run = launch(words, "composed:=true", "separate:=recorder", "directory:=run")
+def test_trip_ends_composed_test(launch, tmp_path):
+    overrides = f"overrides:={SHORT} axes.story_1.limits.stroke=0.001"
+    run = launch(overrides, "composed:=true", "separate:=recorder", "directory:=run")
     assert run.end() == 1, run.output
     assert run.clean() == {RECORDER, "rig"}
     last = run.output.splitlines()[-1]
@@ -502,7 +506,7 @@ def test_a_trip_ends_a_composed_test_in_order(launch, tmp_path):
     assert information(tmp_path)["gaps"] == "0"
 
 
-def test_an_interrupt_holds_a_composed_test(launch, tmp_path):
+def test_interrupt_holds_composed_test(launch, tmp_path):
     run = launch(f"overrides:={LONG}", "composed:=true", "separate:=recorder", "directory:=run")
     run.wait_for_samples()
     os.killpg(run.popen.pid, signal.SIGINT)
@@ -514,7 +518,7 @@ def test_an_interrupt_holds_a_composed_test(launch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["rig", RECORDER])
-def test_a_process_of_a_composed_test_that_dies_ends_it(launch, tmp_path, name):
+def test_killed_process_ends_composed_test(launch, tmp_path, name):
     run = launch(f"overrides:={LONG}", "composed:=true", "separate:=recorder", "directory:=run")
     run.wait_for_samples()
     os.kill(run.pids()[name], signal.SIGKILL)
@@ -523,21 +527,15 @@ def test_a_process_of_a_composed_test_that_dies_ends_it(launch, tmp_path, name):
     assert "(exit code 1); recording:" in run.output.splitlines()[-1]
 
 
-def test_without_autostart_composed_nodes_wait_for_an_operator(launch, tmp_path):
+def test_operator_starts_composed_test_without_autostart(launch, tmp_path):
     run = launch(f"overrides:={SHORT}", "composed:=true", "directory:=run", "autostart:=false")
-    for role in NODES:
-        change(role, "configure")
-    for role in LOOP:
-        change(role, "cleanup")
-        change(role, "configure")
-    for role in NODES:
-        change(role, "activate")
+    start_nodes()
     assert run.end() == 0, run.output
     assert run.clean() == {"rig"}
     assert information(tmp_path)["outcome"] == "finished"
 
 
-def test_nodes_that_wait_say_for_whom(launch):
+def test_waiting_nodes_name_missing_node(launch):
     run = launch(f"overrides:={LONG}", "record:=none", "actuator:=false", file="single_actuator.launch.py")
     run.wait_for(lambda: "waits for /rths/actuator on" in run.output)
     os.kill(run.popen.pid, signal.SIGINT)
@@ -552,14 +550,14 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 
 def generate_launch_description():
     source = PythonLaunchDescriptionSource({file!r})
-    given = {{"overrides": {overrides!r}, "directory": "run"}}.items()
+    arguments = {{"overrides": {overrides!r}, "directory": "run"}}.items()
     return LaunchDescription(
-        [DeclareLaunchArgument("robot"), IncludeLaunchDescription(source, launch_arguments=given)]
+        [DeclareLaunchArgument("robot"), IncludeLaunchDescription(source, launch_arguments=arguments)]
     )
 """
 
 
-def test_the_arguments_of_a_file_that_includes_ours_are_its_own(launch, tmp_path):
+def test_including_launch_file_has_its_own_arguments(launch, tmp_path):
     ours = str(resource("launch", FILES[0]))
     (tmp_path / "lab.launch.py").write_text(INCLUDING.format(file=ours, overrides=SHORT))
     run = launch("robot:=blue", file=str(tmp_path / "lab.launch.py"))
@@ -569,18 +567,18 @@ def test_the_arguments_of_a_file_that_includes_ours_are_its_own(launch, tmp_path
 
 STAND_IN = """#!{python}
 import pathlib, signal, sys, time
-asked = []
-signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+signals = []
+signal.signal(signal.SIGINT, lambda *_: signals.append(1))
 pathlib.Path("bag.txt").write_text(" ".join(sys.argv[1:]))
 qos = sys.argv[sys.argv.index("--qos-profile-overrides-path") + 1]
 pathlib.Path("qos.yaml").write_text(pathlib.Path(qos).read_text())
-while not asked:
+while not signals:
     time.sleep(0.02)
 """
 
 
 def stand_in_for_rosbag2(folder: Path) -> dict[str, str]:
-    """A `ros2 bag record` that only notes its arguments and waits for its end."""
+    """Create a `ros2 bag record` that only stores its arguments and waits for its end."""
     (folder / "ros2bag").mkdir()
     (folder / "ros2bag" / "__init__.py").touch()
     index = folder / "share" / "ament_index" / "resource_index" / "packages"
@@ -592,7 +590,7 @@ def stand_in_for_rosbag2(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder), "AMENT_PREFIX_PATH": str(folder), "PATH": str(folder / "bin")}
 
 
-def test_rosbag2_gets_all_topics_and_is_stopped_at_the_end(launch, tmp_path):
+def test_rosbag2_records_all_topics_and_is_stopped(launch, tmp_path):
     environment = stand_in_for_rosbag2(tmp_path)
     run = launch(
         f"overrides:={SHORT}",
@@ -604,18 +602,18 @@ def test_rosbag2_gets_all_topics_and_is_stopped_at_the_end(launch, tmp_path):
     )
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES) - {RECORDER} | {"rosbag2"}
-    words = (tmp_path / "bag.txt").read_text().split()
-    told = words[: words.index("--qos-profile-overrides-path")]
-    assert told == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]
+    arguments = (tmp_path / "bag.txt").read_text().split()
+    options = arguments[: arguments.index("--qos-profile-overrides-path")]
+    assert options == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]
     assert (tmp_path / "qos.yaml").read_text() == stack_files.rosbag2_qos("rig_2")
-    assert words[words.index("--topics") + 1 :] == [
+    assert arguments[arguments.index("--topics") + 1 :] == [
         *(f"/rig_2/{name}" for name in names.TOPICS),
         *names.ALSO_RECORDED,
         "/camera",
     ]
 
 
-def test_rosbag2_is_missed_in_words(launch):
+def test_missing_rosbag2_is_reported(launch):
     if shutil.which("ros2") and subprocess.run(["ros2", "bag", "--help"], capture_output=True).returncode == 0:
         pytest.skip("rosbag2 is installed")
     run = launch("record:=rosbag2")

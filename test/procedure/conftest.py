@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig of the port simulator, with perfect channels, and a session that walks it."""
+"""Fixtures of the procedure: a session on a simulated rig with perfect channels."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from rths_nodes.loop.scenario import files
 
 @pytest.fixture
 def walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Walk]]:
-    """Makes a walk of a scenario on the bench, with overrides; ``rig``: (what, in its place) of the rig file."""
+    """Makes a walk of a scenario on the bench, with overrides; ``rig``: old and new text of the rig file."""
     sent: list[float] = []
+    walks: list[Walk] = []
+    ports: list[Any] = []
     write = Simulator.write
 
     def spy(self: Simulator, command: Command) -> None:
-        if real and self is real[0]:
+        if ports and self is ports[-1]:
             sent.append(float(command.command[0]))
         write(self, command)
 
     monkeypatch.setattr(Simulator, "write", spy)
-    real: list[Any] = []
-    made: list[Walk] = []
 
-    def make(*sets: str, rig: tuple[str, str] = ("", ""), name: str = "chen_ricles_2010", **further: Any) -> Walk:
+    def make(*sets: str, rig: tuple[str, str] = ("", ""), **further: Any) -> Walk:
         file = tmp_path / "bench.yaml"
         file.write_text(RIG.replace(*rig))
-        found = Walk(files.load(name, ["duration=0.5", *sets], rig=str(file)), sent, **further)
-        found.scenario_file = str(file)
+        w = Walk(files.load("chen_ricles_2010", ["duration=0.5", *sets], rig=str(file)), sent, **further)
+        w.scenario_file = str(file)
         sent.clear()
-        real[:] = [found.session.drive.port]
-        made.append(found)
-        return found
+        ports.append(w.session.drive.port)
+        walks.append(w)
+        return w
 
     yield make
-    for each in made:
-        each.session.close()
+    for w in walks:
+        w.session.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""False words: none, whatever the shipped scenario, time ratio, resolution and noise, from connect to finish."""
+"""Tests of procedures on a healthy rig: no shipped scenario raises a remark or trip from connect to finish."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from rths_nodes.procedure.small_move import SCENARIO
 SHIPPED = tuple(files.shipped())
 RATIOS, RESOLUTIONS, SEEDS = (1, 10, 50), (1e-6, 5e-6, 20e-6), range(1, 21)
 CHOSEN = random.Random(605).sample([*product(SHIPPED, RATIOS, RESOLUTIONS, SEEDS)], 5)
-"""Five of all; soak tries all."""
-TRUE_OF = {
+"""Five of all combinations; soak runs all."""
+TRUE_REMARKS = {
     "marths_2023": ("its command. The control loop has a static error",),  # 8 and 14 % of the published plant
     "three_independent_axes": ("the force exists only in motion",),  # two dampers
 }
-"""What has to be said of the rig of a scenario."""
-ASKED = ("of the force not verified", "of the displacement not verified", "times the scenario's, ")
-"""What stands beside each question whether somebody signs."""
-COMPUTED = {name for name in SHIPPED if files.load(name).rig is None} - {"rths_benchmark_2020"}
-"""Those with a rung d: neither a coupled rig, nor a mass in the specimen, which makes force of any noise."""
-UNSTABLE = {("horiuchi_1996_verification", "no_compensation"), ("phillips_spencer_2012", "b")}
-"""Cases that are published because they run away."""
-AT_THE_STROKE = {("horiuchi_1996_frp_column", "level_40")}
-"""It comes within 2.6 mm of its stroke without transport; one sample of it, as a rig has, brings it there."""
-LEFT_OUT = UNSTABLE | AT_THE_STROKE
+SIGNED_REMARKS = ("of the force not verified", "of the displacement not verified", "times the scenario's, ")
+"""Remarks on items to be signed."""
+WITH_RUNG_D = {name for name in SHIPPED if files.load(name).rig is None} - {"rths_benchmark_2020"}
+"""Scenarios without a coupled rig, and without a mass in the specimen, whose force would amplify noise."""
+LEFT_OUT = {
+    ("horiuchi_1996_verification", "no_compensation"),  # published as unstable
+    ("phillips_spencer_2012", "b"),  # published as unstable
+    ("horiuchi_1996_frp_column", "level_40"),  # reaches its stroke with one sample of transport
+}
 CASES = [(name, case) for name in SHIPPED for case in files.load(name).cases if (name, case) not in LEFT_OUT]
 COUPLED = ("phillips_spencer_2012", "d")
-"""Unloading moves its three axes by ways whose forces leave next to nothing of each other on one of them."""
+"""Unloading moves its three axes such that their forces nearly cancel on one of them."""
 
 
-def whole(name: str, ratio: int, resolution: float, seed: int = 1, case: str = "") -> None:
-    """Its procedure with rungs d and g, the latter held once where it can be; any word is an error."""
+def run_procedure(name: str, ratio: int, resolution: float, seed: int = 1, case: str = "") -> None:
+    """Run a procedure with rungs d and g, the latter held once if possible; any remark is an error."""
     w = Walk(on_healthy_rig(short(name, ratio, seed, case), resolution), [])
     try:
-        _checked(w, name)
-        for rung in ("d", "g") if name in COMPUTED else ("g",):
+        check(w, name)
+        for rung in ("d", "g") if name in WITH_RUNG_D else ("g",):
             w.session.position()
-            _climbed(w, rung)
+            climb(w, rung)
         assert w.session.unload().given_up == "", w.record.unloading
         w.session.finish()
     finally:
@@ -55,19 +54,18 @@ def whole(name: str, ratio: int, resolution: float, seed: int = 1, case: str = "
     assert w.record.offsets_after is not None
 
 
-def _checked(w: Walk, name: str) -> None:
+def check(w: Walk, name: str) -> None:
     w.refer()
-    for axis, found in w.session.check().items():
-        assert found.findings == found.unlike == [], axis
-        allowed = (*ASKED, *TRUE_OF.get(name, ()))
-        assert [words for words in found.remarks if not any(each in words for each in allowed)] == [], axis
-        assert found.ratios.get(SCENARIO, 1.0) == pytest.approx(1.0, abs=0.1), axis
-    for each in w.session.clearance.unsigned():
-        assert each.startswith("scale of "), each
-        w.session.sign_for(each, "A. Nyone")
+    allowed = (*SIGNED_REMARKS, *TRUE_REMARKS.get(name, ()))
+    for axis, result in w.session.check().items():
+        assert result.findings == result.unlike == [], axis
+        assert [remark for remark in result.remarks if not any(text in remark for text in allowed)] == [], axis
+        assert result.ratios.get(SCENARIO, 1.0) == pytest.approx(1.0, abs=0.1), axis
+    assert all(item.startswith("scale of ") for item in w.session.clearance.unsigned())
+    w.sign_all("A. Nyone")
 
 
-def _climbed(w: Walk, rung: str) -> None:
+def climb(w: Walk, rung: str) -> None:
     slow = w.scenario.time_ratio > 1 and rung == "g"
     held, resumed = [], []
 
@@ -82,19 +80,16 @@ def _climbed(w: Walk, rung: str) -> None:
             w.session.hold()
 
     w.on_state, w.progress = on_state, progress
-    written = w.climb(rung)
-    assert (written.outcome, written.reason) == ("finished", ""), written
-    assert [words for words in written.remarks if not mentions(words, "held", "sample")] == [], written.remarks
+    result = w.climb(rung)
+    assert (result.outcome, result.reason) == ("finished", ""), result
+    assert [remark for remark in result.remarks if not mentions(remark, "held", "sample")] == []
     assert len(resumed) == slow
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("name", "ratio", "resolution", "seed"),
-    CHOSEN,
-)
-def test_no_false_word_in_what_was_drawn(name: str, ratio: int, resolution: float, seed: int) -> None:
-    whole(name, ratio, resolution, seed)
+@pytest.mark.parametrize(("name", "ratio", "resolution", "seed"), CHOSEN)
+def test_sampled_procedure_raises_no_remark(name: str, ratio: int, resolution: float, seed: int) -> None:
+    run_procedure(name, ratio, resolution, seed)
 
 
 @pytest.mark.soak
@@ -102,23 +97,22 @@ def test_no_false_word_in_what_was_drawn(name: str, ratio: int, resolution: floa
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("name", SHIPPED)
-def test_no_shipped_scenario_has_a_false_word(name: str, ratio: int, resolution: float) -> None:
-    """3060 procedures, which take some three hours of one processor."""
+def test_shipped_scenario_raises_no_remark(name: str, ratio: int, resolution: float) -> None:
+    """3060 procedures take about three hours on one processor."""
     for seed in SEEDS:
-        whole(name, ratio, resolution, seed)
+        run_procedure(name, ratio, resolution, seed)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("name", "case"),
-    [pytest.param(*each, marks=[pytest.mark.soak] * (each != COUPLED)) for each in CASES],
+    ("name", "case"), [pytest.param(*case, marks=[pytest.mark.soak] * (case != COUPLED)) for case in CASES]
 )
-def test_nor_has_a_case_of_one(name: str, case: str) -> None:
-    whole(name, 1, 5e-6, case=case)
+def test_case_raises_no_remark(name: str, case: str) -> None:
+    run_procedure(name, 1, 5e-6, case=case)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_no_shipped_scenario_is_unlike_itself(name: str) -> None:
+def test_check_finds_stiffness_of_shipped_scenario(name: str) -> None:
     w = Walk(on_healthy_rig(short(name, 1), 5e-6), [])
-    _checked(w, name)
+    check(w, name)
     w.session.close()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig that is lost while nothing moves: it is reported within one silence, in every state at rest.
+"""Tests of the loss of a rig at rest, which is reported within one silence in every state.
 
-A real process leads the procedure, another one emulates the rig; one of them is suspended or killed.
+One process runs the procedure, another one emulates the rig; one of them is suspended or killed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ pytestmark = pytest.mark.usefixtures("fresh_programs")
 SILENCE_S = 0.5
 SUSPENDED_S = 2.0
 BUSY_S = 1.0
-"""Time that a busy machine may take until a process that was woken has its turn."""
-STATES = [state.name for state in AT_REST]
+"""Largest delay until a busy machine runs a process that was woken, s."""
+in_each_state = pytest.mark.parametrize("state", [state.name for state in AT_REST])
 RTHS = (sys.executable, "-m", "rths_nodes.app.cli")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-class Told:
-    """Lines of JSON that a process prints."""
+class JsonLines:
+    """JSON objects that a process prints, one per line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -53,28 +53,28 @@ class Told:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        with suppress(ValueError):  # it was closed
+        with suppress(ValueError):  # the pipe was closed
             for line in self.process.stdout:
                 self._lines.put(line)
         self._lines.put("")
 
     def next(self, seconds: float) -> dict[str, Any]:
-        """The next line. Raises queue.Empty if none is there in time."""
+        """Return the next object. Raises queue.Empty after ``seconds``."""
         line = self._lines.get(timeout=seconds)
         assert line, "the process has ended"
-        return dict(json.loads(line))
+        return json.loads(line)
 
     def until(self, state: str, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
-        while (found := self.next(max(end - time.monotonic(), 0.0)))["state"] != state:
+        while (report := self.next(max(end - time.monotonic(), 0.0)))["state"] != state:
             pass
-        return found
+        return report
 
 
 @contextmanager
-def process(*words: str) -> Iterator[subprocess.Popen[str]]:
+def process(*command: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, bufsize=1
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, bufsize=1
     ) as running:
         try:
             yield running
@@ -84,55 +84,55 @@ def process(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def at_rest(state: str, folder: Path) -> Iterator[tuple[Told, subprocess.Popen[str]]]:
-    """A procedure in ``state``, and the process of its emulated rig."""
+def at_rest(state: str, folder: Path) -> Iterator[tuple[JsonLines, subprocess.Popen[str]]]:
+    """Run a procedure to ``state``; yield its reports and the process of its emulated rig."""
     port, rig = free_port(), folder / "rig.yaml"
     text = resource("config", "rigs", "bench_udp.yaml").read_text(encoding="utf-8")
-    calm = f"transport_samples: 16, silence: {SILENCE_S}}}\nbridge: {{max_bridge: 0.3}}"
-    text = text.replace("servo_rate: 1024.0\n", "").replace("transport_samples: 1}", calm)
+    patient = f"transport_samples: 16, silence: {SILENCE_S}}}\nbridge: {{max_bridge: 0.3}}"
+    text = text.replace("servo_rate: 1024.0\n", "").replace("transport_samples: 1}", patient)
     rig.write_text(text, encoding="utf-8")
-    sets = [word for each in (*rig_at_rest.SLOW, f"port.port={port}") for word in ("--set", each)]
-    with process(*RTHS, "emulate", rig_at_rest.SCENARIO, "--rig", str(rig), "--own-clock", "--json", *sets) as far:
-        Told(far).next(60.0)
-        helper = str(Path(rig_at_rest.__file__))
-        with process(sys.executable, helper, str(rig), str(port), state, str(folder / "rest")) as near:
-            told = Told(near)
-            told.until(f"at rest: {state}", 120.0)
-            yield told, far
+    sets = [word for change in (*rig_at_rest.SLOW, f"port.port={port}") for word in ("--set", change)]
+    emulate = (*RTHS, "emulate", rig_at_rest.SCENARIO, "--rig", str(rig), "--own-clock", "--json", *sets)
+    with process(*emulate) as emulator:
+        JsonLines(emulator).next(60.0)
+        lead = (sys.executable, rig_at_rest.__file__, str(rig), str(port), state, str(folder / "rest"))
+        with process(*lead) as test:
+            reports = JsonLines(test)
+            reports.until(f"at rest: {state}", 120.0)
+            yield reports, emulator
 
 
-def reported(told: Told, folder: Path, state: str, since: float, reason: str) -> None:
-    """The loss is a state and an event, and nothing but the end is possible then."""
-    found = told.until(State.TRIPPED.name, 20.0)
-    assert found["at"] - since <= SILENCE_S + BUSY_S
-    assert reason in found["reason"]
+def assert_reported(reports: JsonLines, folder: Path, state: str, since: float, reason: str) -> None:
+    """The loss is a state and a note, after which only the end is possible."""
+    trip = reports.until(State.TRIPPED.name, 20.0)
+    assert trip["at"] - since <= SILENCE_S + BUSY_S
+    assert reason in trip["reason"]
     time.sleep(0.2)
-    written = procedure.read(folder / "rest")
-    assert mentions([note.text for note in written.notes if "lost" in note.text][-1], state, found["reason"])
-    assert told.process.stdin is not None
-    told.process.stdin.close()
-    possible = told.until("possible", 10.0)["reason"]
+    notes = [note.text for note in procedure.read(folder / "rest").notes if "lost" in note.text]
+    assert mentions(notes[-1], state, trip["reason"])
+    reports.process.stdin.close()
+    possible = reports.until("possible", 10.0)["reason"]
     assert possible.pop("rehearse")  # no rung on the simulator is planned
-    refused = {name: why for name, why in possible.items() if why}
-    assert possible.keys() - refused.keys() == {"finish", "note", "stop"}
-    for why in refused.values():
-        assert mentions(why, found["reason"], "finish")
-        assert "acknowledge" not in why
-    assert told.until(State.FINISHED.name, 30.0)
+    refusals = {act: refusal for act, refusal in possible.items() if refusal}
+    assert possible.keys() - refusals.keys() == {"finish", "note", "stop"}
+    for refusal in refusals.values():
+        assert mentions(refusal, trip["reason"], "finish")
+        assert "acknowledge" not in refusal
+    assert reports.until(State.FINISHED.name, 30.0)
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_a_test_computer_that_was_suspended_reports_the_loss_when_it_resumes(state: str, tmp_path: Path) -> None:
-    with at_rest(state, tmp_path) as (told, _):
-        told.process.send_signal(signal.SIGSTOP)
+@in_each_state
+def test_resumed_test_computer_reports_loss(state: str, tmp_path: Path) -> None:
+    with at_rest(state, tmp_path) as (reports, _):
+        reports.process.send_signal(signal.SIGSTOP)
         time.sleep(SUSPENDED_S)
         resumed = time.monotonic()
-        told.process.send_signal(signal.SIGCONT)
-        reported(told, tmp_path, state, resumed, "port")
+        reports.process.send_signal(signal.SIGCONT)
+        assert_reported(reports, tmp_path, state, resumed, "port")
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_a_rig_that_falls_silent_is_reported(state: str, tmp_path: Path) -> None:
-    with at_rest(state, tmp_path) as (told, far):
-        far.kill()
-        reported(told, tmp_path, state, time.monotonic(), "port.silence")
+@in_each_state
+def test_silent_rig_is_reported(state: str, tmp_path: Path) -> None:
+    with at_rest(state, tmp_path) as (reports, emulator):
+        emulator.kill()
+        assert_reported(reports, tmp_path, state, time.monotonic(), "port.silence")

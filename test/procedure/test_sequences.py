@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random sequences of operator acts, faults and pressure states, beside a model of the procedure.
+"""Tests of random sequences of operator acts, faults and pressure states, compared with a model of the procedure.
 
-Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the limit
-of velocity, no slow motion and no stop changes its velocity by more than the declared deceleration, a refused act
-changes nothing, and no state is entered but by what leads there. After a stop nothing moves further than the
-stop's own way, on one line where axes are coupled; nothing moves that was not armed, and what rests does not move
-without an act, whatever pressure and interlock do. Stops and acts of others come from a thread of their own, at a
-tick, a transition or a line of an act that is drawn with everything else.
+Invariants: outside of the motion states the command is bit-identical; no step exceeds the limit of velocity; no
+slow motion or stop exceeds the declared deceleration; a refused act changes nothing; each state is entered only by
+its act. After a stop the rig moves at most the braking distance, on a straight line if its axes are coupled. Only
+an armed rung moves the rig, and a rig at rest stays there whatever pressure and interlock do. Stops and acts of
+other clients come from their own thread, at a drawn tick, transition or line of an act.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from rths_nodes.procedure import motions
 from rths_nodes.procedure.rungs import RunOutcome
 
 WRONG = ("force_scale=-1", "displacement_scale=-1", "displacement_dead=0.0")
-"""What the small move must find."""
+"""Sensor faults that the small move must find."""
 CHANGES = ("another", "rig", "scenario", "offsets", "simulated", "unknown")
-"""What the operator names wrong when he arms a rung."""
+"""Mistakes of the operator when arming a rung."""
 TICKS = st.one_of(st.integers(0, 8), st.integers(0, 150), st.integers(0, 1500))
 WORLD = sorted({*FAULTS, *VAGUE, *BENIGN} - {"cable", "interrupted", "host", "overload"})
 AT_TICKS = sorted({*FAULTS, *VAGUE, *BENIGN, "hold", "act"})
@@ -53,15 +52,15 @@ events = st.lists(
     ),
     max_size=3,
 )
-"""What happens in an act: so many ticks, lines or transitions after its begin, where in the tick, and what."""
+"""Events in an act: number of ticks, lines or transitions after its begin, phase of the tick, and event."""
 quiet = st.one_of(st.just([]), events)
 MOST_ACTS = 10
-"""So many lead from anywhere to a rung that is armed, where nothing is in the way."""
+"""Largest number of acts from any state to an armed rung, if nothing fails."""
 RARELY = st.sampled_from((*[False] * 7, True))
 
 
 class Sequences(WatchedSession):
-    """The acts of the operator, and what the world does, in any order."""
+    """Acts of the operator, and external events, in any order."""
 
     @initialize(
         known=st.booleans(),
@@ -72,7 +71,7 @@ class Sequences(WatchedSession):
         way=st.integers(0, 9),
     )
     def begins(self, known: bool, wrong: str, start: float, pressure: str, closed: bool, way: int) -> None:
-        """The rig, and a part of the way without anything that happens."""
+        """Make the rig, and do the first acts without events."""
         self._made(known, wrong, start, pressure, closed)
         for _ in range(way):
             self.leads_on((), "resume", "g")
@@ -81,7 +80,7 @@ class Sequences(WatchedSession):
 
     @rule(happens=quiet)
     def connect(self, happens: Events) -> None:
-        if self.model.state == "IDLE":  # a simulator begins anew
+        if self.model.state == "IDLE":  # a simulator restarts
             self.model.closed, self.model.pressure = self.first
         self._do("connect", self.session.connect, happens)
 
@@ -98,8 +97,8 @@ class Sequences(WatchedSession):
     @rule(right=st.sampled_from((True, True, False)), unloaded=st.booleans())
     def confirm_offsets(self, right: bool, unloaded: bool) -> None:
         model = self.model
-        named = self.taken if right else "another"
-        if self._do("confirm_offsets", lambda: self.session.confirm_offsets(named, unloaded), (), right):
+        offsets = self.taken if right else "another"
+        if self._do("confirm_offsets", lambda: self.session.confirm_offsets(offsets, unloaded), (), right):
             model.taken, model.confirmed, model.cleared = False, True, False
             self.watch.zero_of_sensors = self.missed
             model.loaded = not unloaded and bool(self.start)
@@ -128,11 +127,9 @@ class Sequences(WatchedSession):
     def sign_for(self, right: bool) -> None:
         model = self.model
         names = self.session.clearance.unsigned()
-        what = (
-            names[0] if names and right else next(iter(self.scenario.axes))
-        )  # an axis is none of the things that are signed for
-        if self._do("sign_for", lambda: self.session.sign_for(what), (), right):
-            if self.session.clearance.unsigned():  # one thing each
+        item = names[0] if names and right else next(iter(self.scenario.axes))  # the name of an axis is no item
+        if self._do("sign_for", lambda: self.session.sign_for(item), (), right):
+            if self.session.clearance.unsigned():
                 return
             sure, checked = model.unsigned and not model.wrong and not model.taken_off, bool(self.record.checks)
             model.unsigned = False if sure else None
@@ -147,26 +144,23 @@ class Sequences(WatchedSession):
     @rule(happens=quiet, rung=st.sampled_from("cdeg"), what=st.sampled_from((*["right"] * 8, *CHANGES)))
     def arm(self, happens: Events, rung: str, what: str) -> None:
         session, model = self.session, self.model
-        meant = {"another": override(self.scenario, ["ground_motion.scale=1.1"]), "rig": self._other_rig()}
+        axis = next(iter(self.scenario.axes))
+        changed = {
+            "another": override(self.scenario, ["ground_motion.scale=1.1"]),
+            "rig": override(self.scenario, [f"axes.{axis}.limits.force=9e4"]),
+        }
         rung = rung if rung in self.bench.rungs else "g"
-        wanted = slower(self.scenario, 2) if rung == "e" else self.scenario
-        named = (
-            "old"
-            if what == "scenario"
-            else hash_of(meant[what])
-            if what == "rig"
-            else self.hashes[wanted.time_ratio]
-        )
+        right = slower(self.scenario, 2) if rung == "e" else self.scenario
+        if what == "scenario":
+            scenario_hash = "old"
+        else:
+            scenario_hash = hash_of(changed["rig"]) if what == "rig" else self.hashes[right.time_ratio]
         offsets = session.offsets.hash if session.offsets and what != "offsets" else "old"
         rung = {"simulated": "b", "unknown": "z"}.get(what, rung)
-        armed = meant.get(what, wanted)
-        if self._do("arm", lambda: session.arm(rung, armed, named, offsets), happens, what == "right"):
+        armed = changed.get(what, right)
+        if self._do("arm", lambda: session.arm(rung, armed, scenario_hash, offsets), happens, what == "right"):
             assert model.state == "ARMED" or self.trouble
             model.ratio, self.rung = armed.time_ratio, rung
-
-    def _other_rig(self) -> Scenario:
-        first = next(iter(self.scenario.axes))
-        return override(self.scenario, [f"axes.{first}.limits.force=9e4"])
 
     @rule(happens=quiet, then=st.sampled_from(("resume", "stop")), refuses=st.sampled_from((False,) * 9 + (True,)))
     def run(self, happens: Events, then: str, refuses: bool) -> None:
@@ -179,9 +173,9 @@ class Sequences(WatchedSession):
             outcome = Loop(Assembly(test, port)).run()
             return RunOutcome(outcome.state.name.lower(), outcome.reason, outcome.samples)
 
-        # a load that was signed for, and not tared, goes into the test, which then goes elsewhere
+        # a load that was signed instead of tared changes the response of the test
         unknown = model.standing or model.unsure or model.loaded
-        sound = not (unknown or any(what in VAGUE for _, _, what in happens))
+        sound = not (unknown or any(event in VAGUE for _, _, event in happens))
         self.watch.reach = farthest(self.bench, model.ratio, self.sets) if sound else None
         done = self._do("run", lambda: self.session.run(runner), happens, still=self.rung == "c")
         if not self.entered:
@@ -223,7 +217,7 @@ class Sequences(WatchedSession):
 
     @rule(what=st.sampled_from((*WORLD, "overload")), after=st.integers(0, 40))
     def goes_wrong(self, what: str, after: int) -> None:
-        """At rest, ``after`` ticks."""
+        """Let a fault happen at rest, after ``after`` ticks."""
         self.model.act = ""
         self._idle(after)
         self._happens(what)
@@ -234,11 +228,11 @@ class Sequences(WatchedSession):
         ticks=st.lists(st.integers(0, 60), min_size=3, max_size=3),
     )
     def comes_and_goes(self, off: str, ticks: list[int]) -> None:
-        """Pressure lost and back, the interlock opened and closed, one as often as the other."""
+        """Lose pressure or interlock twice, with returns."""
         self.model.act = ""
         back = "interlock_back" if off == "interlock" else "pressure_back"
-        for what, after in zip((off, back, off), ticks, strict=True):
-            self._happens(what)
+        for event, after in zip((off, back, off), ticks, strict=True):
+            self._happens(event)
             self._idle(after)
         self._happens(back)
         self._idle()
@@ -256,12 +250,12 @@ class Sequences(WatchedSession):
         self.model.trouble.append("stop")
         self.session.close()
         self.model.given_back = self.model.state != "IDLE"
-        self.session.possible()  # a look reports the loss
+        self.session.possible()  # reports the loss
         self._judge()
 
     @rule(happens=quiet, then=st.sampled_from(("resume", "stop")), rung=st.sampled_from("cdeg"))
     def leads_on(self, happens: Events, then: str, rung: str) -> None:
-        """The act that the test needs next; what is wrong is mended first, and where it is over another begins."""
+        """Do the next act of the procedure, after repairs; begin another procedure after the end."""
         if self.model.over:
             self.session.close()
             self._judge()
@@ -288,7 +282,7 @@ class Sequences(WatchedSession):
 
     @rule(looks=st.booleans(), stops=st.sampled_from((0, 0, 1, 2)), happens=quiet)
     def sends(self, looks: bool, stops: int, happens: Events) -> None:
-        """A program at the socket, which ``looks`` or has looked before; perhaps others stop before its act."""
+        """Do the next act by the socket, with the current count of stops or an older one; others stop first."""
         if looks:
             self.seen = self.session.seen
         for _ in range(stops):
@@ -301,17 +295,20 @@ class Sequences(WatchedSession):
 
     @rule(sample=st.integers(0, 400), happens=quiet, then=st.sampled_from(("resume", "resume", "stop")))
     def holds(self, sample: int, happens: Events, then: str) -> None:
-        """On to a rung in slow time, which is held on its way."""
-        for _ in range(MOST_ACTS):
-            if self.model.state == "ARMED":
-                break
-            self.leads_on((), "resume", "e")
+        """Run a rung in slow time, and hold it."""
+        self.leads_to_armed("e")
         if self.model.state == "ARMED" and self.model.ratio > 1:
             self.run([(sample, "read", "hold"), *happens], then, False)
 
+    def leads_to_armed(self, rung: str) -> None:
+        for _ in range(MOST_ACTS):
+            if self.model.state == "ARMED":
+                break
+            self.leads_on((), "resume", rung)
+
 
 class PairSequences(Sequences):
-    """The same on two axes of one specimen."""
+    """Sequences on two axes of one specimen."""
 
     bench = benches.PAIR
 
@@ -319,33 +316,30 @@ class PairSequences(Sequences):
         known=st.booleans(), pressure=st.sampled_from((*["high"] * 6, "low", "off")), way=st.integers(0, 9)
     )
     def begins(self, known: bool, pressure: str, way: int) -> None:  # type: ignore[override]
-        """No axis of it is wrong from the beginning."""
         super().begins(known, "", 0.0, pressure, True, way)
 
 
 class HopsSequences(Sequences):
-    """The same where Commands are under way."""
+    """Sequences with delayed commands; most events happen in runs."""
 
     @initialize(depth=st.sampled_from((1, 3, 8)), way=st.integers(6, 9))
     def begins(self, depth: int, way: int) -> None:  # type: ignore[override]
-        """Most of what happens happens in its tests."""
         self.sets = (f"hops.depth={depth}",)
         super().begins(True, "", 0.0, "high", True, way)
 
 
 class ColumnSequences(Sequences):
-    """The same on a column under its load."""
+    """Sequences on a loaded column; most events happen on the way to its run, and in it."""
 
     bench = benches.COLUMN
 
     @initialize(way=st.integers(6, 9))
     def begins(self, way: int) -> None:  # type: ignore[override]
-        """Most of what happens happens on the way to its test, and in it."""
         super().begins(False, "", 0.0, "high", True, way)
 
 
-def many(sequences: type[Sequences], examples: int, steps: int) -> None:
-    """Run the same ``examples`` at each call."""
+def run_sequences(sequences: type[Sequences], examples: int, steps: int) -> None:
+    """Run ``examples`` sequences, which are the same in each call."""
     run_state_machine_as_test(
         sequences,
         settings=settings(
@@ -359,31 +353,24 @@ def many(sequences: type[Sequences], examples: int, steps: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In lockstep a held rung waits for its operator, who is in this thread. Rests and hashes take less time."""
+def _benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plug-in of the benches; no waiting for an operator, who runs in this thread; shorter rests and hashes."""
     monkeypatch.setattr(OperatorRequests, "wait", lambda self, seconds=0.0: None)
     monkeypatch.setattr(motions, "AVERAGED_S", 0.1)
     monkeypatch.setattr(provenance, "package_files", lambda: [Path(motions.__file__)])
-
-
-@pytest.fixture(autouse=True)
-def _plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     remove = benches.install(monkeypatch.setattr)
     yield
     monkeypatch.undo()
     remove()
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in range(2, 20))])
-def test_stops_of_a_column_keep_its_load(seed: int) -> None:
-    """At random moments of its test, from another thread."""
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))])
+def test_stops_keep_load_on_column(seed: int) -> None:
+    """Stops come from another thread, at random ticks of the run."""
     rng, column = np.random.default_rng(seed), ColumnSequences()
     column._made(False, "", 0.0, "high", True)
     for tick in rng.integers(700, 1500, 3).tolist():
-        for _ in range(MOST_ACTS):
-            if column.model.state == "ARMED":
-                break
-            column.leads_on((), "resume", "g")
+        column.leads_to_armed("g")
         column.run([(tick, str(rng.choice(PHASES)), "stop")], "resume", False)
         assert column.model.state == "HELD"
         assert 1e-5 < column.watch.load_off < LOADED
@@ -392,19 +379,19 @@ def test_stops_of_a_column_keep_its_load(seed: int) -> None:
 
 KINDS = {"one": Sequences, "pair": PairSequences, "hops": HopsSequences, "column": ColumnSequences}
 EXAMPLES = {"one": 124, "pair": 36, "hops": 36, "column": 4}
-"""Sequences in make test, 200 in all; five times as many, and longer ones, in make soak."""
+"""Number of sequences in make test, 200 in total; make soak runs five times as many, and longer ones."""
 SHORT, LONG = 8, 20
-"""Acts and events of a sequence, after its begin."""
+"""Number of acts and events of a sequence, after its begin."""
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sequences_of_acts_and_faults(kind: str) -> None:
-    many(KINDS[kind], EXAMPLES[kind], SHORT)
+    run_sequences(KINDS[kind], EXAMPLES[kind], SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_sequences_of_acts_and_faults(kind: str) -> None:
-    many(KINDS[kind], 5 * EXAMPLES[kind], LONG)
+def test_long_sequences_of_acts_and_faults(kind: str) -> None:
+    run_sequences(KINDS[kind], 5 * EXAMPLES[kind], LONG)

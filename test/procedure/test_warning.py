@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The warning output of a rig: on for its seconds before each motion, by its counter; a stop cancels."""
+"""Tests of the warning output of a rig, which is on for some seconds before each motion."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hours import Hours
 from messages import naming
 from rig_walk import Walk
 
@@ -20,108 +21,97 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused
 
+Rows = list[tuple[bool, float]]
 SECONDS = 3.0
 HORN = ("axes:\n", "warning: {output: horn, seconds: 3.0}\naxes:\n")
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, float]]:
-    """State of the output and command of each sample of the rig, from its first one on."""
+def sent(monkeypatch: pytest.MonkeyPatch) -> Rows:
+    """State of the output, and command, in each sample of the rig."""
     rows: list[tuple[bool, float]] = []
-    write = Simulator.write
+    rigs: list[Simulator] = []
+    write, open_port = Simulator.write, Simulator.open
 
     def spy(self: Simulator, command: Command) -> None:
-        if self is rows_of[0]:
+        if self is rigs[0]:
             rows.append((self.warning, float(command.command[0])))
         write(self, command)
 
-    rows_of: list[Any] = [None]
-    monkeypatch.setattr(Simulator, "write", spy)
-    begin = Simulator.open
-
     def opened(self: Simulator, pacer: Any = None) -> None:
-        rows_of[0] = rows_of[0] or self
-        begin(self, pacer)
+        rigs.append(self)
+        open_port(self, pacer)
 
+    monkeypatch.setattr(Simulator, "write", spy)
     monkeypatch.setattr(Simulator, "open", opened)
     return rows
 
 
 @pytest.fixture
-def made(walk: Callable[..., Walk], sent: list[tuple[bool, float]]) -> Walk:
+def w(walk: Callable[..., Walk], sent: Rows) -> Walk:
     return walk(rig=HORN)
 
 
-def warned(rows: list[tuple[bool, float]]) -> int:
-    """Samples with the output on, which are all up to the first command of the motion."""
+def samples_on(rows: Rows) -> int:
+    """Return the number of samples with the output on, which are all until the first command of the motion."""
     on = [state for state, _ in rows]
-    moved = next(i for i, (_, place) in enumerate(rows) if place != rows[0][1])
+    moved = next(i for i, (_, command) in enumerate(rows) if command != rows[0][1])
     first = on.index(True)
     assert all(on[first : moved + 1]), "off before the motion"
-    assert not any(on[moved + 1 :]), "on after its begin"
+    assert not any(on[moved + 1 :]), "on after the begin of the motion"
     return moved - first
 
 
-def ready_for(act: str, made: Walk) -> None:
-    """Do what comes before ``act``; the rig is away from its start where that leads to it, or unloads."""
-    made.refer()
+def prepare(act: str, w: Walk) -> None:
+    """Do the acts before ``act``; before position and unload the rig is away from its start."""
+    w.refer()
     if act == "check":
         return
-    made.session.check()
-    made.session.position()
+    w.session.check()
+    w.session.position()
     if act == "run":
-        made.arm("g")
+        w.arm("g")
     else:
-        made.climb("g")
+        w.climb("g")
 
 
-def done(act: str, made: Walk) -> None:
-    if act == "run":
-        made.session.run(made._embedded)
-    else:
-        {"check": made.session.check, "position": made.session.position, "unload": made.session.unload}[act]()
+def do(act: str, w: Walk) -> None:
+    getattr(w.session, act)(*[w._embedded] * (act == "run"))
 
 
 ACTS = ("check", "position", "run", "unload")
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_the_output_is_on_for_its_seconds_before_a_motion(
-    made: Walk, sent: list[tuple[bool, float]], act: str
-) -> None:
-    ready_for(act, made)
+def test_output_is_on_for_its_seconds_before_motion(w: Walk, sent: Rows, act: str) -> None:
+    prepare(act, w)
     sent.clear()
-    done(act, made)
-    count = sum(on for on, _ in sent) if act == "run" else warned(sent)
-    assert count * made.scenario.dt >= SECONDS
+    do(act, w)
+    if act == "run":
+        count = sum(on for on, _ in sent)
+        assert {command for on, command in sent if on} == {sent[0][1]}
+        assert len({command for on, command in sent if not on}) > 100
+    else:
+        count = samples_on(sent)
+    assert count * w.scenario.dt >= SECONDS
     assert not sent[-1][0]
-    assert made.session.warning.text == ""
+    assert w.session.warning.text == ""
 
 
-def test_nothing_moves_while_the_output_is_on_before_a_rung(made: Walk, sent: list[tuple[bool, float]]) -> None:
-    ready_for("run", made)
+def test_rung_without_motion_has_no_warning(w: Walk, sent: Rows) -> None:
+    w.to_start()
     sent.clear()
-    done("run", made)
-    assert {place for on, place in sent if on} == {sent[0][1]}
-    assert len({place for on, place in sent if not on}) > 100
-
-
-def test_a_rung_that_moves_nothing_is_not_warned_of(made: Walk, sent: list[tuple[bool, float]]) -> None:
-    made.to_start()
-    sent.clear()
-    made.climb("c")
+    w.climb("c")
     assert sent
     assert not any(on for on, _ in sent)
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_stop_while_the_output_is_on_cancels(
-    made: Walk, sent: list[tuple[bool, float]], act: str, seed: int
-) -> None:
-    ready_for(act, made)
-    session, tick = made.session, made.session.drive.tick
-    state, after = session.state, random.Random(seed).randrange(1, round(SECONDS / made.scenario.dt))
+def test_stop_during_warning_cancels_motion(w: Walk, sent: Rows, act: str, seed: int) -> None:
+    prepare(act, w)
+    session, tick = w.session, w.session.drive.tick
+    state, after = session.state, random.Random(seed).randrange(1, round(SECONDS / w.scenario.dt))
     sent.clear()
 
     def stopped() -> None:
@@ -131,107 +121,90 @@ def test_a_stop_while_the_output_is_on_cancels(
 
     session.drive.tick = stopped  # type: ignore[method-assign]
     with pytest.raises(ActRefused, match=naming("entered")):
-        done(act, made)
+        do(act, w)
     session.drive.tick()
-    on, places = zip(*sent, strict=True)
-    assert len(set(places)) == 1
+    on, commands = zip(*sent, strict=True)
+    assert len(set(commands)) == 1
     assert sum(on) in (after, after + 1)
     assert not sent[-1][0]
     assert session.state is (State.HELD if act == "run" else state)
     assert session.warning.text == ""
 
 
-def test_the_seconds_left_are_shown(made: Walk, sent: list[tuple[bool, float]]) -> None:
-    made.refer()
-    shown: list[str] = []
-    tick = made.session.drive.tick
+def test_remaining_seconds_are_shown(w: Walk) -> None:
+    w.refer()
+    texts: list[str] = []
+    tick = w.session.drive.tick
 
-    def looked() -> None:
+    def watched() -> None:
         tick()
-        shown.append(made.session.warning.text)
+        texts.append(w.session.warning.text)
 
-    made.session.drive.tick = looked  # type: ignore[method-assign]
-    made.session.check()
-    texts = [text for text in dict.fromkeys(shown) if text]
-    assert [(text.split()[0], text.split()[-2:]) for text in texts] == [("horn", [left, "s"]) for left in "321"]
+    w.session.drive.tick = watched  # type: ignore[method-assign]
+    w.session.check()
+    shown = [text.split() for text in dict.fromkeys(texts) if text]
+    assert [(words[0], words[-2:]) for words in shown] == [("horn", [left, "s"]) for left in "321"]
 
 
-class SetClock:
-    """A clock that goes on while it sleeps."""
+class SleepingClock(Hours):
+    """A clock that advances only while it sleeps; ``before_sleep`` is called first."""
 
-    def __init__(self) -> None:
-        self.now = 0
-        self.look: Callable[[], None] = lambda: None
-
-    def monotonic_ns(self) -> int:
-        return self.now
-
-    def time_ns(self) -> int:
-        return self.now
+    before_sleep: Callable[[], None]
 
     def sleep(self, seconds: float) -> None:
-        self.look()
+        self.before_sleep()
         self.now += round(1e9 * seconds)
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_a_held_rung_is_warned_of_before_it_goes_on(
-    walk: Callable[..., Walk], sent: list[tuple[bool, float]], stops: bool
-) -> None:
-    clock = SetClock()
-    made = walk("ground_motion.scale=0.05", rig=HORN, clock=clock)
-    made.to_start()
-    session, slow = made.session, slower(made.scenario, 2)
+def test_resuming_is_preceded_by_warning(walk: Callable[..., Walk], sent: Rows, stops: bool) -> None:
+    clock = SleepingClock()
+    w = walk("ground_motion.scale=0.05", rig=HORN, clock=clock).to_start()
+    session = w.session
     refused: list[str] = []
-    looks: list[float] = []
+    remaining: list[float] = []
+    waited: list[float] = []
 
-    def look() -> None:
-        looks.append(session.warning.left)
-        if stops and len(looks) == 100:
+    def before_sleep() -> None:
+        remaining.append(session.warning.left)
+        if stops and len(remaining) == 100:
             session.stop("entered")
 
-    def resumed(state: State) -> None:
+    def resume(state: State) -> None:
         if state is State.HELD and not session.possible()["resume"]:
-            begun = clock.now
+            start = clock.now
             try:
                 session.resume()
             except ActRefused as error:
                 refused.append(str(error))
-            waited.append(1e-9 * (clock.now - begun))
+            waited.append(1e-9 * (clock.now - start))
 
-    waited: list[float] = []
-    clock.look = look
-    made.on_state = resumed
-    made.progress = lambda sample: session.hold("coffee") if sample == 200 else None
-    written = made.climb("e", slow)
+    clock.before_sleep = before_sleep
+    w.on_state = resume
+    w.progress = lambda sample: session.hold("coffee") if sample == 200 else None
+    result = w.climb("e", slower(w.scenario, 2))
     assert bool(refused) == stops
-    assert written.outcome == ("held" if stops else "finished")
+    assert result.outcome == ("held" if stops else "finished")
     assert waited == ([pytest.approx(1.0)] if stops else [pytest.approx(SECONDS, abs=0.011)])
-    assert looks[0] == SECONDS
+    assert remaining[0] == SECONDS
     assert not sent[-1][0]
 
 
-def test_a_port_without_an_output_is_refused_by_name(
-    walk: Callable[..., Walk], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_port_without_output_is_refused(walk: Callable[..., Walk], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Simulator, "can_warn", False)
     with pytest.raises(ConfigError, match=naming("warning.output", "horn", "simulator")):
         walk(rig=HORN)
 
 
-def test_a_recording_of_a_rig_with_a_port_without_an_output_is_read(
-    made: Walk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_scenario_is_read_without_output(w: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Simulator, "can_warn", False)
-    read = from_data(Scenario, made.scenario.data())
-    assert read.rig_file is not None
-    assert read.rig_file.warning is not None
-    assert (read.rig_file.warning.output, read.rig_file.warning.seconds) == ("horn", SECONDS)
+    warning = from_data(Scenario, w.scenario.data()).rig_file.warning
+    assert (warning.output, warning.seconds) == ("horn", SECONDS)
 
 
 @pytest.mark.parametrize(
     "section", ["{}", "{output: ''}", "{output: horn, seconds: 2.9}", "{output: h, seconds: 31}"]
 )
-def test_a_section_without_a_name_or_out_of_bounds_is_refused(walk: Callable[..., Walk], section: str) -> None:
+def test_invalid_warning_section_is_refused(walk: Callable[..., Walk], section: str) -> None:
     with pytest.raises(ConfigError, match="warning"):
         walk(rig=("axes:\n", f"warning: {section}\naxes:\n"))

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged recordings: each is read, with what was lost said, or refused in one clear message."""
+"""Tests of damaged recordings: each is read with a report of the loss, or refused with one message."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from rths_nodes.app import hosts
 
 def progress(sample, samples):
     if sample == 100:
-        time.sleep(0.2)  # the next message hands over all that waited
+        time.sleep(0.2)  # the next message flushes the queue
     if sample == 150:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -47,12 +48,31 @@ hosts.run("chen_ricles_2010", ["duration=0.2"], record=sys.argv[1], progress=pro
 
 @pytest.fixture(scope="session")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A finished recording, and the journal of a process that was killed: directories of real runs."""
-    place = tmp_path_factory.mktemp("originals")
-    hosts.run("chen_ricles_2010", ["duration=0.2"], record=place / "finished")
+    """Directories of real runs: a finished recording, and the journal of a process that was killed."""
+    folder = tmp_path_factory.mktemp("originals")
+    hosts.run("chen_ricles_2010", ["duration=0.2"], record=folder / "finished")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", KILLED, place / "killed"], env=environment, check=False)
-    return {name: place / name for name in ("finished", "killed")}
+    subprocess.run([sys.executable, "-c", KILLED, folder / "killed"], env=environment, check=False)
+    return {name: folder / name for name in ("finished", "killed")}
+
+
+@pytest.fixture
+def killed(originals: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of the journal."""
+    return Path(shutil.copytree(originals["killed"], tmp_path / "killed"))
+
+
+@pytest.fixture
+def rths(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs the program; returns exit code, output and messages."""
+
+    def rths(*arguments: str | Path) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return rths
 
 
 def mcap_of(directory: Path) -> Path:
@@ -60,14 +80,12 @@ def mcap_of(directory: Path) -> Path:
     return file
 
 
-@contextmanager
-def copied(original: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(shutil.copytree(original, Path(folder) / "run"))
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.iterdir()}
 
 
-def refused(call: Callable[[], Any]) -> str:
-    """The one message of a refusal, empty where there is none; any other exception goes up."""
+def refusal(call: Callable[[], Any]) -> str:
+    """Return the message of a refusal, or an empty string."""
     try:
         call()
     except (ConfigError, RecordingError) as error:
@@ -79,25 +97,23 @@ def refused(call: Callable[[], Any]) -> str:
     return "\n".join(problems)
 
 
-# ----------------------------------------------------------------------- any damage at all
+# -- Random damage
 
-PLACES = st.floats(0.0, 1.0, exclude_max=True)
+POSITIONS = st.floats(0.0, 1.0, exclude_max=True)
 LENGTHS = st.integers(1, 4000)
 DAMAGE = st.one_of(
-    st.tuples(st.just("cut"), PLACES, LENGTHS),
-    st.tuples(st.just("flip"), PLACES, st.integers(1, 255)),
-    st.tuples(st.just("zero"), PLACES, LENGTHS),
-    st.tuples(st.just("drop"), PLACES, LENGTHS),
-    st.tuples(st.just("repeat"), PLACES, LENGTHS),
-    st.tuples(st.just("insert"), PLACES, st.binary(min_size=1, max_size=40)),
+    st.tuples(st.just("cut"), POSITIONS, LENGTHS),
+    st.tuples(st.just("flip"), POSITIONS, st.integers(1, 255)),
+    st.tuples(st.just("zero"), POSITIONS, LENGTHS),
+    st.tuples(st.just("drop"), POSITIONS, LENGTHS),
+    st.tuples(st.just("repeat"), POSITIONS, LENGTHS),
+    st.tuples(st.just("insert"), POSITIONS, st.binary(min_size=1, max_size=40)),
 )
-BESIDE = st.sampled_from(
-    ["", "part", "part folder", "garbage", "no metadata", "metadata folder", "two", "removed"]
-)
+DISTURBANCES = ["", "part", "part folder", "garbage", "no metadata", "metadata folder", "two", "removed"]
 
 
-def damaged(data: bytes, kind: str, place: float, how: Any) -> bytes:
-    at = int(place * len(data))
+def damaged(data: bytes, kind: str, position: float, how: Any) -> bytes:
+    at = int(position * len(data))
     match kind:
         case "cut":
             return data[:at]
@@ -114,7 +130,7 @@ def damaged(data: bytes, kind: str, place: float, how: Any) -> bytes:
 
 
 def disturb(directory: Path, kind: str) -> None:
-    """What else may have happened to the files of a recording."""
+    """Add, remove or replace files of a recording."""
     file, metadata = mcap_of(directory), directory / "metadata.yaml"
     part = file.with_name(file.name + ".part")
     match kind:
@@ -135,115 +151,107 @@ def disturb(directory: Path, kind: str) -> None:
             file.unlink()
 
 
-def judge(directory: Path) -> None:
-    """Whatever is there reads, recovers and reads again, or is refused; recovering twice changes nothing."""
-    refused(lambda: rths_nodes.read(directory))
-    if refused(lambda: bag.recover(directory)):
+def check_reading(directory: Path) -> None:
+    """A recording can be read, recovered and read again, or is refused; a second recovery changes nothing."""
+    refusal(lambda: rths_nodes.read(directory))
+    if refusal(lambda: bag.recover(directory)):
         return
-    found = bag.recover(directory)
-    assert found.was_complete
-    if not refused(lambda: rths_nodes.read(directory)):
+    result = bag.recover(directory)
+    assert result.was_complete
+    if not refusal(lambda: rths_nodes.read(directory)):
         run = rths_nodes.read(directory)
         assert len(run.time) <= 205 + 1024
         for name, values in run.arrays().items():
             assert values.nbytes < 1e7, name
     with mcap_of(directory).open("rb") as stream:
         messages = list(make_reader(stream, validate_crcs=True).iter_messages(log_time_order=False))
-    assert len(messages) == found.messages
+    assert len(messages) == result.messages
 
 
-some_damage = given(
-    which=st.sampled_from(["finished", "killed"]), damage=st.lists(DAMAGE, min_size=1, max_size=4), beside=BESIDE
+random_damage = given(
+    which=st.sampled_from(["finished", "killed"]),
+    damage=st.lists(DAMAGE, min_size=1, max_size=4),
+    disturbance=st.sampled_from(DISTURBANCES),
 )
 
 
-def reads_or_is_refused(
-    originals: dict[str, Path], which: str, damage: list[tuple[str, float, Any]], beside: str
+def check_damage(
+    originals: dict[str, Path], which: str, damage: list[tuple[str, float, Any]], disturbance: str
 ) -> None:
-    with copied(originals[which]) as directory:
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(shutil.copytree(originals[which], Path(folder) / "run"))
         file = mcap_of(directory)
-        for kind, place, how in damage:
+        for kind, position, how in damage:
             if data := file.read_bytes():
-                file.write_bytes(damaged(data, kind, place, how))
-        disturb(directory, beside)
-        judge(directory)
+                file.write_bytes(damaged(data, kind, position, how))
+        disturb(directory, disturbance)
+        check_reading(directory)
 
 
-@some_damage
+@random_damage
 @settings(max_examples=30)
-def test_any_damage_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
-    reads_or_is_refused(originals, **drawn)
+def test_any_damage_is_read_or_refused(originals: dict[str, Path], **drawn: Any) -> None:
+    check_damage(originals, **drawn)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-@some_damage
+@random_damage
 @settings(max_examples=5000)
-def test_any_damage_of_many_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
-    reads_or_is_refused(originals, **drawn)
+def test_many_damages_are_read_or_refused(originals: dict[str, Path], **drawn: Any) -> None:
+    check_damage(originals, **drawn)
 
 
-# ----------------------------------------------------------------------- what is lost is said
+# -- Report of the loss
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    code = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
+def test_journal_of_killed_process_is_read_unchanged(originals: dict[str, Path], killed: Path, rths: Any) -> None:
+    before = contents(killed)
+    run = rths_nodes.read(killed)
+    assert 99 < len(run.time) < 151
+    expected = rths_nodes.read(originals["finished"]).displacement[: len(run.time)]
+    np.testing.assert_array_equal(run.displacement, expected)
+    assert run.outcome == "unknown"
+    note = (
+        f"{killed}: was not finished by its recorder; only the complete part is read. "
+        f"Finish the recording with rths recover {killed}"
+    )
+    assert run.notes == (note,)
+    page = killed.parent / "page.html"
+    assert rths("report", killed, "--out", page) == (0, f"{page}\n", f"note: {note}\n")
+    assert mentions(page.read_text(), "complete part", "read")
+    assert rths("estimate", killed)[2].startswith(f"note: {note}\n")
+    assert contents(killed) == before
 
 
-def test_a_journal_is_read_as_it_is(originals: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    with copied(originals["killed"]) as directory:
-        before = mcap_of(directory).read_bytes()
-        run, whole = rths_nodes.read(directory), rths_nodes.read(originals["finished"])
-        count = len(run.time)
-        assert 99 < count < 151
-        np.testing.assert_array_equal(run.displacement, whole.displacement[:count])
-        assert run.outcome == "unknown"
-        told = (
-            f"{directory}: was not finished by its recorder; only the complete part is read. "
-            f"Finish the recording with rths recover {directory}"
-        )
-        assert run.notes == (told,)
-        page = directory.parent / "page.html"
-        assert said(capsys, "report", directory, "--out", page) == (0, f"{page}\n", f"note: {told}\n")
-        assert mentions(page.read_text(), "complete part", "read")
-        assert said(capsys, "estimate", directory)[2].startswith(f"note: {told}\n")
-        assert mcap_of(directory).read_bytes() == before
+def test_recording_in_progress_is_read(tmp_path: Path) -> None:
+    runs: list[Run] = []
 
-
-def test_a_recording_under_way_can_be_looked_at(tmp_path: Path) -> None:
-    seen: list[Run] = []
-
-    def look(sample: int, samples: int) -> None:
+    def progress(sample: int, samples: int) -> None:
         if sample == 150:
-            seen.append(rths_nodes.read(tmp_path / "run"))
+            runs.append(rths_nodes.read(tmp_path / "run"))
 
-    hosts.run("chen_ricles_2010", ["duration=0.2"], record=tmp_path / "run", progress=look)
-    assert mentions(seen[0].notes[0], "recovered", "now")
+    hosts.run("chen_ricles_2010", ["duration=0.2"], record=tmp_path / "run", progress=progress)
+    assert mentions(runs[0].notes[0], "recovered", "now")
     assert rths_nodes.read(tmp_path / "run").outcome == "finished"
 
 
-def test_recover_into_another_place_leaves_the_journal(
-    originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with copied(originals["killed"]) as directory:
-        before = {path: path.read_bytes() for path in directory.iterdir()}
-        code, out, err = said(capsys, "recover", directory, "--out", tmp_path / "deep" / "whole")
-        assert (code, err) == (0, "")
-        assert f"messages in {tmp_path}/deep/whole, 0 bytes lost" in out
-        assert {path: path.read_bytes() for path in directory.iterdir()} == before
-        assert (tmp_path / "deep" / "whole" / "whole_0.mcap").is_file()
-        found = rths_nodes.read(tmp_path / "deep" / "whole")
-        assert found.notes == ()
-        np.testing.assert_array_equal(found.force, rths_nodes.read(directory).force)
-        assert said(capsys, "recover", directory, "--out", tmp_path / "deep" / "whole")[0] == 2  # taken
+def test_recovery_to_other_folder_keeps_journal(killed: Path, tmp_path: Path, rths: Any) -> None:
+    before, target = contents(killed), tmp_path / "deep" / "complete"
+    code, out, err = rths("recover", killed, "--out", target)
+    assert (code, err) == (0, "")
+    assert f"messages in {target}, 0 bytes lost" in out
+    assert contents(killed) == before
+    assert (target / "complete_0.mcap").is_file()
+    run = rths_nodes.read(target)
+    assert run.notes == ()
+    np.testing.assert_array_equal(run.force, rths_nodes.read(killed).force)
+    assert rths("recover", killed, "--out", target)[0] == 2  # exists
 
 
 FULL = """
 import resource, signal, sys
-sys.dont_write_bytecode = True  # Python 3.11 keeps a module's file that was cut off
+sys.dont_write_bytecode = True  # Python 3.11 keeps truncated files of modules
 from rths_nodes.app.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -251,164 +259,148 @@ sys.exit(main(["recover", *sys.argv[1:]]))
 """
 
 
-def test_on_a_full_disk_the_journal_stays_and_the_way_out_is_told(
-    originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with copied(originals["killed"]) as directory:
-        before = {path.name: path.read_bytes() for path in directory.iterdir()}
-        for words in ([directory], [directory, "--out", tmp_path / "full"]):
-            environment = os.environ | {"PYTHONPATH": str(ROOT)}
-            command = [sys.executable, "-c", FULL, *map(str, words)]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            assert done.returncode == 1
-            (line,) = done.stderr.splitlines()
-            assert mentions(line, "indexed")
-            assert mentions(line, directory, "--out", "DIR")
-            assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
-        assert not (tmp_path / "full").exists()
-        assert said(capsys, "recover", directory, "--out", tmp_path / "room")[0] == 0
+def test_recovery_on_full_disk_keeps_journal_and_names_option(killed: Path, tmp_path: Path, rths: Any) -> None:
+    before = contents(killed)
+    for arguments in ([killed], [killed, "--out", tmp_path / "full"]):
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", FULL, *map(str, arguments)]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 1
+        (line,) = process.stderr.splitlines()
+        assert mentions(line, "indexed")
+        assert mentions(line, killed, "--out", "DIR")
+        assert contents(killed) == before
+    assert not (tmp_path / "full").exists()
+    assert rths("recover", killed, "--out", tmp_path / "room")[0] == 0
 
 
-def long_recording(place: Path) -> Path:
-    """Many chunks: the messages of a real run, several times."""
-    source = hosts.run("chen_ricles_2010", ["duration=0.5"], record=place / "source", keep=False).recording
-    assert source is not None
-    read = bag.read(source)
-    messages = list(read.messages())
-    writer = bag.Writer(place / "long", list(read.topics.values()), read.information)
+@pytest.fixture
+def long_recording(tmp_path: Path) -> Path:
+    """A recording of many chunks: the messages of a run, eight times."""
+    source = hosts.run("chen_ricles_2010", ["duration=0.5"], record=tmp_path / "source", keep=False).recording
+    original = bag.read(source)
+    messages = list(original.messages())
+    writer = bag.Writer(tmp_path / "long", list(original.topics.values()), original.information)
     for _ in range(8):
         for message in messages:
             writer.write(*message)
     writer.close({"outcome": "finished"})
-    return place / "long"
+    return tmp_path / "long"
 
 
 @pytest.mark.parametrize("name", ["finished", "killed"])
-def test_a_cut_is_said(
-    name: str, originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = long_recording(tmp_path) if name == "finished" else tmp_path / "killed"
-    if name == "killed":
-        shutil.copytree(originals["killed"], directory)
-    whole = sum(bag.read(directory).counts.values())
+def test_truncated_recording_is_recovered(name: str, request: pytest.FixtureRequest, rths: Any) -> None:
+    directory = request.getfixturevalue("long_recording" if name == "finished" else "killed")
+    count = sum(bag.read(directory).counts.values())
     file = mcap_of(directory)
     file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
-    code, out, _ = said(capsys, "recover", directory)
+    code, out, _ = rths("recover", directory)
     recovered, lost = int(out.split()[2]), int(out.split()[-3])
     assert code == 0
-    assert 0.2 * whole < recovered < whole
+    assert 0.2 * count < recovered < count
     assert lost > 0
     assert rths_nodes.read(directory).information["recovered"].startswith(f"{lost} bytes")
 
 
-def test_a_damaged_chunk_is_left_out_and_the_damaged_file_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = long_recording(tmp_path)
-    file = mcap_of(directory)
-    count = sum(bag.read(directory).counts.values())
+def test_damaged_chunk_is_left_out_and_file_is_kept(long_recording: Path, rths: Any) -> None:
+    file = mcap_of(long_recording)
+    count = sum(bag.read(long_recording).counts.values())
     content = bytearray(file.read_bytes())
     with file.open("rb") as stream:
-        summary = make_reader(stream).get_summary()
-    assert summary is not None
-    chunk = summary.chunk_indexes[len(summary.chunk_indexes) // 2]
+        chunks = make_reader(stream).get_summary().chunk_indexes
+    chunk = chunks[len(chunks) // 2]
     content[chunk.chunk_start_offset + chunk.chunk_length // 2] ^= 0xFF
     file.write_bytes(content)
-    assert "is damaged" in refused(lambda: rths_nodes.read(directory))
-    code, out, err = said(capsys, "recover", directory)
+    assert "is damaged" in refusal(lambda: rths_nodes.read(long_recording))
+    code, out, err = rths("recover", long_recording)
     assert code == 0
     assert "is damaged" in err
     assert mentions(err, "damaged", "long_0.mcap.damaged")
-    assert (directory / "long_0.mcap.damaged").read_bytes() == content
+    assert (long_recording / "long_0.mcap.damaged").read_bytes() == content
     recovered = int(out.split()[2])
     assert 0.3 * count < recovered < count
-    run = rths_nodes.read(directory)
-    assert run.information["outcome"] == "finished"  # what stands behind the damage
+    run = rths_nodes.read(long_recording)
+    assert run.information["outcome"] == "finished"  # recorded after the damaged chunk
     assert "is damaged" in run.information["recovered"]
-    assert mentions(said(capsys, "recover", directory)[1], "recover", recovered, "messages")
+    assert mentions(rths("recover", long_recording)[1], "recover", recovered, "messages")
 
 
-def test_the_first_chunk_may_be_the_damaged_one(tmp_path: Path) -> None:
-    """It has the types and topics of all messages; the index has them, too."""
-    directory = long_recording(tmp_path)
-    file = mcap_of(directory)
+def test_recording_with_damaged_first_chunk_is_recovered(long_recording: Path) -> None:
+    """The index repeats the types and topics of the first chunk."""
+    file = mcap_of(long_recording)
     content = bytearray(file.read_bytes())
     content[len(content) // 20] ^= 0xFF
     file.write_bytes(content)
-    assert bag.recover(directory).messages > 1000
-    assert len(rths_nodes.read(directory).time) > 0
+    assert bag.recover(long_recording).messages > 1000
+    assert len(rths_nodes.read(long_recording).time) > 0
 
 
 @pytest.mark.parametrize("damage", ["garbage", "no metadata"])
-def test_metadata_is_written_anew(damage: str, originals: dict[str, Path]) -> None:
-    with copied(originals["finished"]) as directory:
-        before = (directory / "metadata.yaml").read_text()
-        disturb(directory, damage)
-        assert each_mentions(bag.recover(directory).notes, ("metadata.yaml", "missing", "damaged"))
-        assert (directory / "metadata.yaml").read_text() == before.replace("finished_0", "finished_0")
-        assert bag.recover(directory).notes == ()
+def test_missing_metadata_is_restored(damage: str, originals: dict[str, Path], tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(originals["finished"], tmp_path / "run"))
+    before = (directory / "metadata.yaml").read_text()
+    disturb(directory, damage)
+    assert each_mentions(bag.recover(directory).notes, ("metadata.yaml", "missing", "damaged"))
+    assert (directory / "metadata.yaml").read_text() == before
+    assert bag.recover(directory).notes == ()
 
 
-# ----------------------------------------------------------------------- memory by what is there
+# -- Memory
 
 
-def numbered(data: bytes, number: int) -> bytes:
-    """A Measurement with another sample number: behind encapsulation and stamp."""
-    at = data.index((7).to_bytes(4, "little"), 4)
-    return data[:at] + number.to_bytes(4, "little") + data[at + 4 :]
-
-
-@pytest.mark.parametrize("number", [4_000_000_000, 2**32 - 1, 5_000_000])
-def test_a_sample_number_far_beyond_allocates_nothing(
-    number: int, originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seen = 0
-
-    def change(topic: str, data: bytes) -> list[bytes]:
-        nonlocal seen
-        seen += topic.endswith("/measurement")
-        return [data, numbered(data, number)] if topic.endswith("/measurement") and seen == 8 else [data]
-
-    directory = rewritten(originals["finished"], tmp_path / "far", change)
+def read_within(memory: float, directory: Path) -> Run:
+    """Read a recording with at most ``memory`` bytes."""
     tracemalloc.start()
     try:
         run = rths_nodes.read(directory)
-        assert tracemalloc.get_traced_memory()[1] < 10e6
+        assert tracemalloc.get_traced_memory()[1] < memory
     finally:
         tracemalloc.stop()
-    whole = rths_nodes.read(originals["finished"])
-    np.testing.assert_array_equal(run.displacement, whole.displacement)
+    return run
+
+
+@pytest.mark.parametrize("number", [4_000_000_000, 2**32 - 1, 5_000_000])
+def test_wrong_sample_number_allocates_no_memory(
+    number: int, originals: dict[str, Path], tmp_path: Path, rths: Any
+) -> None:
+    measurements = itertools.count(1)
+
+    def change(topic: str, data: bytes) -> list[bytes]:
+        if not topic.endswith("/measurement") or next(measurements) != 8:
+            return [data]
+        at = data.index((7).to_bytes(4, "little"), 4)  # the sample number, after encapsulation and stamp
+        return [data, data[:at] + number.to_bytes(4, "little") + data[at + 4 :]]
+
+    directory = rewritten(originals["finished"], tmp_path / "far", change)
+    run = read_within(10e6, directory)
+    original = rths_nodes.read(originals["finished"])
+    np.testing.assert_array_equal(run.displacement, original.displacement)
     (note,) = run.notes
-    assert mentions(note, "1", "number", len(whole.time) - 1)
-    code, _, err = said(capsys, "estimate", directory)
+    assert mentions(note, "1", "number", len(original.time) - 1)
+    code, _, err = rths("estimate", directory)
     assert (code, err) == (0, f"note: {note}\n")
 
 
-def test_a_long_test_that_was_stopped_soon_takes_the_memory_of_its_samples(tmp_path: Path) -> None:
-    at: list[int] = []
+def test_memory_depends_on_recorded_samples(tmp_path: Path) -> None:
+    samples: list[int] = []
     hosts.run(
         "chen_ricles_2010",
         ["duration=5000"],
         record=tmp_path / "run",
         keep=False,
-        progress=lambda sample, samples: at.append(sample),
-        interrupted=lambda: at[-1] > 100,
+        progress=lambda sample, total: samples.append(sample),
+        interrupted=lambda: samples[-1] > 100,
     )
-    tracemalloc.start()
-    try:
-        run = rths_nodes.read(tmp_path / "run")
-        assert tracemalloc.get_traced_memory()[1] < 20e6
-    finally:
-        tracemalloc.stop()
+    run = read_within(20e6, tmp_path / "run")
     assert run.outcome == "held"
     assert 100 < len(run.time) < 2000
 
 
 def test_damaged_messages_are_left_out_and_counted(originals: dict[str, Path], tmp_path: Path) -> None:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
 
     def change(topic: str, data: bytes) -> list[bytes]:
-        counts[topic] = counts.get(topic, 0) + 1
+        counts[topic] += 1
         if topic.endswith("/command") and counts[topic] in (1, 10):
             return [data[:30]]
         if topic.endswith("/node_status"):
@@ -420,5 +412,4 @@ def test_damaged_messages_are_left_out_and_counted(originals: dict[str, Path], t
     lost = (directory, "1", "/rths/node_status"), (directory, "2", "/rths/command"), (directory, "1 of 211")
     assert each_mentions(run.notes, *lost)
     assert run.compensator_names == ("1", "2", "3")
-    whole = rths_nodes.read(originals["finished"])
-    np.testing.assert_array_equal(run.displacement, whole.displacement)
+    np.testing.assert_array_equal(run.displacement, rths_nodes.read(originals["finished"]).displacement)

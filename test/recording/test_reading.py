@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings are read by what stands in them: other layouts, components that are not installed, names."""
+"""Tests of reading: other layouts, missing components, and files that other tools have rewritten."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,36 +11,38 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from mcap.reader import make_reader
+from mcap.writer import Writer
 from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.report.document import render
 from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire import layout, plain
-from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import bag
+from rths_nodes.recording.journal import index
 from rths_nodes.recording.run import Run
 
 Changed = Callable[[Callable[[bag.Bag], dict[str, Any]]], Run]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> hosts.RunResult:
+def result(tmp_path_factory: pytest.TempPathFactory) -> hosts.RunResult:
     return hosts.run("chen_ricles_2010", ["duration=1"], record=tmp_path_factory.mktemp("recorded") / "run")
 
 
 @pytest.fixture
-def changed(done: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> Changed:
-    """Reads the recording with what a function of it changes in it."""
-    assert done.recording is not None
-    original = bag.read(done.recording)
+def changed(result: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> Changed:
+    """Reads the recording with the attributes that a function of it returns."""
+    original = bag.read(result.recording)
 
     def read(change: Callable[[bag.Bag], dict[str, Any]]) -> Run:
         monkeypatch.setattr(bag, "read", lambda path: attrs.evolve(original, **change(original)))
-        return rths_nodes.read(done.recording)
+        return rths_nodes.read(result.recording)
 
     return read
 
@@ -53,24 +56,30 @@ def with_scenario(old: str, new: str) -> Callable[[bag.Bag], dict[str, Any]]:
     return change
 
 
-def assert_same(run: Run, other: Run | None) -> None:
-    assert other is not None
-    for name, values in other.arrays().items():
+def with_target(change: Callable[[str], str]) -> Callable[[bag.Bag], dict[str, Any]]:
+    """Change the definition of the message Target."""
+
+    def changed(recording: bag.Bag) -> dict[str, Any]:
+        (topic,) = (name for name in recording.definitions if name.endswith("/target"))
+        return {"definitions": recording.definitions | {topic: change(recording.definitions[topic])}}
+
+    return changed
+
+
+def assert_same(run: Run, expected: Run) -> None:
+    for name, values in expected.arrays().items():
         np.testing.assert_array_equal(getattr(run, name), values, err_msg=name, strict=True)
-    assert (run.dof_names, run.compensator_names) == (other.dof_names, other.compensator_names)
+    assert (run.dof_names, run.compensator_names) == (expected.dof_names, expected.compensator_names)
 
 
-def test_what_is_read_is_what_was_run(done: hosts.RunResult) -> None:
-    assert done.recording is not None
-    run = rths_nodes.read(done.recording)
-    assert_same(run, done.run)
+def test_recording_equals_run(result: hosts.RunResult) -> None:
+    run = rths_nodes.read(result.recording)
+    assert_same(run, result.run)
     assert run.dof_names == ("x",)
-    assert run.metrics == done.metrics
+    assert run.metrics == result.metrics
 
 
-def test_a_finished_test_without_measurements_is_refused(changed: Changed) -> None:
-    """Its topic was remapped, for instance."""
-
+def test_recording_without_measurements_is_refused(changed: Changed) -> None:
     def remapped(recording: bag.Bag) -> dict[str, Any]:
         return {"topics": {name.replace("/measurement", "/strain"): row for name, row in recording.topics.items()}}
 
@@ -78,81 +87,61 @@ def test_a_finished_test_without_measurements_is_refused(changed: Changed) -> No
         changed(remapped)
 
 
-def test_nothing_is_built(done: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(family: str, built: Any) -> None:
-        raise AssertionError(f"builds {family}")
-
-    monkeypatch.setattr(registry, "class_of", refuse)
-    assert done.recording is not None
-    assert_same(rths_nodes.read(done.recording), done.run)
+def test_reading_builds_no_component(result: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "class_of", lambda family, component: pytest.fail(f"builds {family}"))
+    assert_same(rths_nodes.read(result.recording), result.run)
 
 
 @pytest.mark.parametrize(
     ("family", "kind"), [("compensator", "adaptive_inverse"), ("structure", "sdof"), ("specimen", "kelvin_voigt")]
 )
-def test_a_component_that_is_not_installed_keeps_its_parameters(
-    family: str, kind: str, done: hosts.RunResult, changed: Changed
+def test_missing_component_keeps_its_parameters(
+    family: str, kind: str, result: hosts.RunResult, changed: Changed
 ) -> None:
     run = changed(with_scenario(f"type: {kind}", "type: of_another_lab"))
-    assert_same(run, done.run)
-    data = run.scenario.data()
-    params = data["axes"]["story_1"]["specimen"] if family == "specimen" else data[family]
-    before = done.scenario.data()
-    was = before["axes"]["story_1"]["specimen"] if family == "specimen" else before[family]
-    assert params == was | {"type": "of_another_lab"}
+    assert_same(run, result.run)
+    stored, original = (
+        data["axes"]["story_1"][family] if family == "specimen" else data[family]
+        for data in (run.scenario.data(), result.scenario.data())
+    )
+    assert stored == original | {"type": "of_another_lab"}
+    section = run.scenario.axes["story_1"] if family == "specimen" else run.scenario
     with pytest.raises(ConfigError, match=naming(family, "of_another_lab")):
-        registry.class_of(
-            family,
-            run.scenario.axes["story_1"].specimen if family == "specimen" else getattr(run.scenario, family),
-        )
+        registry.class_of(family, getattr(section, family))
 
 
-def test_a_component_that_refuses_its_parameters_is_kept_too(done: hosts.RunResult, changed: Changed) -> None:
+def test_component_with_unknown_parameters_is_kept(result: hosts.RunResult, changed: Changed) -> None:
     run = changed(with_scenario("alpha_es:", "alpha_of_another_version:"))
-    assert_same(run, done.run)
+    assert_same(run, result.run)
     with pytest.raises(ConfigError, match="unknown key 'alpha_of_another_version'"):
         _ = Assembly(run.scenario).compensator
 
 
-def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None:
+def test_report_names_sections_without_missing_component(changed: Changed) -> None:
     page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
     left_out = ("partition", "peak", "HSEM", "energy", "equilibrium", "response", "spectrum")
     assert mentions(page, "Left out", *left_out, "of_another_lab")
     assert page.count("<h3>") == 10
-    whole = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))
-    of = "of the compensator&#39;s quantities"
-    assert mentions(whole, f"units {of}", f"limits {of}")
-    assert whole.count("<h3>") == 16
+    page = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))
+    quantities = "of the compensator&#39;s quantities"
+    assert mentions(page, f"units {quantities}", f"limits {quantities}")
+    assert page.count("<h3>") == 16
 
 
-def test_the_layout_is_that_of_the_file(done: hosts.RunResult, changed: Changed) -> None:
-    """Fields under other names are other fields."""
-
-    def renamed(recording: bag.Bag) -> dict[str, Any]:
-        definitions = dict(recording.definitions)
-        (topic,) = (name for name in definitions if name.endswith("/target"))
-        definitions[topic] = definitions[topic].replace("] velocity ", "] pace ")
-        return {"definitions": definitions}
-
-    run = changed(renamed)
-    assert done.run is not None
-    np.testing.assert_array_equal(run.dof_displacement, done.run.dof_displacement)
-    assert run.dof_velocity.shape == done.run.dof_velocity.shape
+def test_layout_is_read_from_file(result: hosts.RunResult, changed: Changed) -> None:
+    """Fields with other names are other fields."""
+    run = changed(with_target(lambda definition: definition.replace("] velocity ", "] pace ")))
+    np.testing.assert_array_equal(run.dof_displacement, result.run.dof_displacement)
+    assert run.dof_velocity.shape == result.run.dof_velocity.shape
     assert np.isnan(run.dof_velocity).all()
 
 
-def test_a_message_of_another_layout_is_told(changed: Changed) -> None:
-    def torn(recording: bag.Bag) -> dict[str, Any]:
-        definitions = dict(recording.definitions)
-        (topic,) = (name for name in definitions if name.endswith("/target"))
-        definitions[topic] = "uint32 step\n"
-        return {"definitions": definitions}
-
+def test_message_of_other_layout_is_refused(changed: Changed) -> None:
     with pytest.raises(ConfigError, match=naming("/rths/target", "8 bytes")):
-        changed(torn)
+        changed(with_target(lambda definition: "uint32 step\n"))
 
 
-def test_a_recording_of_something_else_is_refused(changed: Changed, tmp_path: Path) -> None:
+def test_recording_without_scenario_is_refused(changed: Changed) -> None:
     with pytest.raises(ConfigError, match=naming("scenario")):
         changed(lambda recording: {"information": {}})
     with pytest.raises(ConfigError, match=naming("mapping", "sections")):
@@ -181,30 +170,111 @@ VERSION_1 = {
     "float64 servo_rate\nuint32 substeps\nuint32 samples\nuint32 transport_samples\nstring[] axis_names\n"
     "string[] degree_of_freedom_names\nstring[] auxiliary_names\n",
 }
-"""The messages before they had a header."""
-
-
+"""Definitions of the messages without a header."""
 VERSION_2 = {kind: layout.definition(kind).replace("string run ", "# ") for kind in (*VERSION_1, "SyncStatus")}
-"""The messages with the mark of the run in the ``frame_id`` of their headers."""
+"""Definitions of the messages with the mark of the run in ``frame_id``."""
 
 
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2], ids=["1", "2"])
-def test_a_recording_of_an_earlier_version_of_the_messages_is_read(
-    version: dict[str, str], done: hosts.RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_earlier_message_versions_are_read(
+    version: dict[str, str], result: hosts.RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert done.recording is not None
-    new = bag.read(done.recording)
-    kinds = {name: topic.type.rpartition("/")[2] for name, topic in new.topics.items()}
-    old = [(name, decode(kinds[name], data), stamp) for name, data, stamp in new.messages()]
+    original = bag.read(result.recording)
+    kinds = {name: topic.type.rpartition("/")[2] for name, topic in original.topics.items()}
+    messages = [(name, plain.decode(kinds[name], data), stamp) for name, data, stamp in original.messages()]
     monkeypatch.setattr(bag, "definition", lambda kind: version[kind.rpartition("/")[2]])
     monkeypatch.setattr(plain, "described", lambda message: layout.fields_of(version[message]))
-    topics = [topic for topic in new.topics.values() if topic.type.rpartition("/")[2] in version]
-    writer = bag.Writer(tmp_path / "old", topics, new.information)
-    for name, values, stamp in old:
-        data = plain.encode(kinds[name], values | {"frame_id": values["run"]})
-        writer.write(name, data, stamp)
+    topics = [topic for topic in original.topics.values() if topic.type.rpartition("/")[2] in version]
+    writer = bag.Writer(tmp_path / "old", topics, original.information)
+    for name, values, stamp in messages:
+        writer.write(name, plain.encode(kinds[name], values | {"frame_id": values["run"]}), stamp)
     writer.close({})
     monkeypatch.undo()
-    found = rths_nodes.read(tmp_path / "old")
-    assert_same(found, done.run or rths_nodes.read(done.recording))
-    assert (found.metrics, found.information) == (rths_nodes.read(done.recording).metrics, new.information)
+    run = rths_nodes.read(tmp_path / "old")
+    assert_same(run, result.run)
+    assert (run.metrics, run.information) == (rths_nodes.read(result.recording).metrics, original.information)
+
+
+# -- Recordings that other tools have rewritten: without schema, summary or metadata, or compressed
+
+SAMPLES, MESSAGES = 2051, 8415
+
+
+@pytest.fixture
+def copied(shared_data: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Returns the folder of a copy of an input."""
+
+    def copied(name: str) -> Path:
+        source = shared_data(f"../inputs/turn4/{name}/a_0.mcap")
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copyfile(source, folder / "a_0.mcap")
+        return folder
+
+    return copied
+
+
+@pytest.mark.parametrize("name", ["m_noschema", "m_nosummary"])
+def test_file_of_other_writer_is_read_and_needs_no_recovery(
+    name: str, copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(name)
+    run = rths_nodes.read(folder)
+    assert (len(run.time), run.notes) == (SAMPLES, ())
+    assert run.displacement.max() > 0.005
+    before = (folder / "a_0.mcap").read_bytes()
+    assert main(["recover", str(folder)]) == 0
+    assert mentions(capsys.readouterr().out, "complete", MESSAGES + (name == "m_noschema"))
+    assert (folder / "a_0.mcap").read_bytes() == before
+    assert main(["report", str(folder), "--out", str(folder / "page.html")]) == 0
+    assert (folder / "page.html").stat().st_size > 10_000
+
+
+def test_channel_without_schema_is_kept(copied: Callable[[str], Path], tmp_path: Path) -> None:
+    """The indexed copy has the channel with its number, and 0 as its schema."""
+    folder = copied("m_noschema")
+    recording = bag.read(folder)
+    topic = "/lab/raw"
+    assert (recording.topics[topic].type, recording.counts[topic], recording.definitions[topic]) == ("", 1, "")
+    assert sum(1 for name, *_ in recording.messages() if name == topic) == 1
+    index(folder / "a_0.mcap", tmp_path / "again.mcap")
+    with (tmp_path / "again.mcap").open("rb") as stream:
+        rows = [(schema, channel.topic) for schema, channel, _ in make_reader(stream).iter_messages([topic])]
+    assert rows == [(None, topic)]
+
+
+def test_damage_without_summary_is_reported(copied: Callable[[str], Path]) -> None:
+    file = copied("m_nosummary") / "a_0.mcap"
+    data = bytearray(file.read_bytes())
+    data[20_000:20_010] = b"\xff" * 10
+    file.write_bytes(bytes(data))
+    with pytest.raises(ConfigError, match=naming("a_0.mcap")):
+        rths_nodes.read(file)
+
+
+def test_missing_metadata_are_reported(copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(copied("m_nometa"))]) == 2
+    assert mentions(capsys.readouterr().err, "m_nometa", "metadata", "converter")
+
+
+def test_recording_of_other_package_has_no_missing_metadata(tmp_path: Path) -> None:
+    with (tmp_path / "other.mcap").open("wb") as stream:
+        writer = Writer(stream)
+        writer.start(profile="ros2", library="other")
+        schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data")
+        channel = writer.register_channel("/words", "cdr", schema)
+        writer.add_message(channel, 0, b"\0\1\0\0\1\0\0\0\0", 0)
+        writer.finish()
+    with pytest.raises(ConfigError) as refused:
+        rths_nodes.read(tmp_path / "other.mcap")
+    assert not mentions(str(refused.value), "metadata")
+    assert mentions(str(refused.value), "other.mcap", "scenario")
+
+
+@pytest.mark.parametrize("target", ["file", "directory"])
+def test_compressed_file_is_refused_with_remedy(target: str, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    file = tmp_path / "a_0.mcap.zstd"
+    file.write_bytes(zstandard.ZstdCompressor().compress(b"\x89MCAP0\r\n" + bytes(1000)))
+    with pytest.raises(ConfigError, match=naming("a_0.mcap.zstd", "unzstd")):
+        rths_nodes.read(file if target == "file" else tmp_path)
