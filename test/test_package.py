@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package says of itself is true: licence, version, maintainer, dependencies."""
+"""Tests of the package's statements: licence, version, maintainer, dependencies, layout versions, type hints."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -29,107 +29,84 @@ from rths_nodes.mechanics.models import file as model_file
 from rths_nodes.recording import commissioning, procedure
 
 ROOT = Path(__file__).resolve().parents[1]
-LICENCE = "SPDX-License-Identifier: Apache-2.0"
-FOLDERS = [
-    ".ci",
-    ".github",
-    "action",
-    "benchmarks",
-    "config",
-    "doc",
-    "examples",
-    "launch",
-    "msg",
-    "rths_nodes",
-    "scripts",
-    "srv",
-    "test",
-]
-SOURCES = {".py", ".c", ".cpp", ".h", ".hpp", ".css", ".js", ".html", ".j2", ".msg"}
-NAMES = {"Makefile", "CMakeLists.txt"}
-OTHERS = {"uPlot.iife.min.js", "uPlot.min.css"}
-"""Sources of other projects, which stand here as they are, beside their licences."""
-PACKAGES = [ROOT / "package.xml", *sorted((ROOT / "examples").glob("*/package.xml"))]
-TOOLS = ("test", "lint", "colcon", "doc")
-"""Extras of who works on the package."""
-NOWHERE = ".invalid"
-"""End of addresses that cannot exist (RFC 2606)."""
+FOLDERS = (
+    *(".ci", ".github", "action", "benchmarks", "config", "doc", "examples", "launch", "msg", "rths_nodes"),
+    *("scripts", "srv", "test"),
+)
+SUFFIXES = {".py", ".c", ".cpp", ".h", ".hpp", ".css", ".js", ".html", ".j2", ".msg"}
+THIRD_PARTY = ("uPlot.iife.min.js", "uPlot.min.css")
+"""Unchanged sources of other projects, each next to its licence."""
+MANIFESTS = [ROOT / "package.xml", *sorted((ROOT / "examples").glob("*/package.xml"))]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CODEMETA = json.loads((ROOT / "codemeta.json").read_text(encoding="utf-8"))
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+DEVELOPMENT = ("test", "lint", "colcon", "doc")
+"""Extras for work on the package itself."""
 
 
-def sources() -> Iterator[Path]:
-    """Every source file of the checkout; what is built and kept below it has other places."""
-    for path in [*ROOT.iterdir(), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))]:
-        program = path.parent.name in ("scripts", ".ci")
-        named = path.suffix in SOURCES or path.name in NAMES or (program and not path.suffix)
-        if named and path.is_file() and path.name not in OTHERS:
-            yield path
+def is_source(path: Path) -> bool:
+    program = path.parent.name in ("scripts", ".ci") and not path.suffix
+    return path.suffix in SUFFIXES or path.name in ("Makefile", "CMakeLists.txt") or program
 
 
-def names_its_licence(path: Path) -> bool:
-    """Look at the first two lines: a program begins with its interpreter, a page with its type."""
-    return any(LICENCE in line for line in path.read_text(encoding="utf-8").splitlines()[:2])
+def states_licence(path: Path) -> bool:
+    """True if one of the first two lines has it; the first may state an interpreter or a document type."""
+    lines = path.read_text(encoding="utf-8").splitlines()[:2]
+    return any("SPDX-License-Identifier: Apache-2.0" in line for line in lines)
 
 
-def test_every_source_file_names_its_licence(tmp_path: Path) -> None:
-    found = list(sources())
-    assert {path.suffix for path in found} >= SOURCES
-    assert [str(path.relative_to(ROOT)) for path in found if not names_its_licence(path)] == []
+def test_source_files_state_licence(tmp_path: Path) -> None:
+    paths = [*ROOT.iterdir(), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))]
+    sources = [path for path in paths if is_source(path) and path.is_file() and path.name not in THIRD_PARTY]
+    assert {path.suffix for path in sources} >= SUFFIXES
+    assert [str(path.relative_to(ROOT)) for path in sources if not states_licence(path)] == []
     (bare := tmp_path / "bare.py").write_text("import os\n")
-    assert not names_its_licence(bare)
+    assert not states_licence(bare)
 
 
-@pytest.mark.parametrize("name", sorted(OTHERS))
-def test_what_is_not_ours_has_its_licence_beside_it(name: str) -> None:
+@pytest.mark.parametrize("name", THIRD_PARTY)
+def test_third_party_file_has_licence_next_to_it(name: str) -> None:
     (file,) = (ROOT / "rths_nodes").rglob(name)
     assert "MIT" in (file.parent / "uPlot.LICENSE").read_text(encoding="utf-8")
 
 
-def pyproject() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def codemeta() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((ROOT / "codemeta.json").read_text(encoding="utf-8"))
-    return data
-
-
-def test_the_version_is_the_same_everywhere() -> None:
+def test_version_is_same_everywhere() -> None:
     catkin = pytest.importorskip("catkin_pkg.changelog", reason="catkin-pkg is not installed here")
     changelog = catkin.get_changelog_from_path(str(ROOT / "CHANGELOG.rst"))
     newest = next(version for version, _, _ in changelog.foreach_version(reverse=True))
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    told = ElementTree.parse(PACKAGES[0]).findtext("version")
-    stated = [told, pyproject()["project"]["version"], cited["version"], newest, codemeta()["version"]]
+    manifest = ElementTree.parse(MANIFESTS[0]).findtext("version")
+    stated = [manifest, PROJECT["project"]["version"], CITATION["version"], newest, CODEMETA["version"]]
     assert stated == [__version__] * 5
 
 
-def test_the_licence_is_the_same_everywhere() -> None:
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    told = [ElementTree.parse(path).findtext("license") for path in PACKAGES]
-    linked = codemeta()["license"].removeprefix("https://spdx.org/licenses/")
-    assert {cited["license"], pyproject()["project"]["license"], linked, *told} == {"Apache-2.0"}
+def test_licence_is_same_everywhere() -> None:
+    licences = {ElementTree.parse(path).findtext("license") for path in MANIFESTS}
+    licences |= {CITATION["license"], PROJECT["project"]["license"]}
+    assert licences | {CODEMETA["license"].removeprefix("https://spdx.org/licenses/")} == {"Apache-2.0"}
     assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("file", PACKAGES, ids=lambda path: path.parent.name)
-def test_a_manifest_is_valid(file: Path) -> None:
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda path: path.parent.name)
+def test_manifest_is_valid(file: Path) -> None:
     catkin = pytest.importorskip("catkin_pkg.package", reason="catkin-pkg is not installed here")
     warnings: list[str] = []
     catkin.parse_package(str(file), warnings=warnings).validate(warnings=warnings)
     assert warnings == []
 
 
-def test_an_address_that_nobody_reads_bars_a_release_in_words() -> None:
-    told = [element.get("email") for path in PACKAGES for element in ElementTree.parse(path).iter("maintainer")]
-    addresses = {*told, *(entry["email"] for entry in pyproject()["project"]["maintainers"])}
-    (address,) = addresses
-    barred = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A release")[2]
-    assert address.endswith(NOWHERE) == (address in barred)
+def test_release_steps_mention_placeholder_address() -> None:
+    """An address under ``.invalid`` cannot exist (RFC 2606), so that CONTRIBUTING.md requires another one."""
+    maintainers = [
+        entry.get("email") for path in MANIFESTS for entry in ElementTree.parse(path).iter("maintainer")
+    ]
+    (address,) = {*maintainers, *(entry["email"] for entry in PROJECT["project"]["maintainers"])}
+    steps = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A release")[2]
+    assert address.endswith(".invalid") == (address in steps)
 
 
 def layouts() -> dict[str, int]:
-    """Every layout that files, messages or datagrams have, with its version in the code."""
-    found = {
+    """Layouts of files, messages and datagrams, with their versions in the code."""
+    versions = {
         "scenario file": int(declared(Scenario)["version"].at_most or 0),
         "rig file": int(declared(RigFile)["version"].at_most or 0),
         "model of a rig": model_file.VERSION,
@@ -140,28 +117,25 @@ def layouts() -> dict[str, int]:
         "datagrams of the port `udp`": datagrams.VERSION,
     }
     for path in (ROOT / "msg").glob("*.msg"):
-        head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line[0] == "#")
-        (version,) = re.findall(r"Version (\d+)", head)
-        found[f"`msg/{path.stem}`"] = int(version)
-    return found
+        header = "".join(re.findall(r"^#.*\n", path.read_text(encoding="utf-8"), re.M))
+        (version,) = re.findall(r"Version (\d+)", header)
+        versions[f"`msg/{path.stem}`"] = int(version)
+    return versions
 
 
-def test_the_versions_of_layouts_are_those_that_the_page_on_stability_tells() -> None:
+def test_stability_page_states_versions_exit_codes_and_tests() -> None:
     page = (ROOT / "doc" / "stability.md").read_text(encoding="utf-8")
-    table = page.partition("| layout | version |\n|---|---|\n")[2].partition("\n\n")[0]
-    told = dict(re.fullmatch(r"\| (.*) \| (\d+) \|", row).groups() for row in table.splitlines())
-    assert {name: int(version) for name, version in told.items()} == layouts()
+    text = page.partition("| layout | version |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = dict(re.fullmatch(r"\| (.*) \| (\d+) \|", row).groups() for row in text.splitlines())
+    assert {name: int(version) for name, version in rows.items()} == layouts()
     assert ", ".join(f"{code.value} {code.outcome}" for code in ExitCode) in page
-
-
-def test_the_tests_that_the_page_on_stability_names_are_there() -> None:
-    named = re.findall(r"`(test/[\w/]+\.py)`", (ROOT / "doc" / "stability.md").read_text(encoding="utf-8"))
-    assert len(named) > 8
-    assert [name for name in named if not (ROOT / name).is_file()] == []
+    tests = re.findall(r"`(test/[\w/]+\.py)`", page)
+    assert len(tests) > 8
+    assert [path for path in tests if not (ROOT / path).is_file()] == []
 
 
 def table(page: str, title: str) -> list[list[str]]:
-    """The rows of the table below a title of doc/dependencies.md."""
+    """Rows of the table below a title of a page in ``doc/``."""
     text = (ROOT / "doc" / page).read_text(encoding="utf-8")
     body = re.split(r"^## ", text.partition(f"## {title}\n")[2], flags=re.M)[0]
     rows = [line.strip("| ").split(" | ") for line in body.splitlines() if line.startswith("|")]
@@ -169,57 +143,56 @@ def table(page: str, title: str) -> list[list[str]]:
     return rows[2:]
 
 
-def names_of(requirements: list[str]) -> set[str]:
+def package_names(requirements: list[str]) -> set[str]:
     """Names of packages, without versions and extras."""
     return {re.split(r"[<>=!;\[ ]", requirement)[0] for requirement in requirements}
 
 
-def column(rows: list[list[str]], number: int) -> set[str]:
-    """The entries of a column, of which several may stand in a cell."""
-    return {name for row in rows for name in row[number].split(", ")}
+def column(title: str, number: int) -> set[str]:
+    """Entries in a column of a table of doc/dependencies.md; a cell may list several."""
+    return {name for row in table("dependencies.md", title) for name in row[number].split(", ")}
 
 
-def test_the_table_of_dependencies_has_every_package_of_pip() -> None:
-    data = pyproject()
-    groups, extras = data["dependency-groups"], data["project"]["optional-dependencies"]
-    assert column(table("dependencies.md", "To run"), 0) == names_of(groups["run"])
-    asked = table("dependencies.md", "On request")
-    for_use = {name: packages for name, packages in extras.items() if name not in TOOLS}
-    assert {row[1]: {row[0]} for row in asked} == {name: names_of(row) for name, row in for_use.items()}
-    others = column(table("dependencies.md", "To test, to build, to document"), 0)
-    wanted = {package for name in TOOLS for package in names_of(extras[name])}
-    assert wanted - column(asked, 0) == {name for name in others if name in wanted}
-    build = names_of(data["build-system"]["requires"])
-    assert {name for name in build if not name.startswith("ros-")} <= others | names_of(groups["run"])
-    of_ros = {name for name in column(table("dependencies.md", "Of ROS 2"), 0) if name.startswith("ros-")}
+RUN, ROS, REQUEST, BUILD = "To run", "Of ROS 2", "On request", "To test, to build, to document"
+
+
+def test_dependency_tables_list_every_pip_package() -> None:
+    groups, extras = PROJECT["dependency-groups"], PROJECT["project"]["optional-dependencies"]
+    assert column(RUN, 0) == package_names(groups["run"])
+    for_use = {name: package_names(packages) for name, packages in extras.items() if name not in DEVELOPMENT}
+    assert {row[1]: {row[0]} for row in table("dependencies.md", REQUEST)} == for_use
+    development = {package for name in DEVELOPMENT for package in package_names(extras[name])}
+    assert development - column(REQUEST, 0) == column(BUILD, 0) & development
+    build = package_names(PROJECT["build-system"]["requires"])
+    listed = column(BUILD, 0) | package_names(groups["run"])
+    assert {name for name in build if not name.startswith("ros-")} <= listed
+    ros = {name for name in column(ROS, 0) if name.startswith("ros-")}
     for distribution in ("jazzy", "kilted"):
-        assert names_of(groups[distribution]) <= of_ros
+        assert package_names(groups[distribution]) <= ros
 
 
-def test_one_installation_has_all_packages_of_the_readme() -> None:
-    """The page of a test in the browser, studies, reports, recordings; with and without rosdep."""
-    assert {"aiohttp", "joblib", "matplotlib", "mcap"} <= names_of(pyproject()["dependency-groups"]["run"])
-    keys = {element.text for element in ElementTree.parse(PACKAGES[0]).iter("exec_depend")}
+def test_dependency_tables_list_every_rosdep_key() -> None:
+    kinds = {"depend", "exec_depend", "test_depend", "buildtool_depend"}
+    keys = {element.text for element in ElementTree.parse(MANIFESTS[0]).getroot() if element.tag in kinds}
+    listed = column(RUN, 1) | column(ROS, 1) | column(REQUEST, 2) | column(BUILD, 2)
+    listed = {key for key in listed if key != "none" and not key.startswith("brought by")}
+    assert keys <= listed
+    assert listed - keys == {"python3-h5py"}, "optional: no key of package.xml requires it"
+
+
+def test_one_installation_has_all_packages_of_readme() -> None:
+    """Packages for the live page, studies, reports and recordings, with and without rosdep."""
+    assert {"aiohttp", "joblib", "matplotlib", "mcap"} <= package_names(PROJECT["dependency-groups"]["run"])
+    keys = {element.text for element in ElementTree.parse(MANIFESTS[0]).iter("exec_depend")}
     assert {"python3-aiohttp", "python3-joblib", "python3-matplotlib", "mcap-ros2-support"} <= keys
 
 
-def test_the_workflow_calls_the_same_checks() -> None:
+def test_workflow_runs_same_checks() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert {"run": ".ci/run"} in workflow["jobs"]["run"]["steps"]
 
 
-def test_the_table_of_dependencies_has_every_key_of_rosdep() -> None:
-    kinds = {"depend", "exec_depend", "test_depend", "buildtool_depend"}
-    told = {element.text for element in ElementTree.parse(PACKAGES[0]).getroot() if element.tag in kinds}
-    keys = column(table("dependencies.md", "To run"), 1) | column(table("dependencies.md", "Of ROS 2"), 1)
-    for title in ("On request", "To test, to build, to document"):
-        keys |= column(table("dependencies.md", title), 2)
-    wanted = {key for key in keys if key != "none" and not key.startswith("brought by")}
-    assert told <= wanted
-    assert wanted - told == {"python3-h5py"}, "optional: no key of package.xml asks for them"
-
-
-def test_the_page_on_citing_has_every_publication() -> None:
+def test_citing_page_lists_every_publication() -> None:
     rows = {row[0].strip("`"): row[2] for row in table("citing.md", "Publications")}
     assert list(rows) == [key for key in publications() if key in rows]
     assert rows.keys() == publications().keys()
@@ -231,9 +204,65 @@ def test_the_page_on_citing_has_every_publication() -> None:
                 assert f"`{name}`" in rows[source]
 
 
-def test_a_test_file_can_be_loaded_by_its_name_alone() -> None:
-    """As launch_testing does wherever ROS 2 has it: with every file, before pytest does in its own way."""
+def test_test_files_load_by_name_alone() -> None:
+    """launch_testing, which any installation of ROS 2 may have, loads every file so before pytest does."""
     files = list((ROOT / "test").rglob("test_*.py"))
     names = Counter(file.name for file in files)
     assert [name for name, count in names.items() if count > 1] == []
     assert [str(file) for file in files if re.search(r"^\s*from \.", file.read_text("utf-8"), re.MULTILINE)] == []
+
+
+SCRIPT = """
+import rths_nodes
+from rths_nodes.core import Kernel, no_state, number, params
+
+
+def step(
+    k: tuple[float], s: tuple[()], x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[tuple[()], float]:
+    (delay,) = k
+    return s, x + delay * v
+
+
+kernel = Kernel(lambda params, dt: (0.0273,), no_state, step)
+scenario = rths_nodes.load("chen_ricles_2010", {"duration": 2}, compensator=kernel)
+run = rths_nodes.run(scenario, ["seed=2"], engine="kernels")
+error: float = abs(run.target - run.displacement).max()
+again: rths_nodes.Run = rths_nodes.read("runs/mine")
+again.to_mat("mine.mat")
+rths_nodes.overlay({"measured": again, "simulated": run}, "force").set_title("forces")
+delay: float = rths_nodes.estimate(again)["story_1"].loading.delay
+prediction = rths_nodes.estimate(again, set={"compensator.type": "none"})
+worst: float = prediction.indices["predicted"]["story_1"]["max_error_m"]
+lag: float = rths_nodes.identify("rths_benchmark_2020", noise={"duration": 10.0}).delay
+inverse = rths_nodes.identify("rths_benchmark_2020", purpose="identified_inverse", out="inverse.yaml")
+coefficients: float = inverse.coefficients.max()
+levels = {"compensator.alpha_es": {"list": [15, 29]}}
+study = rths_nodes.study(scenario="chen_ricles_2010", set={"duration": 1.0}, factors=levels, plants=2)
+study.plot("max_error_mm").set_title("errors")
+best = rths_nodes.tune(scenario, parameters={"compensator.alpha_es": (10.0, 40.0)}, evaluations=8)
+values: dict[str, float] = dict(best.values)
+board = rths_nodes.scoreboard("rths_benchmark_2020", laws=["none", kernel], plants=0)
+stable: bool = rths_nodes.stability(scenario).stable
+motion = {"type": "predefined", "history": {"time": run.time, "axis_1": run.displacement[:, 0]}}
+rths_nodes.run("predefined_sine", integrator=motion, duration=1.0)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_user_script_passes_strict_mypy(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed here")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "wrong.py").write_text(SCRIPT.replace('engine="kernels"', "duration=[2.0]"))
+    options = ["--strict", "--follow-imports=silent", f"--config-file={ROOT / 'pyproject.toml'}"]
+    command = [sys.executable, "-m", "mypy", f"--cache-dir={tmp_path}", *options, "script.py", "wrong.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    errors = [line for line in result.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 1, result.stdout
+    assert errors[0].startswith("wrong.py")
+    assert "duration" in errors[0]
+
+
+def test_package_declares_type_hints() -> None:
+    assert (ROOT / "rths_nodes" / "py.typed").is_file()
+    assert '"py.typed"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words on which a person acts: prompts that lead to motion, and reasons of trips and safe stops, word for word.
+"""Pinned texts on which a person acts: prompts that lead to motion, and reasons of trips and safe stops.
 
 Two people read a text before it changes here. To pin another text, add a row: a name, a callable that makes the
 program produce the text, and the text. Other tests compare the parts of a message (``helpers/messages.py``).
@@ -37,7 +37,7 @@ from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.following import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
 from rths_nodes.procedure.session import ACTS, MOTIONS
 
-Row = tuple[str, Callable[[], object], object]
+Rows = dict[str, tuple[Callable[[], object], object]]
 DT = 1.0 / 1024.0
 LIMITS = {"stroke": 0.25, "velocity": 0.76, "force": 1.7e6}
 
@@ -46,33 +46,33 @@ def check(**data: float) -> LimitCheck:
     return LimitCheck({"a": from_data(Limits, LIMITS | data)}, DT)
 
 
-def commanded(value: float, previous: float = 0.0, target: float = 0.0, **data: float) -> str:
+def command_breach(value: float, previous: float = 0.0, target: float = 0.0, **data: float) -> str:
     sent = np.array([previous])
     return check(**data).command(Command(1, np.array([target]), np.array([value])), sent)
 
 
-def measured(displacement: float, force: float = 0.0, target: float | None = None, **data: float) -> str:
+def measurement_breach(displacement: float, force: float = 0.0, target: float | None = None, **data: float) -> str:
     aim = displacement if target is None else target
     sample = Measurement(1, np.array([displacement]), np.array([force]), np.zeros(1))
     return check(**data).measurement(sample, np.array([aim]))
 
 
-def bridged(samples: int, missing: str, **params: Any) -> str:
+def bridge_breach(samples: int, missing: str, **params: Any) -> str:
     count = BridgeCount(from_data(BridgeParams, params), DT)
     for _ in range(samples):
         count.add(missing)
     return count.breach
 
 
-def late(samples: int, every: int) -> str:
-    """Breach after ``samples`` late samples, one in ``every`` samples."""
+def overrun_breach(samples: int, every: int) -> str:
+    """Breach by ``samples`` late samples, one in ``every`` samples."""
     overruns = Overruns(from_data(OverrunParams, {"in_a_row": 2, "in_window": 5, "window": 0.5}), DT)
     for sample in range(1, samples * every + 1):
         overruns.sampled(sample, sample % every == 0)
     return overruns.breach
 
 
-def paused(seconds: float) -> str:
+def pause_breach(seconds: float) -> str:
     pause = Pause(
         from_data(BridgeParams, {"when_late": "pause", "max_pause": 0.5}), {"a": from_data(Limits, LIMITS)}, DT
     )
@@ -82,20 +82,20 @@ def paused(seconds: float) -> str:
     return pause.breach
 
 
-def silent(behind: int = 0) -> list[tuple[str, str]]:
-    """Lost peers, with a monitor that is silent for 0.3 s, or that sends but receives nothing (``behind``)."""
+def lost_peers(blind: bool = False) -> list[tuple[str, str]]:
+    """Lost peers, with a monitor that is silent for 0.3 s, or that sends but receives nothing (``blind``)."""
     heartbeat = Heartbeat(HeartbeatParams(), ["monitor"])
     heartbeat.begin(0)
     for now in range(0, 300_000_001, 4_000_000):
-        if behind:
+        if blind:
             heartbeat.received("monitor", now, behind=now)
         if lost := heartbeat.lost(now):
             return lost
     return []
 
 
-def without_hops() -> str:
-    """Reason with a driver that applies each command at once where hops have a depth of 3."""
+def hops_reason() -> str:
+    """Reason with a driver that applies each command at once, with hops of depth 3."""
     watch, reason = TakenAtOnce(3), ""
     watch.start(Measurement(0, np.zeros(1), np.zeros(1), np.zeros(1)))
     for k in range(1, 2 * IN_A_ROW):
@@ -105,7 +105,7 @@ def without_hops() -> str:
     return reason
 
 
-def level(force: float) -> object:
+def level_reason(force: float) -> object:
     levels = {"levels": {"force": {"maximum": 1e3}}}
     watch = LevelWatch.of({"a": from_data(Limits, LIMITS | levels)}, DT)
     assert watch is not None
@@ -125,204 +125,184 @@ def energy_error() -> str:
     return monitor.breach[1]
 
 
-def ended(*overrides: str, faults: tuple[str, ...] = ()) -> str:
-    """Reason with which a test of the host embedded ends."""
+def final_reason(*overrides: str, faults: tuple[str, ...] = ()) -> str:
+    """Reason for the end of a test on the host ``embedded``."""
     return hosts.run("predefined_sine", ["duration=0.3", *overrides], faults=list(faults)).reason
 
 
-def axes_of_bench() -> Any:
-    return files.load("predefined_sine").axes
-
-
-TRIPS: list[Row] = [
-    (
-        "target",
-        partial(commanded, 0.0, target=math.nan),
+TRIPS: Rows = {
+    "target": (
+        partial(command_breach, 0.0, target=math.nan),
         "axes.a: target = nan: must be finite: the response has run away, or lies beyond the reach of the setup",
     ),
-    ("command", partial(commanded, math.nan), "axes.a: command = nan: must be finite"),
-    (
-        "stroke",
-        partial(commanded, 0.2501, 0.25),
+    "command": (partial(command_breach, math.nan), "axes.a: command = nan: must be finite"),
+    "stroke": (
+        partial(command_breach, 0.2501, 0.25),
         "axes.a.limits.stroke: command = 0.2501 m: must be within +- 0.25 m",
     ),
-    (
-        "velocity",
-        partial(commanded, 1e-3),
+    "velocity": (
+        partial(command_breach, 1e-3),
         "axes.a.limits.velocity: command = 1.024 m/s: must be within +- 0.76 m/s",
     ),
-    (
-        "braking",
-        partial(commanded, 0.2400, 0.2395, deceleration=10.0),
+    "braking": (
+        partial(command_breach, 0.2400, 0.2395, deceleration=10.0),
         "axes.a.limits.stroke: command = 0.24 m at 0.512 m/s: its braking way of 0.013 m must be "
         "within the 0.01 m that are left to +- 0.25 m",
     ),
-    (
-        "measured stroke",
-        partial(measured, 0.26),
+    "measured stroke": (
+        partial(measurement_breach, 0.26),
         "axes.a.limits.stroke: measured = 0.26 m: must be within +- 0.25 m",
     ),
-    (
-        "measured force",
-        partial(measured, 0.0, -1.8e6),
+    "measured force": (
+        partial(measurement_breach, 0.0, -1.8e6),
         "axes.a.limits.force: measured = -1.8e+06 N: must be within +- 1.7e+06 N",
     ),
-    (
-        "tracking error",
-        partial(measured, 0.1, 0.0, 0.12, tracking_error=0.01),
+    "tracking error": (
+        partial(measurement_breach, 0.1, 0.0, 0.12, tracking_error=0.01),
         "axes.a.limits.tracking_error: target - measured = 0.02 m: must be within +- 0.01 m",
     ),
-    ("level", partial(level, 1.2e3), "axes.a.limits.levels.force: 1200 N: must be <= 1000 N"),
-    ("energy error", energy_error, "monitor.energy_error_percent: 25 %: must be within +- 10 %"),
-    ("late target", partial(bridged, 11, "Target"), "bridge.max_bridge: no Target for 10.7 ms: must be <= 10 ms"),
-    (
-        "late command",
-        partial(bridged, 11, "Command"),
+    "level": (partial(level_reason, 1.2e3), "axes.a.limits.levels.force: 1200 N: must be <= 1000 N"),
+    "energy error": (energy_error, "monitor.energy_error_percent: 25 %: must be within +- 10 %"),
+    "late target": (
+        partial(bridge_breach, 11, "Target"),
+        "bridge.max_bridge: no Target for 10.7 ms: must be <= 10 ms",
+    ),
+    "late command": (
+        partial(bridge_breach, 11, "Command"),
         "bridge.max_bridge: no Command for 10.7 ms: must be <= 10 ms",
     ),
-    ("late in a row", partial(late, 3, 1), "bridge.overruns.in_a_row: 3 periods were late in a row: must be <= 2"),
-    (
-        "late in a window",
-        partial(late, 6, 2),
+    "late in a row": (
+        partial(overrun_breach, 3, 1),
+        "bridge.overruns.in_a_row: 3 periods were late in a row: must be <= 2",
+    ),
+    "late in a window": (
+        partial(overrun_breach, 6, 2),
         "bridge.overruns.in_window: 6 periods were late in 0.5 s: must be <= 5",
     ),
-    ("pause", partial(paused, 0.6), "bridge.max_pause: nothing to follow for 0.601 s: must be <= 0.5 s"),
-    ("silent monitor", silent, [("monitor", "heartbeat.monitor: silent for 0.2 s: must be <= 0.2 s")]),
-    (
-        "blind monitor",
-        partial(silent, 1),
-        [("monitor", "heartbeat.monitor: speaks, but does not see the rig for 0.2 s: must be <= 0.2 s")],
+    "pause": (partial(pause_breach, 0.6), "bridge.max_pause: nothing to follow for 0.601 s: must be <= 0.5 s"),
+    "silent monitor": (lost_peers, [("monitor", "heartbeat.monitor: silent for 0.2 s: must be <= 0.2 s")]),
+    "blind monitor": (
+        partial(lost_peers, True),
+        [
+            (
+                "monitor",
+                "heartbeat.monitor: sends heartbeats, but has received no Measurement for 0.2 s: must be <= 0.2 s",
+            )
+        ],
     ),
-    (
-        "hops",
-        without_hops,
+    "hops": (
+        hops_reason,
         "hops.depth = 3: the actuator node applies Command 32 at tick 32: must be Command 29; it "
         "knows nothing of hops",
     ),
-    (
-        "interlock",
-        partial(ended, "port.interlock=open"),
+    "interlock": (
+        partial(final_reason, "port.interlock=open"),
         "sample 1: rig: its interlock is open: no actuator follows",
     ),
-    (
-        "hydraulics",
-        partial(ended, "port.hydraulics=off"),
+    "hydraulics": (
+        partial(final_reason, "port.hydraulics=off"),
         "sample 1: rig: its hydraulics are off: no actuator follows",
     ),
-    (
-        "dropped pressure",
+    "dropped pressure": (
         lambda: DROPPED,
         "rig: its hydraulics have dropped from high to low: the actuators follow slowly",
     ),
-    ("control mode", lambda: ANOTHER_MODE, "rig: the controller has changed its control mode"),
-    (
-        "lost command",
-        lambda: rejected_command(axes_of_bench(), np.array([0.01]), np.zeros(1)),
+    "control mode": (lambda: ANOTHER_MODE, "rig: the controller has changed its control mode"),
+    "lost command": (
+        lambda: rejected_command(files.load("predefined_sine").axes, np.array([0.01]), np.zeros(1)),
         "axes.axis_1: the controller drives to 0.01 m, 0 m was sent last: it does not take the external command",
     ),
-    (
-        "command elsewhere",
-        lambda: command_mismatch(axes_of_bench(), np.array([0.1]), np.zeros(1)),
+    "command elsewhere": (
+        lambda: command_mismatch(files.load("predefined_sine").axes, np.array([0.1]), np.zeros(1)),
         "axes.axis_1: the controller drives to 0.1 m, 0 m is measured: the external command is "
         "accepted only where they differ by <= 0.005 m",
     ),
-    (
-        "receiver",
+    "receiver": (
         lambda: REASONS,
         {
-            0: "no reason told",
+            0: "no reason reported",
             1: "no command came in time",
             2: "the session was closed",
             3: "the interlock of the rig is open",
-            4: "another session is open, or was: an operator has to begin a new one at the rig",
-            5: "it speaks another version of the datagrams",
+            4: "another session is open, or has ended: an operator must begin a new one at the rig",
+            5: "it uses another version of the datagrams",
             6: "it has another number of axes",
             7: "it has another servo rate",
-            8: "it cannot do this transport_samples",
+            8: "it does not support this transport_samples",
             9: "it has other auxiliary inputs",
-            10: "its controller runs the command differently within a sample (hold)",
+            10: "its controller moves differently within a sample (hold)",
             11: "its tick does not wait for commands",
-            12: "one end is an emulator, where the other expects a rig",
+            12: "one end is an emulator, but the other expects a rig",
             13: "it has no digital output for other data acquisition (trigger)",
-            14: "a measured force is beyond the limit of the receiver",
-            15: "command less measured displacement is beyond the limit of the receiver",
-            16: "the session has lasted as long as its counter goes",
-            17: "the controller of no axis takes commands in N",
-            18: "command less measured force is beyond the limit of the receiver",
-            19: "a force loop has led its axis further than stiffness and drift explain: specimen or load cell "
-            "are lost",
-            20: "a controller is not in the mode that was commanded",
-            21: "a load cell has shown one number for too long",
+            14: "a measured force exceeds the limit of the receiver",
+            15: "the difference of command and measured displacement exceeds the limit of the receiver",
+            16: "the session has reached the end of its counter",
+            17: "no axis accepts commands in N",
+            18: "the difference of command and measured force exceeds the limit of the receiver",
+            19: "a force loop has moved its axis further than stiffness and drift explain: the specimen "
+            "or the load cell has failed",
+            20: "a controller is not in the commanded mode",
+            21: "the value of a load cell has not changed for too long",
         },
     ),
-]
+}
 
 
-def asked(question: Callable[[Console], object], answer: str = "") -> str:
-    """Text that an operator reads of a ``question``, which gets the ``answer``."""
+def prompt(question: Callable[[Console], object], answer: str = "") -> str:
+    """Text that an operator reads before giving the ``answer``."""
     shown: list[str] = []
 
-    def ask(words: str) -> str:
-        shown.append(words)
+    def ask(text: str) -> str:
+        shown.append(text)
         return answer
 
-    question(Console(Answers(), ask, lambda words: shown.append(str(words))))
+    question(Console(Answers(), ask, lambda text: shown.append(str(text))))
     return "".join(shown)
 
 
-def act(name: str) -> str:
-    """Text of an act at the terminal and on the page."""
-    return ACTS[name].words
-
-
-PROMPTS: list[Row] = [
-    (
-        "arm",
-        lambda: asked(lambda dialogue: arms(dialogue, "d", "abcdef0123", "0123456789")),
+PROMPTS: Rows = {
+    "arm": (
+        lambda: prompt(lambda console: arms(console, "d", "abcdef0123", "0123456789")),
         "to arm rung d, type d and the first 6 characters of the scenario's hash: ",
     ),
-    ("act check", partial(act, "check"), "a small guarded move of every axis: signs, scales, stiffness"),
-    ("act position", partial(act, "position"), "to the start of the test, by a bounded ramp"),
-    ("act arm", partial(act, "arm"), "arm a rung: its scenario and the offsets, by their hashes"),
-    ("act run", partial(act, "run"), "run the armed rung"),
-    (
-        "act unload",
-        partial(act, "unload"),
+    "act check": (lambda: ACTS["check"].words, "a small guarded move of every axis: signs, scales, stiffness"),
+    "act position": (lambda: ACTS["position"].words, "to the start of the test, by a bounded ramp"),
+    "act arm": (lambda: ACTS["arm"].words, "arm a rung: its scenario and the offsets, by their hashes"),
+    "act run": (lambda: ACTS["run"].words, "run the armed rung"),
+    "act unload": (
+        lambda: ACTS["unload"].words,
         "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
     ),
-    (
-        "commission",
-        lambda: asked(lambda dialogue: AtTerminal(dialogue, "EMULATED", 0.0).ready("all axes move together")),
+    "commission": (
+        lambda: prompt(lambda console: AtTerminal(console, "EMULATED", 0.0).ready("all axes move together")),
         "\n1. EMULATED: all axes move together.\nEnter: ",
     ),
-    (
-        "commission, with a motion",
-        lambda: asked(
-            lambda dialogue: AtTerminal(dialogue, "REAL RIG", 0.0).ready("all axes move together", moves=True),
+    "commission, with a motion": (
+        lambda: prompt(
+            lambda console: AtTerminal(console, "REAL RIG", 0.0).ready("all axes move together", moves=True),
             "CLEAR",
         ),
         "\n1. REAL RIG: all axes move together.\ntype CLEAR to start this motion; anything else moves nothing: ",
     ),
-    (
-        "clear",
-        lambda: asked(lambda dialogue: dialogue.clear("check", "the small move", str)),
+    "clear": (
+        lambda: prompt(lambda console: console.clear("check", "the small move", str)),
         "MOTION: check: the small movetype CLEAR to start this motion; anything else moves nothing: ",
     ),
-    ("no safety function", lambda: NO_SAFETY, "The software stop is not a safety function."),
-]
+    "no safety function": (lambda: NO_SAFETY, "The software stop is not a safety function."),
+}
 
 
-@pytest.mark.parametrize(("made", "words"), [pytest.param(*row[1:], id=row[0]) for row in TRIPS])
-def test_reasons_of_trips(made: Callable[[], object], words: object) -> None:
-    assert made() == words
+@pytest.mark.parametrize(("produce", "text"), TRIPS.values(), ids=TRIPS)
+def test_reason_of_trip_is_pinned(produce: Callable[[], object], text: object) -> None:
+    assert produce() == text
 
 
-@pytest.mark.parametrize(("made", "words"), [pytest.param(*row[1:], id=row[0]) for row in PROMPTS])
-def test_prompts_that_lead_to_motion(made: Callable[[], object], words: object) -> None:
-    assert made() == words
+@pytest.mark.parametrize(("produce", "text"), PROMPTS.values(), ids=PROMPTS)
+def test_prompt_of_motion_is_pinned(produce: Callable[[], object], text: object) -> None:
+    assert produce() == text
 
 
-def test_motions_are_stated_before_they_are_cleared(tmp_path: Path) -> None:
+def test_statements_of_motions_are_pinned(tmp_path: Path) -> None:
     runner = conducted(tmp_path / "test")
     positioned(runner)
     step, offsets = runner.ladder.step("d"), runner.session.offsets
@@ -348,5 +328,5 @@ def test_motions_are_stated_before_they_are_cleared(tmp_path: Path) -> None:
     runner.session.close()
 
 
-def test_every_act_that_moves_the_rig_is_pinned() -> None:
-    assert {f"act {name}" for name, each in ACTS.items() if each.moves} <= {name for name, *_ in PROMPTS}
+def test_every_act_with_motion_is_pinned() -> None:
+    assert {f"act {name}" for name, act in ACTS.items() if act.moves} <= PROMPTS.keys()

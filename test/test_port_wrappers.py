@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of ports: each hands on every member that it does not have of its own; no default stands before it."""
+"""Tests of port wrappers: each forwards every member that it does not define itself, and no default hides one."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.ports.wrappers import NamedPort, PortBefore
 
 for room in ("laboratory.ports", "loop.faults", "procedure", "procedure.commissioning", "app.commands"):
-    folder = importlib.import_module(f"rths_nodes.{room}").__path__
-    for found in pkgutil.iter_modules(folder, f"rths_nodes.{room}."):
-        importlib.import_module(found.name)
+    for module in pkgutil.iter_modules(importlib.import_module(f"rths_nodes.{room}").__path__):
+        importlib.import_module(f"rths_nodes.{room}.{module.name}")
 
 
 def stated(protocol: type) -> set[str]:
-    """Names of the members that a protocol states itself."""
+    """Names of the members that a protocol itself states."""
     return {name for name in (*vars(protocol), *inspect.get_annotations(protocol)) if not name.startswith("_")}
 
 
 REQUIRED, OPTIONAL = stated(Port), stated(OfPort) | stated(Readback)
-OWN = {
+MEMBERS = REQUIRED | OPTIONAL
+DEFINED = {
     "CalibratedPort": {"active_command", "control_mode"},
     "ForceLoopPort": {"control_mode"},
     "LoadedAxesPort": {"control_mode"},
@@ -42,75 +42,65 @@ OWN = {
     "ComputedForcePort": {"armed", "counter_at_start", "handover", "paced"},
     "UnsentPort": {"armed", "counter_at_start", "handover", "paced"},
 }
-"""Wrapper -> what it answers itself of what a port may have or leave out: one that holds a test has armed it."""
+"""Wrapper -> optional members that it defines itself. A wrapper that holds a test has armed it."""
 
 
-def below(cls: type) -> list[type]:
-    return [each for sub in cls.__subclasses__() for each in (sub, *below(sub))]
+def subclasses(cls: type) -> list[type]:
+    return [entry for sub in cls.__subclasses__() for entry in (sub, *subclasses(sub))]
 
 
-WRAPPERS = [cls for cls in below(PortBefore) if cls.__module__.startswith("rths_nodes.")]
-every_wrapper = pytest.mark.parametrize("cls", WRAPPERS, ids=[cls.__name__ for cls in WRAPPERS])
+WRAPPERS = [cls for cls in subclasses(PortBefore) if cls.__module__.startswith("rths_nodes.")]
 
 
-def own(cls: type) -> set[str]:
-    """Members that ``cls`` has before those of PortBefore: of its classes, or set on its objects."""
-    before = cls.__mro__[: cls.__mro__.index(PortBefore)]
-    names = {name for each in before for name in vars(each)}
-    for each in before:
-        for node in ast.walk(ast.parse(inspect.cleandoc(f"\n{inspect.getsource(each)}"))):
+def defined(cls: type) -> set[str]:
+    """Members that precede those of PortBefore: of the classes of ``cls``, or set on its instances."""
+    names: set[str] = set()
+    for base in cls.__mro__[: cls.__mro__.index(PortBefore)]:
+        names.update(vars(base))
+        for node in ast.walk(ast.parse(inspect.cleandoc(f"\n{inspect.getsource(base)}"))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 names |= {node.attr} if isinstance(node.value, ast.Name) and node.value.id == "self" else set()
-    return names & (REQUIRED | OPTIONAL)
+    return names & MEMBERS
 
 
-class Everything:
-    """An object of which each member is another one."""
-
-    def __init__(self) -> None:
-        for name in REQUIRED | OPTIONAL:
-            setattr(self, name, object())
-
-
-def test_the_wrappers_are_found() -> None:
+def test_all_wrappers_are_tested() -> None:
     names = {cls.__name__ for cls in WRAPPERS}
     assert names >= {"CalibratedPort", "CorrectedPort", "ForceLoopPort", "FaultyPort", "NeverOpened", "Watched"}
     assert names >= {"RungPort", "ComputedForcePort", "UnsentPort"}
-    assert set(OWN) <= names | {"NamedPort"}
+    assert set(DEFINED) <= names | {"NamedPort"}
 
 
-@every_wrapper
-def test_it_hands_on_each_member_that_is_not_its_own(cls: Any) -> None:
-    wrapper, behind = object.__new__(cls), Everything()
-    wrapper._port = behind
-    mine = own(cls)
-    assert mine & OPTIONAL == OWN.get(cls.__name__, set())
-    for name in sorted((REQUIRED | OPTIONAL) - mine):
-        assert getattr(wrapper, name) is getattr(behind, name), name
+@pytest.mark.parametrize("cls", WRAPPERS, ids=[cls.__name__ for cls in WRAPPERS])
+def test_wrapper_forwards_members_that_it_does_not_define(cls: Any) -> None:
+    wrapper, port = object.__new__(cls), type("Everything", (), {name: object() for name in MEMBERS})()
+    wrapper._port = port
+    assert defined(cls) & OPTIONAL == DEFINED.get(cls.__name__, set())
+    for name in sorted(MEMBERS - defined(cls)):
+        assert getattr(wrapper, name) is getattr(port, name), name
 
 
-def test_a_member_that_is_new_has_to_be_handed_on() -> None:
-    """One that PortBefore left out would be answered by the default of the protocol."""
-    assert sorted((REQUIRED | OPTIONAL) - vars(PortBefore).keys()) == []
-    assert sorted((REQUIRED | OPTIONAL) - vars(NamedPort).keys()) == ["label"]  # which each of it has
+def test_base_classes_forward_every_member() -> None:
+    """Otherwise the default of the protocol would hide the member of the port."""
+    assert sorted(MEMBERS - vars(PortBefore).keys()) == []
+    assert sorted(MEMBERS - vars(NamedPort).keys()) == ["label"]  # set on each instance
 
 
-def looks_up(cls: ast.ClassDef) -> bool:
-    """True where ``cls`` hands on from ``_port`` whatever it is asked for."""
+def forwards_everything(cls: ast.ClassDef) -> bool:
+    """True if ``cls`` forwards any attribute to ``_port``."""
     return any(
-        isinstance(each, ast.FunctionDef) and each.name == "__getattr__" and "'_port'" in ast.dump(each)
-        for each in cls.body
+        isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and "'_port'" in ast.dump(node)
+        for node in cls.body
     )
 
 
-def test_no_class_hands_on_what_nobody_has_declared() -> None:
-    """Such a class hides from readers, and from mypy, what it hands on."""
+def test_no_class_forwards_undeclared_members() -> None:
+    """Such a class hides from readers and from mypy which members it forwards."""
     for path in Path(rths_nodes.__file__).parent.rglob("*.py"):
         classes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)]
-        assert [cls.name for cls in classes if looks_up(cls)] == [], path.name
-    wrong = ast.parse("class A:\n def __getattr__(self, name):\n  return getattr(self._port, name)").body[0]
-    assert isinstance(wrong, ast.ClassDef)
-    assert looks_up(wrong)
+        assert [cls.name for cls in classes if forwards_everything(cls)] == [], path.name
+    example = ast.parse("class A:\n def __getattr__(self, name):\n  return getattr(self._port, name)").body[0]
+    assert isinstance(example, ast.ClassDef)
+    assert forwards_everything(example)
 
 
 VALUES: dict[str, Any] = {
@@ -143,48 +133,44 @@ CALLS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Telling(Bare):
-    """A port of another package that has all that a port may have."""
+class CompletePort(Bare):
+    """A port of another package with all optional members."""
 
     def __init__(self) -> None:
         self.called: list[tuple[Any, ...]] = []
         for name in CALLS:
-            setattr(self, name, lambda *given, name=name: self.called.append((name, *given)))
-        for name, value in VALUES.items():
-            setattr(self, name, value)
+            setattr(self, name, lambda *arguments, name=name: self.called.append((name, *arguments)))
+        vars(self).update(VALUES)
 
 
-class LookingUp(Bare):
-    """A port of another package that wraps one, and looks up all that it has not itself."""
+class ForwardingPort(Bare):
+    """A port of another package that forwards any other attribute to the wrapped port."""
 
     def __init__(self) -> None:
-        self.inner = Telling()
+        self.inner = CompletePort()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
 
-@pytest.mark.parametrize("port", [Telling(), LookingUp()], ids=["telling", "looking up"])
-def test_a_port_of_another_package_is_told_as_it_is(port: Any) -> None:
+@pytest.mark.parametrize("port", [CompletePort(), ForwardingPort()], ids=["telling", "looking up"])
+def test_members_of_external_port_are_forwarded(port: Any) -> None:
     named = PortBefore(NamedPort(port, "mine"))
     assert VALUES.keys() | CALLS.keys() | {"label"} == OPTIONAL
-    for name, value in VALUES.items():
-        told = getattr(named, name)
-        assert told == value, name
-    for name, given in CALLS.items():
-        getattr(named, name)(*given)
-    assert port.called == [(name, *given) for name, given in CALLS.items()]
+    assert {name: getattr(named, name) for name in VALUES} == VALUES
+    for name, arguments in CALLS.items():
+        getattr(named, name)(*arguments)
+    assert port.called == [(name, *arguments) for name, arguments in CALLS.items()]
     assert named.label == "port.type = 'mine'"
 
 
-def test_a_port_of_another_package_that_leaves_all_out_gets_the_defaults() -> None:
-    named = PortBefore(NamedPort(Bare(), "bare"))
-    plain = type("Plain", (OfPort, Readback), {})()
+def test_external_port_without_optional_members_has_defaults() -> None:
+    named, defaults = PortBefore(NamedPort(Bare(), "bare")), type("Plain", (OfPort, Readback), {})()
     for name in sorted(VALUES.keys() | {"wait"}):
-        assert getattr(named, name) == getattr(plain, name), name
+        assert getattr(named, name) == getattr(defaults, name), name
     assert named.numbers() == {}
     named.drop_heartbeat()
     named.accept_any_start()
-    for act, given in (("set_interlock", False), ("set_hydraulics", "low")):
+    for act, argument in (("set_interlock", False), ("set_hydraulics", "low")):
         with pytest.raises(Exception, match=naming("switched", "software")):
-            getattr(named, act)(given)
+            getattr(named, act)(argument)

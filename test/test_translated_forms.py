@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements and expressions of kernels: plain Python and C give the same bits, or C refuses them by line."""
+"""Tests of statements and expressions of kernels: same bits in Python and C, or a refusal with file and line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from in_c import compiled
 from rths_nodes.codegen.values import Untranslatable
 from rths_nodes.core.arithmetic import matvec_into
 
-OF_NOTHING = None
+NOTHING = None
 
 
 def swapped(a: Any, b: Any, n: int) -> Any:
@@ -34,12 +34,12 @@ def replaced_in_a_branch(a: Any, b: Any, n: int) -> Any:
 
 
 def exchanged_in_a_branch(a: Any, b: Any, n: int) -> Any:
-    one, other = a * 1.0, b * 1.0
+    x, y = a * 1.0, b * 1.0
     for index in range(n):
         if index % 3 != 1:
-            one, other = other, one
-        one[index % 3] = 0.5 * other[0]
-    return one, other
+            x, y = y, x
+        x[index % 3] = 0.5 * y[0]
+    return x, y
 
 
 def replaced_before_a_break(a: Any, b: Any, n: int) -> Any:
@@ -73,7 +73,7 @@ def advanced(s: Any, load: Any) -> Any:
 
 
 def shifted_by_a_call_in_a_branch(a: Any, b: Any, n: int) -> Any:
-    """As central_difference behind a soft start: an array of the old state is in another place of the new one."""
+    """Example: central_difference after a soft start. The new state has an array of the old one elsewhere."""
     state, total = (a, b), 0.0
     for index in range(n):
         if index < 2:
@@ -85,7 +85,7 @@ def shifted_by_a_call_in_a_branch(a: Any, b: Any, n: int) -> Any:
 
 
 def of_a_loop_in_one_that_is_written_out(a: Any, b: Any, n: int) -> Any:
-    """As a rig of several blocks: names of the inner loop belong to one pass of the outer one."""
+    """Example: a rig of several blocks. Names of the inner loop belong to one pass of the outer loop."""
     total = 0.0
     for block in range(2):
         part = (a, (b[0], a[1], 2.0))[block]
@@ -104,7 +104,7 @@ def of_every_operator(a: Any, b: Any, n: int) -> Any:
     bits = (n << 2 | 1) & 7, n >> 1, 7 % 4, n / 4
     filled = [0.0] * 3
     filled[1] += table[n % 3]
-    return negative, x, bits, np.array(filled), 1 if OF_NOTHING is None else 2
+    return negative, x, bits, np.array(filled), 1 if NOTHING is None else 2
 
 
 def of_items(a: Any, b: Any, n: int) -> Any:
@@ -163,7 +163,7 @@ def doubled(function: Callable[..., Any]) -> Callable[..., Any]:
     return twice
 
 
-def doubled_by_a_star(function: Callable[..., Any]) -> Callable[..., Any]:
+def doubled_by_star(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def twice(*arguments: Any) -> Any:
         return 2.0 * function(*arguments)
@@ -176,19 +176,16 @@ def decorated(a: Any, b: Any, n: int) -> Any:
     return a[0] * b[0]
 
 
-@doubled_by_a_star
+@doubled_by_star
 def decorated_by_a_star(a: Any, b: Any, n: int) -> Any:
     return a[0] * b[0]
 
 
 FUNCTIONS = [
-    decorated,
-    amplifier((1.0, 2.0, 4.0)),
-    *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
-    shifted_by_a_call_in_a_branch,
-    of_a_loop_in_one_that_is_written_out,
-    *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
-    *(moved_within_a_chosen_array, of_a_product_in_place),
+    *(decorated, amplifier((1.0, 2.0, 4.0)), swapped, replaced_in_a_branch, exchanged_in_a_branch),
+    *(replaced_before_a_break, replaced_in_an_inner_loop, shifted_by_a_call_in_a_branch),
+    *(of_a_loop_in_one_that_is_written_out, of_every_operator, of_items, of_views, of_a_long_array),
+    *(choosing_arrays, moved_within_a_chosen_array, of_a_product_in_place),
 ]
 
 
@@ -236,7 +233,7 @@ def after_its_loop(a: Any, b: Any, n: int) -> Any:
 
 
 def before_its_loop(a: Any, b: Any, n: int) -> Any:
-    """A global has the name of the local variable."""
+    """A global variable has the same name."""
     for index in range(n):
         if index > 0:
             a[0] = LATER  # noqa: F823
@@ -254,8 +251,8 @@ def with_a_break(a: Any, b: Any, n: int) -> Any:
     return n
 
 
-def shift(one: Any, other: Any) -> None:
-    one[1:] = other[:-1]
+def shift(target: Any, source: Any) -> None:
+    target[1:] = source[:-1]
 
 
 def of_one_array_twice(a: Any, b: Any, n: int) -> Any:
@@ -293,7 +290,7 @@ def of_two_nestings(a: Any, b: Any, n: int) -> Any:
     return 1.0, (2.0, 3.0)
 
 
-REFUSED: list[tuple[Callable[..., Any], int, str]] = [
+REFUSED = [
     (powers, 1, "Pow"),
     (of_two_forms, 4, "value"),
     (with_a_float, 1, "float"),
@@ -312,11 +309,9 @@ REFUSED: list[tuple[Callable[..., Any], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "line", "name"), REFUSED, ids=lambda part: getattr(part, "__name__", ""))
-def test_what_has_no_form_in_c_is_refused_by_file_and_line(
-    function: Callable[..., Any], line: int, name: str
-) -> None:
+@pytest.mark.parametrize(("function", "line", "reason"), REFUSED, ids=lambda part: getattr(part, "__name__", ""))
+def test_function_without_c_form_is_refused(function: Callable[..., Any], line: int, reason: str) -> None:
     with pytest.raises(Untranslatable) as refused:
         compiled(function, (np.zeros(3), np.zeros(3), 4), (False, False, False))
     assert f"{__file__}:{function.__code__.co_firstlineno + line}: " in str(refused.value)
-    assert name in str(refused.value)
+    assert reason in str(refused.value)
