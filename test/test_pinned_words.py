@@ -230,7 +230,7 @@ TRIPS: Rows = {
             7: "it has another servo rate",
             8: "it does not support this transport_samples",
             9: "it has other auxiliary inputs",
-            10: "its controller moves differently within a sample (hold)",
+            10: "its controller follows the command differently within a sample (hold)",
             11: "its tick does not wait for commands",
             12: "one end is an emulator, but the other expects a rig",
             13: "it has no digital output for other data acquisition (trigger)",
