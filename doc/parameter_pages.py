@@ -30,7 +30,7 @@ def chapters() -> dict[str, list[Chapter]]:
             ("Rig file", "Top level of a rig file (--rig).", RigFile),
             (
                 "Axis of a rig file",
-                "axes.NAME. The sections are those of axes.NAME of a scenario.",
+                "axes.NAME. The sections are the same as in axes.NAME of a scenario.",
                 RigFileAxis,
             ),
         ],

@@ -199,7 +199,7 @@ class Loop:
             if self.substructure.learning is not None and (learnt := self.substructure.learnt()) is not None:
                 for sink in self._sinks:
                     sink.updating(*learnt)
-            if self._sinks and not (silent or self.rig.stopping):
+            if not (silent or self.rig.stopping):
                 for sink in self._sinks:
                     sink.state(measured.sample, self.commands.state())
             return command
@@ -261,7 +261,7 @@ class Loop:
 
     def _show(self, measured: Measurement) -> None:
         self.monitor.measurement(measured)
-        if self.monitor.monitor.breach and not self._breach_known:
+        if self.monitor.monitor.breach:
             self._heed_monitor()
         if not self._sinks:
             return

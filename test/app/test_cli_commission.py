@@ -6,13 +6,13 @@ Durations are counted in samples of the rig, so that a slow machine does not mat
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from c_compiler import require_compiler
 from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
@@ -52,8 +52,7 @@ from rths_nodes.procedure.commissioning.rig import Bench, Dash
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler", allow_module_level=True)
+require_compiler()
 
 HIGHEST, SESSION = "from the highest speed", "session of the receiver"
 FAULTS = {

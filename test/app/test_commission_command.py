@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from c_compiler import require_compiler
 from emulated_bench import EmulatedBench, free_port
 from programs import RTHS, child_environment, write_metadata
 from tcp_port import Relay
@@ -36,8 +36,7 @@ from rths_nodes.procedure.commissioning.rig import Bench
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 from rths_nodes.recording import commissioning
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 
 PAGE = (Path(__file__).resolve().parents[2] / "doc" / "first_test.md").read_text()
 RIG = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)[0]

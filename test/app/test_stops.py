@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import c_compiler
 import numpy as np
 import pytest
 from messages import mentions
@@ -20,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
-HOSTS = ("embedded", *(["receiver"] if any(map(shutil.which, ("cc", "gcc", "clang"))) else []))
+HOSTS = ("embedded", *(["receiver"] if c_compiler.AVAILABLE else []))
 """Hosts whose stops do not depend on a clock."""
 
 

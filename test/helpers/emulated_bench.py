@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import pytest
 
 from rths_nodes.app.commands.emulate import free
 from rths_nodes.app.emulation.emulator import Emulator
@@ -31,11 +28,6 @@ AXIS = """
     small_move: {{displacement: 1.0e-3, velocity: 40.0e-3, force: 1.0e3}}
     unloading: {{travel: 0.01, velocity: 20.0e-3}}
 """
-
-
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler here"
-)
 
 
 def rig_text(port: int, n_axes: int, emulator: bool = True, further: str = "") -> str:

@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
-import pytest
+from c_compiler import require_compiler
 
 from rths_nodes.app.emulation.emulator import Emulator, Session
 from rths_nodes.app.emulation.misbehaviour import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 
 
 class EmulatedRig:

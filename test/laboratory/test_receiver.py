@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_compiler import require_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import mentions, naming
@@ -26,8 +27,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
 from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits, ReceiverLoad
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 
 TARGET = Path(__file__).resolve().parents[2] / "examples" / "udp_target"
 RATE = 1000.0

@@ -6,12 +6,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import shutil
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from c_compiler import require_compiler
 
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
 from rths_nodes.core.errors import ConfigError
@@ -21,8 +21,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
 from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits, ReceiverLoad
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 
 RATE = 1000.0
 DT = 1.0 / RATE

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_compiler import require_compiler
 from joint_bench import free_udp_port
 from messages import mentions
 
@@ -24,8 +25,7 @@ from rths_nodes.laboratory import receiver as module
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "examples" / "udp_target"

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated_rig import emulated_rigs
 from messages import mentions
 from near_side import Rig
 
 from rths_nodes.app import hosts
 from rths_nodes.app.emulation.emulator import Emulator, Session
-from rths_nodes.app.emulation.misbehaviour import parse
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
 from rths_nodes.laboratory.ports import datagrams
@@ -31,9 +31,6 @@ from rths_nodes.loop.executive import near, running
 from rths_nodes.loop.executive.parts import live_parts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
 
 NAME = "chen_ricles_2010"
 ENGINES = ("executive", "python")
@@ -51,21 +48,8 @@ def udp(number: int, transport: int = 1, **options: Any) -> str:
 @pytest.fixture
 def emulated() -> Iterator[Callable[..., Emulator]]:
     """Starts an emulated rig in a thread, for one session."""
-    started: list[tuple[Emulator, threading.Event, threading.Thread]] = []
-
-    def start(name: str, sets: list[str], own_clock: bool = False, misbehave: tuple[str, ...] = ()) -> Emulator:
-        emulator = Emulator(files.load(name, sets), 0, own_clock, [parse(fault) for fault in misbehave])
-        ended = threading.Event()
-        thread = threading.Thread(target=emulator.serve, args=(ended.is_set,), daemon=True)
-        thread.start()
-        started.append((emulator, ended, thread))
-        return emulator
-
-    yield start
-    for emulator, ended, thread in started:
-        ended.set()
-        thread.join(20.0)
-        emulator.close()
+    with emulated_rigs() as start:
+        yield start
 
 
 def check_equal(executive: hosts.RunResult, stages: hosts.RunResult, different: Different) -> None:

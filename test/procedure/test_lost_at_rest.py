@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 import rig_at_rest
+from c_compiler import require_compiler
 from emulated_bench import free_port
 from messages import mentions
 
@@ -30,8 +30,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import AT_REST
 from rths_nodes.recording import procedure
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 SILENCE_S = 0.5

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_compiler import require_compiler
 from messages import mentions, naming
 from rig_walk import Walk
 
@@ -25,8 +25,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.small_move import SAME_FORCE
 
-if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-    pytest.skip("no C compiler here", allow_module_level=True)
+require_compiler()
 
 NAME, RIG = "column_under_axial_load", "column_udp"
 LOAD, PRESS, BOUND = 200e3, 20e3, 100e3

@@ -18,7 +18,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from emulated_bench import free_port, needs_compiler
+from c_compiler import needs_compiler
+from emulated_bench import free_port
 from messages import mentions, naming
 from page_of_test import (
     MARK,

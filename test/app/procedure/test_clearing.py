@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from emulated_bench import EmulatedBench, needs_compiler
+from c_compiler import needs_compiler
+from emulated_bench import EmulatedBench
 from messages import mentions, naming
 from programs import RTHS
 from rig_runner import NAMED, arm, conducted, positioned, referenced, rig_file

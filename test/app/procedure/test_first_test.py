@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from emulated_bench import free_port, needs_compiler
+from c_compiler import needs_compiler
+from emulated_bench import free_port
 from messages import mentions
 from programs import RTHS
 from terminal import Terminal

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from emulated_bench import free_port, needs_compiler
+from c_compiler import needs_compiler
+from emulated_bench import free_port
 from messages import mentions
 from programs import RTHS
 from rig_runner import NAMED

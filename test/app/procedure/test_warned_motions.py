@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_bench import EmulatedBench, needs_compiler
+from c_compiler import needs_compiler
+from emulated_bench import EmulatedBench
 from messages import naming
 from programs import RTHS
 from rig_runner import referenced, rig_file
