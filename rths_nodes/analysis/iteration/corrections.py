@@ -351,6 +351,7 @@ class Corrections:
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
         self.base = every_sample(scenario)
         self.settings = settings
+        changed_by(self.base, setting(self._changed(max(settings.changes, default=1))))  # refuse mistakes now
         computed = self.base.structure is not None and (settings.mode == HISTORY or first is None)
         self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
@@ -384,9 +385,11 @@ class Corrections:
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
         if self._command is not None:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
-        since = (first for first in sorted(self.settings.changes) if number >= first)
-        changed = [change for first in since for change in self.settings.changes[first]]
-        return changed_by(self.base, [*replacing(pairs), *setting(changed)])
+        return changed_by(self.base, [*replacing(pairs), *setting(self._changed(number))])
+
+    def _changed(self, number: int) -> list[str]:
+        changes = self.settings.changes
+        return [change for first in sorted(changes) if number >= first for change in changes[first]]
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
         """Add the row of a run. After the first run, also identify the inverse of the rig.

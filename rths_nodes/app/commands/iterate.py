@@ -258,14 +258,20 @@ def iterate(
     for number in range(1, settings.rule.runs + 1):
         title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
         planned = work.planned(number, folder, title)
-        result = hosts.run(
-            planned,
-            record=str(folder / f"run_{number}") if record else "",
-            keep=True,
-            preferred=preferred,
-            progress=partial(_share, progress, number - 1, settings.rule.runs),
-            interrupted=interrupted,
-        )
+        try:
+            result = hosts.run(
+                planned,
+                record=str(folder / f"run_{number}") if record else "",
+                keep=True,
+                preferred=preferred,
+                progress=partial(_share, progress, number - 1, settings.rule.runs),
+                interrupted=interrupted,
+            )
+        except ConfigError as error:  # the history exceeds a limit
+            if number == 1:
+                raise
+            verdict, reason = HELD, f"run {number}: {error}"
+            break
         last = result.read()
         work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
         tell(rows[-1])

@@ -103,6 +103,15 @@ def test_run_larger_than_first_is_held(tmp_path: Path) -> None:
     assert iterated(HISTORY, tmp_path, within=1.3).verdict == "converged"
 
 
+def test_next_history_beyond_stroke_is_held(tmp_path: Path) -> None:
+    """The experimental part has 90 % of the stiffness, so that targets grow more than tenfold."""
+    stiff = ("structure.experimental_stiffness=[[142122.6]]", "axes.story.specimen.stiffness=120804.0")
+    result = iterated(HISTORY, tmp_path, *stiff, relaxation="constant")
+    assert (result.verdict, result.exit_code) == ("held", 130)
+    assert len(result.rows) >= 1
+    assert mentions(result.reason, f"run {len(result.rows) + 1}", "axes.story", "axes.story.limits.stroke = 0.1 m")
+
+
 def test_tripped_run_ends_iteration(tmp_path: Path) -> None:
     result = iterated(HISTORY, tmp_path, "axes.story.limits.force=900")
     assert (result.verdict, result.exit_code) == ("ended", 3)
@@ -180,6 +189,9 @@ def test_command_writes_results_figure_and_report(
     assert (data["verdict"], len(data["rows"])) == ("softened", 2)
     error = refusal(*command, "--no-record", "--change", "axes.story.specimen.stiffness=6e4")
     assert mentions(error, "RUN", "section.key")
+    error = refusal(*command, "--no-record", "--change", "3:axes.story.specimen.stifness=6e4")
+    assert mentions(error, "axes.story.specimen.stifness", "stiffness")
+    assert "run 1" not in error  # refused before the first run
 
 
 # Series of runs with ``--next``
