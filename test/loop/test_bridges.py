@@ -15,7 +15,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.control import rows_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
@@ -298,6 +298,17 @@ def test_late_command_causes_no_jump(length: int, arrives: int) -> None:
     # error of the straight line: a t^2 / 2 = 0.3 mm after 10 samples at 7 m/s^2
     assert np.abs(np.subtract(sent, values)).max() < 4e-4
     assert np.abs(np.diff(sent)).max() < 1.3 * np.abs(np.diff(values)).max()
+
+
+def test_target_and_command_of_bridge_fade_alike() -> None:
+    bridge = CommandBridge(Fading(10, DT, np.full(1, 0.8)), DT, np.zeros(1), EMPTY)
+    ahead = [Command(k, np.array([value]), np.array([value + 1e-3])) for k, value in enumerate((0.0, 1e-4), 1)]
+    for known in ahead:
+        bridge.rejoin(known)
+    assert bridge.command(3).target[0] == pytest.approx(2e-4)
+    joined = bridge.rejoin(Command(4, np.zeros(1), np.full(1, 1e-3)))
+    assert joined.target[0] == pytest.approx(3e-4)
+    assert joined.command[0] == pytest.approx(1.3e-3)
 
 
 def test_late_commands_improve_later_bridges() -> None:

@@ -95,9 +95,9 @@ def test_pause_takes_commands_once_and_in_order(depth: int, monkeypatch: pytest.
     taken: list[tuple[int, bool]] = []
     supply = Pause.supply
 
-    def watched(pause: Pause, command: Command) -> None:
+    def watched(pause: Pause, command: Command, *rest: Any) -> None:
         taken.append((command.sample, pause.coming is not None))
-        supply(pause, command)
+        supply(pause, command, *rest)
 
     monkeypatch.setattr(Pause, "supply", watched)
     _, loop = run(NAME, [*BRIEF, "bridge.when_late=pause"], depth, 0, f"delay@0.5:command,{60 + depth},40")

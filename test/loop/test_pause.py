@@ -254,6 +254,15 @@ def test_random_lateness_causes_no_jump(seed: int, bridge: float) -> None:
     np.testing.assert_array_equal([measured.command[0] for measured in unflagged], expected)
 
 
+def test_start_after_long_bridge_is_brief() -> None:
+    """The bridge is 7 mm off; its end must not be a motion of 7 mm within one sample."""
+    rig = rig_of("duration=0.6", "bridge.max_bridge=0.05", "axes.axis_1.limits.velocity=0.8")
+    _, sent = drive(rig, wave, lambda k: 10_000 if 100 <= rig.ticks < 170 else 0)
+    assert rig.machine.state is State.FINISHED
+    assert 0 < rig.slowed < 60
+    assert np.abs(np.diff(sent)).max() < 0.8 * DT
+
+
 def test_pause_beyond_max_pause_trips_at_rest() -> None:
     rig = rig_of("bridge.max_pause=0.2")
     measurements, sent = drive(rig, wave, lambda k: 10_000 if k > 60 else 0)

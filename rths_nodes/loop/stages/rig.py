@@ -18,6 +18,7 @@ from rths_nodes.core.samples import (
     FLAG_SLOWED,
     FLAG_TRIPPED,
     INTERLOCK_OPEN,
+    Array,
     Command,
     Measurement,
 )
@@ -304,13 +305,16 @@ class RigStage:
 
     def _paused(self, command: Command | None, sample: int) -> Command:
         pause = self.pause
+        apart: Array | float = 0.0
         if command is None and pause.needs_command:
             command = self._bridge.command(sample)
         elif command is not None:
+            target = command.target
             command = self._bridge.rejoin(command)
+            apart = (command.target - target)[: self._n_moved]
         if command is not None:
             self._unfit = self._check.command(command, *pause.sent)
-            pause.supply(command)
+            pause.supply(command, apart)
         driven = pause.command(sample)
         self._sampled = pause.sampled
         if self._handover is not None and not pause.active:

@@ -174,7 +174,7 @@ class Fading:
     def begin(self, difference: Array) -> None:
         """Start to fade ``difference`` at the next sample, in addition to the remainder of an earlier difference.
 
-        ``difference`` is the old minus the new motion, ``(3, n)`` in m, m/s and m/s^2.
+        ``difference`` is the old minus the new motion, ``(3, ..., n)`` in m, m/s and m/s^2.
         """
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
@@ -185,7 +185,7 @@ class Fading:
         self.active = self._length > 0
 
     def step(self) -> Array:
-        """Return the remaining difference at this sample, ``(3, n)``, and advance."""
+        """Return the remaining difference at this sample, and advance."""
         left = self._left()
         self._index += 1
         self.active = self._index < self._length
@@ -195,8 +195,8 @@ class Fading:
         duration = self._length * self._dt
         weights = _POLYNOMIALS @ (self._index / self._length) ** _POWERS
         scale = duration ** _POWERS[:3]
-        left: Array = (weights * scale / scale[:, None]) @ self._difference
-        return left
+        left: Array = (weights * scale / scale[:, None]) @ self._difference.reshape(3, -1)
+        return left.reshape(self._difference.shape)
 
 
 _Followed = tuple[int, Rows]
@@ -274,13 +274,11 @@ class CommandBridge:
 
     def command(self, sample: int) -> Command:
         commands = self._newest, self._before
-        target, wanted = _straight(commands, sample)
         if self._driving is not None and self._driving[0] is not commands[0]:
             self._begin(sample)
         self._driving = commands
-        if self._fading.active:
-            wanted = wanted + self._fading.step()[0]
-        return Command(sample, target, wanted, commands[0].auxiliary.copy(), commands[0].flags | FLAG_BRIDGED)
+        rows, newest = _straight(commands, sample), self._newest
+        return self._faded(Command(sample, *rows, newest.auxiliary.copy(), newest.flags | FLAG_BRIDGED))
 
     def rejoin(self, command: Command) -> Command:
         if command.sample > self._newest.sample:
@@ -288,17 +286,21 @@ class CommandBridge:
         if self._driving is not None:
             self._begin(command.sample)
             self._driving = None
+        return self._faded(command)
+
+    def _faded(self, command: Command) -> Command:
+        """Add the remaining differences. The target fades too, because a pause scales command minus target."""
         if not self._fading.active:
             return command
-        wanted = command.command + self._fading.step()[0]
-        return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
+        rows = np.array(_of(command)) + self._fading.step()[0]
+        return Command(command.sample, *rows, command.auxiliary, command.flags)
 
     def _begin(self, sample: int) -> None:
         assert self._driving is not None
         commands = self._newest, self._before
-        old, new = _straight(self._driving, sample)[1], _straight(commands, sample)[1]
-        slopes = (_slope(self._driving) - _slope(commands))[1] / self._dt
-        self._fading.begin(np.array((old - new, slopes, np.zeros_like(old))))
+        apart = _straight(self._driving, sample) - _straight(commands, sample)
+        slopes = (_slope(self._driving) - _slope(commands)) / self._dt
+        self._fading.begin(np.array((apart, slopes, np.zeros_like(apart))))
 
 
 class BridgeCount:

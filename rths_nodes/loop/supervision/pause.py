@@ -90,8 +90,9 @@ class Pause:
         """False if the rig already slows down, rests or returns."""
         return not self.active or self._phase == self._start
 
-    def supply(self, command: Command) -> None:
-        self.coming, self._waited = command, 0
+    def supply(self, command: Command, apart: Array | float = 0.0) -> None:
+        """Receive the next Command. Its target still differs from the real target by ``apart`` (m)."""
+        self.coming, self._apart, self._waited = command, apart, 0
 
     @property
     def needs_command(self) -> bool:
@@ -160,7 +161,7 @@ class Pause:
         assert self.coming is not None
         coming = self._rows(self.coming)
         # an even number, so that the phase ends with a sample
-        self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - self._rows(self.known)))
+        self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1] + self._apart, coming - self._rows(self.known)))
         self._tick = self._samples = 0
         self._phase = self._start
         return self._start()
