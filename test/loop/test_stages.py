@@ -220,6 +220,33 @@ def test_first_reason_is_kept(rig: RigStage) -> None:
     assert (rig.machine.state, rig.machine.reason) == (State.TRIPPED, "sample 1: first")
 
 
+@pytest.mark.parametrize(("request_now", "reason"), [("hold", "later"), ("trip", "now")])
+def test_pending_trip_does_not_delay_stop(rig: RigStage, request_now: str, reason: str) -> None:
+    rig.trip("later", 500)
+    getattr(rig, request_now)("now")
+    assert rig.tick(command(1)).flags == FLAG_TRIPPED
+    assert (rig.machine.state, rig.machine.reason) == (State.TRIPPED, f"sample 1: {reason}")
+
+
+@pytest.mark.parametrize("before_measurement", [False, True])
+def test_hold_does_not_change_end_of_trip(
+    rig: RigStage, before_measurement: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sample in range(1, 11):
+        rig.tick(command(sample, 0.0005 * sample))
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.port, "read", lambda: measurement(11, 0.26))
+        rig.begin_tick(command(11, 0.0055))
+        if before_measurement:
+            rig.hold("interrupted")
+        rig.complete()
+    assert rig.machine.state is State.STOPPING
+    rig.hold("interrupted")
+    until_rest(rig)
+    assert rig.machine.state is State.TRIPPED
+    assert "limits.stroke" in rig.machine.reason
+
+
 def test_trip_waits_for_its_sample(rig: RigStage) -> None:
     rig.trip("later", 5)
     assert [rig.tick(command(sample)).flags for sample in range(1, 5)] == [0, 0, 0, 0]

@@ -68,6 +68,7 @@ class RigStage:
         self.ticks = self.slowed = self.bridged = self.late_commands = 0
         self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
+        self._end = State.TRIPPED
         self._samples = scenario.samples
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
         self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, acting, levels.quantities)
@@ -149,13 +150,21 @@ class RigStage:
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a safe stop at ``sample``, or now if ``sample`` has passed. Later requests have no effect."""
-        self.stop_request = self.stop_request or StopRequest(reason, sample)
+        """Request a safe stop at ``sample``, or now if ``sample`` has passed."""
+        self._request_stop(StopRequest(reason, sample))
 
     def hold(self, reason: str) -> None:
         """Request a safe stop for the operator. The test then ends as held instead of tripped."""
         if not self.ended:
-            self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
+            self._request_stop(StopRequest(reason, end=State.HELD))
+
+    def _request_stop(self, request: StopRequest) -> None:
+        """Keep the request for the earliest sample. A hold before a pending trip only brings the trip forward."""
+        first = self.stop_request
+        if first is None:
+            self.stop_request = request
+        elif max(request.sample, self.sample + 1) < first.sample:
+            self.stop_request = replace(first, sample=request.sample) if request.end is State.HELD else request
 
     def settle(self) -> None:
         """Trip a finished test if the monitor requested a stop after the last sample."""
@@ -245,7 +254,7 @@ class RigStage:
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
             if self._stop.at_rest and (self._load_stop is None or self._load_stop.at_rest):
-                self.machine.to(self.stop_request.end if self.stop_request else State.TRIPPED)
+                self.machine.to(self._end)
         elif sample == self._samples:
             set_trigger(self.port, False)
             self.machine.to(State.FINISHED)
@@ -341,12 +350,15 @@ class RigStage:
     def _begin_stop(self, reason: str, sample: int, breach: Breach | None = None) -> None:
         if breach is not None:
             if breach.action == HOLD and not reason:
-                self.stop_request = self.stop_request or StopRequest(breach.reason, end=State.HELD)
+                self._request_stop(StopRequest(breach.reason, end=State.HELD))
             elif breach.action == INTERLOCK:
                 self.port.drop_heartbeat()
             reason = reason or breach.reason
-        if self.stop_request is not None and self.port.interlock:
-            reason = self.stop_request.reason  # the request names the cause; the open interlock is only the effect
+        request = self.stop_request
+        if request is not None and self.port.interlock:
+            reason = request.reason  # the request names the cause; the open interlock is only the effect
+        if request is not None and reason == request.reason:
+            self._end = request.end
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
         set_trigger(self.port, False)
