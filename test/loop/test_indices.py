@@ -337,6 +337,16 @@ def test_nan_is_a_breach() -> None:
     assert mentions(monitor.breach[1], "monitor.tracking_indicator", "nan m^2")
 
 
+def test_energy_error_that_is_no_number_is_a_breach() -> None:
+    monitor = make_monitor(elastic=1e6, energy_error_percent=10.0)
+    force = sine(0.0)
+    force[40] = math.nan
+    feed(monitor, sine(0.0), sine(-0.1), force)
+    assert monitor.breach[0] == 40
+    assert mentions(monitor.breach[1], "monitor.energy_error_percent", "nan %", "10 %")
+    assert make_monitor(energy_error_percent=10.0).breaks(np.full(1, math.nan), np.ones(1))
+
+
 def test_samples_of_safe_stop_are_ignored() -> None:
     monitor = make_monitor()
     feed(monitor, sine(0.0), sine(-0.1), sine(0.0))

@@ -181,12 +181,19 @@ class EnergyMonitor:
         """Return the final HSEM, in %, for an energy ``error`` (J); NaN if the input energy is zero."""
         return percent(error, self.input)
 
-    def running_percent(self, error: float) -> float:
-        return percent(error, abs(self.input) + self._reference)
+    @property
+    def scale(self) -> float:
+        return abs(self.input) + self._reference
 
+    def running_percent(self, error: float) -> float:
+        return percent(error, self.scale)
+
+    @np.errstate(invalid="ignore", over="ignore")
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form of HSEM ``(n,)`` in % from energy errors and input energies ``(n,)`` J."""
+        """Return the running form of HSEM ``(n,)`` in % from energy errors and input energies ``(n,)`` J.
+
+        Without energy, the result is 0.
+        """
         scales = np.abs(residual) + self._reference
-        percents = np.full(len(errors), math.nan)
-        np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)
+        percents: Array = np.divide(100.0 * errors, scales, out=0.0 * errors, where=scales != 0.0)
         return percents

@@ -215,7 +215,7 @@ class Monitor:
         if self._percent is not None:
             self.energy.take(tracking.sample)
             percent = self.energy.running_percent(tracking.energy_error)
-            values[0] = percent if percent == percent else 0.0  # NaN: undefined without energy
+            values[0] = percent if self.energy.scale else 0.0 * tracking.energy_error
         if self._steepest is not None:
             values[1:3] = self._steepest(tracking.indicator, tracking.reach)
         if (index := acting(self._limits, values, 0)) >= 0:
@@ -236,7 +236,7 @@ class Monitor:
         """
         if self._percent is None:
             return False
-        return bool((np.abs(self.energy.running_percents(errors, values)) > self._percent).any())
+        return not bool((np.abs(self.energy.running_percents(errors, values)) <= self._percent).all())
 
     @property
     def waits(self) -> bool:
