@@ -17,8 +17,10 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.stages.frozen import FrozenSensors, frozen_notes
+from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 
 NAME = "chen_ricles_2010"
@@ -151,6 +153,21 @@ def test_force_plateau_is_not_frozen() -> None:
         return state[1]
 
     assert fed(lambda target: target, plastic).forces == {}
+
+
+@pytest.mark.parametrize(("hops", "transport"), [(63, 0), (0, 63)])
+def test_transport_delay_is_not_frozen(hops: int, transport: int) -> None:
+    """The displacement follows a ramp of 4 mm later than an actuator alone may be."""
+    scenario = files.load("predefined_sine", [f"hops.depth={hops}", f"port.transport_samples={transport}"])
+    stage, late = MonitorStage(scenario, 1, 1.0), 160
+    path = np.concatenate([np.zeros(1024 + late), np.linspace(0.0, 4e-3, 30), np.full(900, 4e-3)])
+    for k in range(1, len(path) - late):
+        x, y = path[k + late : k + late + 1], path[k : k + 1]
+        stage.target(Target(k, *np.zeros((6, 1))))
+        stage.command(Command(k, x, x))
+        stage.measurement(Measurement(k, y, 8e6 * y, x))
+    assert stage.sample == len(path) - late - 1
+    assert stage.sensors.breach == ""
 
 
 def test_noise_at_rest_causes_no_doubt() -> None:

@@ -82,7 +82,7 @@ class MonitorStage:
         self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands, spread)
         travels = scenario.monitor.stuck_displacement, scenario.monitor.stuck_force
         moved = {name: scenario.axes[name] for name in axes}
-        self.sensors = FrozenSensors(moved, scenario.dt, scenario.port.transport_samples, *travels)
+        self.sensors = FrozenSensors(moved, scenario.dt, scenario.transport_samples, *travels)
         self._stride = self.sensors.stride
         self._steps = scenario.steps
         self._prepares = scenario.soft_start is not None
