@@ -31,7 +31,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseListener, Pulses, Watch
+from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseListener, Pulses, Sample, Watch
 
 RIG = files.load_rig("bench_watched")
 
@@ -212,6 +212,14 @@ def test_invalid_measurements_end_the_watch(watch: Watch, wrong: dict[str, Any])
     assert not watch.ended
     hearing.rig(0.005, measured(2, **wrong))
     assert watch.ended
+
+
+def test_lost_samples_do_not_interrupt_consecutive_samples(watch: Watch) -> None:
+    limits = RIG.watch.axes["bench"].limits
+    for number in range(limits.persistence + 1):
+        beyond = 0.0 if not number else 1.01 * limits.displacement
+        watch.sense(Sample(0.002 * number, 2 * number, (beyond,), (0.0,)))
+    assert watch.ended.startswith("bench: ")
 
 
 def test_uncorrected_force_is_compared(watch: Watch) -> None:

@@ -84,6 +84,7 @@ class Watch:
         self._own: deque[Sample] = deque()
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
+        self._sensed = 0
         self._waiting: deque[Statement] = deque()
         self._received: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
@@ -117,7 +118,8 @@ class Watch:
                     f"a sensor of the watcher for {self.names[axis]} is at the end of its range: {x:g} m, "
                     f"{force:g} N"
                 )
-        if (breach := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
+        self._sensed += 1  # a lost sample does not interrupt consecutive samples
+        if (breach := acting(self._limits, self._judged(sample), self._sensed)) != NONE:
             self.end(self._rows[breach].words(math.nan))
         self._seen.add(sample)
 
