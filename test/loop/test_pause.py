@@ -294,6 +294,20 @@ def test_stop_ends_pause(end: str, ticks: int) -> None:
     assert rig.machine.reason == "sample 51: enough"
 
 
+def test_flag_of_rig_in_command_is_ignored_in_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Axes do not check Commands with FLAG_TRIPPED."""
+    rig, flags = rig_of("bridge.max_bridge=0"), list[int]()
+    for k in range(1, 70):
+        rig.tick(command(k, wave(k * DT)))
+    for _ in range(30):
+        rig.tick(None, late=True)
+    monkeypatch.setattr(rig.port, "write", lambda command: flags.append(command.flags))
+    rig.tick(command(70, wave(70 * DT), FLAG_TRIPPED))
+    while rig.pause.coming is not None:
+        rig.tick(None, late=True)
+    assert not [value for value in flags if value & FLAG_TRIPPED]
+
+
 def test_limit_broken_in_pause_trips() -> None:
     rig = rig_of("axes.axis_1.limits.stroke=0.0199", "bridge.max_bridge=0")
     drive(rig, wave, lambda k: 100 if k == 70 else 0)

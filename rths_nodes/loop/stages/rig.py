@@ -213,7 +213,8 @@ class RigStage:
         shown = self._shown = self.port.read()
         measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving
-        if command is None:  # Measurement 0
+        if command is None:
+            check_first(measured)
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
             self.under_way.start = Command(0, stands := measured.command.copy(), stands, self._passive)
@@ -286,20 +287,14 @@ class RigStage:
         else:
             missing = "Target"
             command = self._bridge.rejoin(command)
-        if command.flags & (FLAG_BRIDGED | FLAG_TRIPPED) or self._bridges.in_a_row:
-            return self._counted(command, missing)
+        self._count(command, missing)
         return command
 
-    def _counted(self, command: Command, missing: str) -> Command:
+    def _count(self, command: Command, missing: str) -> None:
         if command.flags & FLAG_BRIDGED:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:
             self._bridges.end()
-        if (
-            command.flags & FLAG_TRIPPED
-        ):  # only the rig may set this flag, because axes do not check Commands with it
-            command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
-        return command
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:
         pause, driving = self.pause, self._driving
@@ -328,7 +323,9 @@ class RigStage:
         self._sampled = pause.sampled
         if self._handover is not None and not pause.active:
             self._handover.under_way()
-        return self._counted(driven, "Target") if pause.sampled else driven
+        if pause.sampled:
+            self._count(driven, "Target")
+        return driven
 
     def _refusal(self, command: Command | None, sample: int) -> str:
         modes = self._driving.control_mode if self._driving is not None else b""
