@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,13 @@ from messages import mentions, naming
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Command
 from rths_nodes.core.validation import from_data
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import BridgeParams, OverrunParams, Overruns
+from rths_nodes.loop.supervision.states import State
 
 DT = 1.0 / 1024.0
 ALLOWED = {"in_a_row": 2, "in_window": 5, "window": 100 * DT}
@@ -94,6 +100,21 @@ def test_late_commands_trip():
     assert done.exit_code == 3
     assert "bridge.overruns.in_" in done.reason
     assert hosts.run(NAME, allowed).exit_code == 0, "without faults"
+
+
+def test_late_period_at_last_sample_trips():
+    none = "bridge.overruns={in_a_row: 0, in_window: 0, window: 1.0}"
+    scenario = files.load("predefined_sine", ["duration=0.1", "compensator.type=none", none])
+    rig = RigStage(scenario, Assembly(scenario).port)
+    rig.connect()
+    rig.machine.to(State.ARMED)
+    rig.first()
+    for sample in range(1, scenario.samples):
+        rig.tick(Command(sample, np.zeros(1), np.zeros(1)))
+    rig.tick(None, late=True)
+    rig.settle()
+    assert rig.machine.state is State.TRIPPED
+    assert mentions(rig.machine.reason, scenario.samples, "bridge.overruns.in_a_row")
 
 
 @pytest.mark.parametrize(
