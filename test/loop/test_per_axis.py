@@ -11,8 +11,8 @@ import pytest
 from axis_wires import Wires, connected
 from messages import mentions, naming
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
+from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.laboratory.ports.per_axis import PerAxisPort
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -275,6 +275,13 @@ def test_command_0_does_not_move_axis():
     stage = connected(loaded(), "story_2")
     measured = stage.follow(Command(0, np.array([0.01]), np.array([0.01])))
     assert (measured.sample, measured.command.tolist()) == (0, [0.0])
+
+
+def test_axis_without_finite_command_does_not_begin(monkeypatch):
+    stage = connected(loaded(), "story_2")
+    monkeypatch.setattr(stage.port, "read", lambda: Measurement(0, *np.full((3, 1), np.nan)))
+    with pytest.raises(PortError, match=naming("Measurement 0", "command", "nan")):
+        follow(stage, 0.0)
 
 
 def test_axis_stops_after_missing_command():

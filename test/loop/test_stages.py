@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from messages import mentions, naming
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_TRIPPED,
@@ -176,6 +176,17 @@ def test_invalid_measurement_trips(
     assert measured.flags & FLAG_TRIPPED
     assert rig.stopping
     assert reason in rig.machine.reason
+
+
+def test_first_measurement_needs_commands_at_which_the_rig_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A safe stop from NaN would go to the end of the stroke."""
+    rig = RigStage(SINE, Assembly(SINE).port)
+    rig.connect()
+    rig.machine.to(State.ARMED)
+    unknown = Measurement(0, np.zeros(1), np.zeros(1), np.full(1, math.nan))
+    monkeypatch.setattr(rig.port, "read", lambda: unknown)
+    with pytest.raises(PortError, match=naming("Measurement 0", "command", "nan")):
+        rig.first()
 
 
 def test_tracking_error_trips() -> None:

@@ -15,7 +15,7 @@ from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, FORCE
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.rig import open_port
+from rths_nodes.loop.stages.rig import check_first, open_port
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
@@ -138,6 +138,7 @@ class AxisStage:
             self._next = 1
             self.port.begin()
             first = self._measured = self.port.read()
+            check_first(first)
             self._sent = self._sent_before = first.command.tolist()
             return first
         if not self.trip and (reason := self._check.command(command, self._sent, self._mode)):

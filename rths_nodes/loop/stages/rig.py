@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
@@ -188,6 +188,8 @@ class RigStage:
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
+        if command is not None and command.flags & FLAG_TRIPPED:  # axes do not check Commands with this flag
+            command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         if command is not None and self.under_way.depth:
             command = self.under_way.at_its_tick(command)
         if self._handover is not None:
@@ -382,6 +384,12 @@ def check_armed(port: Port) -> None:
             f"{port.label}: is not a simulator. Only an operator can arm a real rig, with rths test "
             "(doc/procedure.md)"
         )
+
+
+def check_first(measured: Measurement) -> None:
+    """Raise PortError if Measurement 0 has no finite commands, at which the rig could be held."""
+    if not np.isfinite(measured.command).all():
+        raise PortError(f"Measurement 0: command = {measured.command.tolist()} m: must be finite")
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
