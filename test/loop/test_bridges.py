@@ -303,8 +303,8 @@ def test_late_command_causes_no_jump(length: int, arrives: int) -> None:
 def test_target_and_command_of_bridge_fade_alike() -> None:
     bridge = CommandBridge(Fading(10, DT, np.full(1, 0.8)), DT, np.zeros(1), EMPTY)
     ahead = [Command(k, np.array([value]), np.array([value + 1e-3])) for k, value in enumerate((0.0, 1e-4), 1)]
-    for known in ahead:
-        bridge.rejoin(known)
+    for earlier in ahead:
+        bridge.rejoin(earlier)
     assert bridge.command(3).target[0] == pytest.approx(2e-4)
     joined = bridge.rejoin(Command(4, np.zeros(1), np.full(1, 1e-3)))
     assert joined.target[0] == pytest.approx(3e-4)

@@ -291,14 +291,8 @@ class RigStage:
         else:
             missing = "Target"
             command = self._bridge.rejoin(command)
-        self._count(command, missing)
+        self._bridges.follow(command, missing)
         return command
-
-    def _count(self, command: Command, missing: str) -> None:
-        if command.flags & FLAG_BRIDGED:
-            self._bridges.add(missing)
-        elif self._bridges.in_a_row:
-            self._bridges.end()
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:
         pause, driving = self.pause, self._driving
@@ -328,7 +322,7 @@ class RigStage:
         if self._handover is not None and not pause.active:
             self._handover.under_way()
         if pause.sampled:
-            self._count(driven, "Target")
+            self._bridges.follow(driven, "Target")
         return driven
 
     def _refusal(self, command: Command | None, sample: int) -> str:

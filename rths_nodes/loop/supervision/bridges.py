@@ -324,6 +324,12 @@ class BridgeCount:
     def end(self) -> None:
         self.in_a_row = 0
 
+    def follow(self, command: Command, missing: str) -> None:
+        if command.flags & FLAG_BRIDGED:
+            self.add(missing)
+        else:
+            self.end()
+
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
         """Return ``pacer``, extended to count missed periods at the sample of their tick; None without a pacer."""
         if pacer is None:
