@@ -41,9 +41,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.loads import SHARE, Load, LoadHistory
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
+from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadBridge, fading_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
 
@@ -147,9 +146,8 @@ def test_force_commands_require_reported_control_mode(modes: bytes) -> None:
 # Bridges
 
 
-def make_bridge() -> LoadBridge:
-    fading = fading_of(BridgeParams(), LIMITS, DT)
-    bridge = LoadBridge(CommandBridge(fading, DT, np.zeros(1), np.zeros(0)), 1, [1e5], DT)
+def make_bridge() -> CommandBridge:
+    bridge = CommandBridge(fading_of(BridgeParams(), LIMITS, DT), DT, np.zeros(2), np.zeros(0), [1e5])
     bridge.start(np.array([0.0, 2e-3]))
     return bridge
 

@@ -43,9 +43,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.loads import LoadHistory
 from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.bridges import MotionBridge
+from rths_nodes.loop.supervision.bridges import MotionBridge, fading_of
 from rths_nodes.loop.supervision.limits import OutgoingCommands
-from rths_nodes.loop.supervision.loads import fading_of
 from rths_nodes.mechanics.axial_load import vertical_share
 
 

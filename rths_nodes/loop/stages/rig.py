@@ -25,12 +25,12 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.ports.common import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import BridgeCount
+from rths_nodes.loop.supervision.bridges import BridgeCount, CommandBridge, fading_of
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadStop, bridge_of
+from rths_nodes.loop.supervision.loads import LoadStop
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
@@ -79,12 +79,12 @@ class RigStage:
         """Timing of a rig with its own loop. Empty for other rigs, whose timing the node measures."""
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self._n_moved = sum(not limit.of_force for limit in limits.values())
-        loaded = self._n_moved < len(limits)
-        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
+        rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
+        self._n_moved = len(limits) - len(rates)
+        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if rates else None
         self.pause = Pause(bridge, limits, dt)
         self._dt = dt
-        self._bridge = bridge_of(bridge, limits, dt, self._passive)
+        self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive, rates)
         self._sent = self._sent_before = self._targets = at_zero.tolist()
         self._asked = self._targets, self._sent
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rths_nodes.core.control import Rows
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
-from rths_nodes.core.samples import FLAG_BRIDGED, ROUNDING, Array, Command, Motion
+from rths_nodes.core.samples import FLAG_BRIDGED, ROUNDING, Array, Command, Motion, by_force
 from rths_nodes.loop.indices.late_periods import LateData
 
 
@@ -133,6 +135,9 @@ class BridgeParams:
 
 SHARE = 0.25
 """Largest velocity of a fading difference, as a fraction of the velocity limit of the axis."""
+
+LOAD_SHARE = 0.99
+"""Fraction of the force rate limit at which force axes return to the Commands."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
@@ -254,18 +259,24 @@ _Known = tuple[Command, Command]
 class CommandBridge:
     """Computes substitutes for late Commands. Target and command of each axis continue along straight lines.
 
-    ``position`` ``(n_axes,)`` m and the ``auxiliary`` inputs are the values at sample 0.
+    ``position`` ``(n_axes,)`` m and the ``auxiliary`` inputs are the values at sample 0. The last axes are force
+    axes with the force rate limits ``rates`` (N/s). They hold their last command, and then approach the Commands.
     """
 
-    def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:
+    def __init__(
+        self, fading: Fading, dt: float, position: Array, auxiliary: Array, rates: Sequence[float] = ()
+    ) -> None:
         self._fading = fading
         self._dt = dt
         self._auxiliary = auxiliary
+        self._n_moved = len(position) - len(rates)
+        self._steps = LOAD_SHARE * dt * np.array(rates)
+        self._catching_up = False
         self._driving: _Known | None = None
         self.start(position)
 
     def start(self, position: Array) -> None:
-        self._newest = self._before = Command(0, position, position, self._auxiliary)
+        self._newest = self._before = self._sent = Command(0, position, position, self._auxiliary)
 
     def received(self, command: Command) -> None:
         """Store a late Command, unless it is older than the newest stored Command."""
@@ -276,31 +287,49 @@ class CommandBridge:
         commands = self._newest, self._before
         if self._driving is not None and self._driving[0] is not commands[0]:
             self._begin(sample)
-        self._driving = commands
-        rows, newest = _straight(commands, sample), self._newest
-        return self._faded(Command(sample, *rows, newest.auxiliary.copy(), newest.flags | FLAG_BRIDGED))
+        self._driving, self._catching_up = commands, bool(len(self._steps))
+        rows, newest, sent, n = _straight(commands, sample), self._newest, self._sent, self._n_moved
+        rows[:, n:] = np.array(_of(sent))[:, n:]
+        flags = newest.flags | FLAG_BRIDGED
+        return self._faded(Command(sample, *rows, newest.auxiliary.copy(), flags, sent.control_mode))
 
     def rejoin(self, command: Command) -> Command:
-        if command.sample > self._newest.sample:
-            self._before, self._newest = self._newest, command
+        self.received(command)
         if self._driving is not None:
             self._begin(command.sample)
             self._driving = None
+        if self._catching_up:
+            command = self._nearer(command)
+        self._sent = command
         return self._faded(command)
+
+    def _nearer(self, command: Command) -> Command:
+        n, now, before = self._n_moved, command.control_mode[self._n_moved :], self._sent.control_mode
+        wanted, sent = command.command[n:], self._sent.command[n:]
+        both = by_force(now) & by_force(before[n:]) if now and before else False
+        near = np.where(both, np.clip(wanted, sent - self._steps, sent + self._steps), wanted)
+        self._catching_up = not np.array_equal(near, wanted)
+        return replace(command, command=np.concatenate((command.command[:n], near)))
 
     def _faded(self, command: Command) -> Command:
         """Add the remaining differences. The target fades too, because a pause scales command minus target."""
         if not self._fading.active:
             return command
-        rows = np.array(_of(command)) + self._fading.step()[0]
-        return Command(command.sample, *rows, command.auxiliary, command.flags)
+        rows = np.array(_of(command))
+        rows[:, : self._n_moved] += self._fading.step()[0]
+        return Command(command.sample, *rows, command.auxiliary, command.flags, command.control_mode)
 
     def _begin(self, sample: int) -> None:
         assert self._driving is not None
         commands = self._newest, self._before
         apart = _straight(self._driving, sample) - _straight(commands, sample)
         slopes = (_slope(self._driving) - _slope(commands)) / self._dt
-        self._fading.begin(np.array((apart, slopes, np.zeros_like(apart))))
+        self._fading.begin(np.array((apart, slopes, np.zeros_like(apart)))[..., : self._n_moved])
+
+
+def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
+    fastest = np.array([axis.velocity for axis in limits.values() if not axis.of_force])
+    return Fading(bridge.rejoin_samples, dt, fastest)
 
 
 class BridgeCount:

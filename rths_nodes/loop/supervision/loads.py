@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force axes ("loads") while Commands are missing, in a pause, and in a safe stop.
+"""Force axes ("loads") in a safe stop.
 
-In bridges and pauses, loads hold their last command. When Commands return, loads approach them at the fraction
-SHARE of their force rate limit, which does not trip the rig.
-
-In a safe stop each load keeps its force until the other axes rest, and then holds its position. Holding the
-position earlier would unload a specimen whose top still drifts. A load that caused the trip holds its position
-immediately.
+Each load keeps its force until the other axes rest, and then holds its position. Holding the position earlier would
+unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
 
 A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay of
 the actuator, and stops first. The target moves to the same end along a cubic that begins with its last velocity.
@@ -18,59 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORCE, Array, Command, Measurement
-from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, Fading
 
-SHARE = 0.99
-"""Fraction of the force rate limit at which loads return to the Commands."""
 LONGEST_LEAD_S = 0.1
 """Longest delay of an actuator, s."""
-
-
-class LoadBridge:
-    """Extends the ``bridge`` of the first ``n_moved`` axes to the loads after them.
-
-    ``rates`` are the force rate limits of the loads, N/s.
-    """
-
-    def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
-        self._inner, self._n = bridge, n_moved
-        self._steps = SHARE * dt * np.array(rates)
-        self._catching_up = False
-        self._sent, self._target, self._modes = np.zeros(len(rates)), np.zeros(len(rates)), b""
-
-    def start(self, position: Array) -> None:
-        self._inner.start(position[: self._n])
-        self._sent = self._target = position[self._n :].copy()
-
-    def received(self, command: Command) -> None:
-        self._inner.received(_first(command, self._n))
-
-    def command(self, sample: int) -> Command:
-        self._catching_up = True
-        return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
-
-    def rejoin(self, command: Command) -> Command:
-        moved, n = self._inner.rejoin(_first(command, self._n)), self._n
-        loads = command.command[n:].copy()
-        if self._catching_up:
-            loads = self._nearer(loads, command.control_mode)
-        self._sent, self._target, self._modes = loads, command.target[n:].copy(), command.control_mode
-        return _whole(moved, self._target, self._sent, self._modes)
-
-    def _nearer(self, wanted: Array, modes: bytes) -> Array:
-        n, before = self._n, self._modes
-        both = [
-            bool(modes and before) and modes[n + i] == before[n + i] == MODE_FORCE for i in range(len(self._steps))
-        ]
-        near = np.where(both, np.clip(wanted, self._sent - self._steps, self._sent + self._steps), wanted)
-        self._catching_up = not np.array_equal(near, wanted)
-        return near
 
 
 class LoadStop:
@@ -148,36 +98,5 @@ class LoadStop:
                 del self._kept[index]
 
 
-def _first(command: Command, n: int) -> Command:
-    return replace(command, target=command.target[:n], command=command.command[:n], control_mode=b"")
-
-
-def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Command:
-    return replace(
-        moved,
-        target=np.concatenate((moved.target, targets)),
-        command=np.concatenate((moved.command, commands)),
-        control_mode=modes,
-    )
-
-
 def _own(reason: str, axis: str) -> bool:
     return reason.startswith((f"axes.{axis}.", f"axes.{axis}:"))
-
-
-def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
-    fastest = np.array([axis.velocity for axis in limits.values() if not axis.of_force])
-    return Fading(bridge.rejoin_samples, dt, fastest)
-
-
-def bridge_of(
-    bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
-) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, extended by the loads if there are any.
-
-    ``passive`` are the auxiliary inputs.
-    """
-    rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
-    n_moved = len(limits) - len(rates)
-    of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)
-    return LoadBridge(of_moved, n_moved, rates, dt) if rates else of_moved
