@@ -20,7 +20,7 @@ from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.command import CommandStage, DueCommands
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.pause import Pause
@@ -306,6 +306,22 @@ def test_flag_of_rig_in_command_is_ignored_in_pause(monkeypatch: pytest.MonkeyPa
     while rig.pause.coming is not None:
         rig.tick(None, late=True)
     assert not [value for value in flags if value & FLAG_TRIPPED]
+
+
+def test_command_after_awaited_command_is_kept() -> None:
+    """It must not replace the Command that the pause already has."""
+    rig = rig_of("bridge.max_bridge=0")
+    due = DueCommands(rig)
+    for k in range(1, 70):
+        rig.tick(command(k, wave(k * DT)))
+    for _ in range(30):
+        rig.tick(None, late=True)
+    rig.tick(due.arrived(command(70, wave(70 * DT))))
+    assert due.arrived(command(71, wave(71 * DT))) is None
+    assert due.kept() is None
+    while rig.pause.coming is not None:
+        rig.tick(None, late=True)
+    assert due.kept().sample == rig.sample + 1 == 71
 
 
 def test_limit_broken_in_pause_trips() -> None:

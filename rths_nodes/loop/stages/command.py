@@ -364,7 +364,7 @@ class _Row:
 
 
 class DueCommands:
-    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, a Command arrives before its tick."""
+    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, Commands arrive before their ticks."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -384,7 +384,7 @@ class DueCommands:
         With hops, the first ticks hold the start position. If a pause already has the Command of the next sample,
         return None until this sample has ended.
         """
-        if not self._depth or self._rig.pause.coming is not None:
+        if self._rig.pause.coming is not None:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
@@ -404,7 +404,7 @@ class DueCommands:
         """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
-        if early == 0 and not (self._depth and waits):
+        if early == 0 and not waits:
             return command
         if early < 0:
             self._rig.late_command(command)

@@ -57,7 +57,7 @@ class TickGate:
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
-        self.command = self._due.kept() if self._rig.under_way.depth and not waits else None
+        self.command = None if waits else self._due.kept()
         while (
             self.command is None
             and (received := topics.receive("command", topics.codec.unpack_command)) is not None
