@@ -166,8 +166,9 @@ class CommandStage:
         if target.step != self._next_step:
             raise ValueError(f"received Target {target.step}, expected Target {self._next_step}")
         self._next_step += 1
-        if self._n_interface is not None:
-            target = _first_of(target, self._n_interface)
+        if (n := self._n_interface) is not None:
+            x, v, a = target.displacement[:n], target.velocity[:n], target.acceleration[:n]
+            target = replace(target, displacement=x, velocity=v, acceleration=a)
         if self._in_time is not None:
             target = self._in_time.of(target)
         reach = target.step * self.substeps
@@ -292,11 +293,6 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
             high = high - ROUNDING * abs(high) if math.isfinite(high) else high
             bounds.append((index, low, high))
     return bounds
-
-
-def _first_of(target: Target, count: int) -> Target:
-    motion = (target.displacement[:count], target.velocity[:count], target.acceleration[:count])
-    return replace(target, displacement=motion[0], velocity=motion[1], acceleration=motion[2])
 
 
 class ForceTargets:

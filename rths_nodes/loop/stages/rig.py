@@ -159,7 +159,7 @@ class RigStage:
             self._request_stop(StopRequest(reason, end=State.HELD))
 
     def _request_stop(self, request: StopRequest) -> None:
-        """Keep the request for the earliest sample. A hold before a pending trip only brings the trip forward."""
+        """Keep the earliest request. A hold only brings a pending trip forward."""
         first = self.stop_request
         if first is None:
             self.stop_request = request
