@@ -206,6 +206,22 @@ def test_first_command_must_equal_position_of_rig(stand_in: Any, port: Any) -> N
     assert {measured.displacement[0] for measured in measurements if not measured.flags} == {0.003}
 
 
+def test_silence_before_the_first_sample_moves_nothing(
+    stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in("--start", "0.003")
+    rig, sent = port(silence=0.05), list[list[float]]()
+    rig.open(no_pacer)
+    monkeypatch.setattr(controller_link.ControllerLink, "received", lambda _: [])
+    monkeypatch.setattr(controller_link.ControllerLink, "send", lambda _, values: sent.append(values))
+    rig.begin()
+    first = rig.read()
+    assert (first.sample, first.flags, first.command.tolist()) == (0, FLAG_BRIDGED, [0.003])
+    exchange(rig, rig.wait_tick(), np.array([0.25]))
+    assert sent == []
+    assert mentions(rig.interlock, "port.silence", "0.05 s")
+
+
 @pytest.mark.parametrize(
     ("arguments", "parameters", "parts"),
     [

@@ -338,6 +338,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._found = False
         self._stream: SampleStream | None = None
         self._state: JointSample | None = None
+        self._stands = np.full(len(self._axes), np.nan)
         self._command: Array | None = None
         self._needed: Counter[int] = Counter()
         self._answers = Durations(TIMED)
@@ -391,7 +392,7 @@ class Ros2ControlPort(OfPort, Readback):
                 except Unfit as unfit:
                     raise ConfigError(f"{self._params.states}: {unfit}") from unfit
         count = states_per_sample([sample.stamp for sample in samples], self._dt)
-        self._state = samples[-1]
+        self._stands = samples[-1].displacement
         return self._dt / count, count
 
     def begin(self) -> None:
@@ -420,7 +421,7 @@ class Ros2ControlPort(OfPort, Readback):
         If the interlock is open for another reason, commands of the safe stop are still sent.
         """
         values = command.command.copy()
-        if self._command is None and self._state is not None:
+        if self._command is None:
             self._check_first(values)
         if self._refused or self._dropped:
             return
@@ -429,9 +430,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._answers.add(time.monotonic_ns() - self._taken_at)
 
     def _check_first(self, values: Array) -> None:
-        assert self._state is not None
-        standing = self._state.displacement * self._to_command
-        step = np.abs((values - standing) * self._command_gain)
+        step = np.abs((values - self._stands * self._to_command) * self._command_gain)
         for axis, distance in zip(self._axes, step.tolist(), strict=True):
             if not distance <= self._params.start_tolerance:
                 self._refused = True
@@ -471,6 +470,7 @@ class Ros2ControlPort(OfPort, Readback):
             return False
         self._state, self._found, self._taken_at = state, True, now
         if state is not None:
+            self._stands = state.displacement
             self._judge_echo(state)
         self._pacer()
         if now - self._looked_at > LOOK_EVERY_S * SECOND:
@@ -501,14 +501,12 @@ class Ros2ControlPort(OfPort, Readback):
         while not self.ready():
             self.wait(LOOK_S)
         state, k = self._state, self.sample
+        applied = self._stands * self._to_command if self._command is None else self._command
         if state is None:
             unknown = np.full(len(self._axes), np.nan)
-            return Measurement(k, unknown, unknown, self._applied(unknown), EMPTY, FLAG_BRIDGED)
+            return Measurement(k, unknown, unknown, applied, EMPTY, FLAG_BRIDGED)
         flags = FLAG_SLIPPED if state.slipped else 0
-        return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
-
-    def _applied(self, displacement: Array) -> Array:
-        return displacement * self._to_command if self._command is None else self._command
+        return Measurement(k, state.displacement, state.force, applied, EMPTY, flags)
 
     def truth(self) -> None:
         """Return None, because the true state of a rig is unknown."""
