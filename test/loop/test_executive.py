@@ -86,6 +86,18 @@ def test_operator_stop_respects_declared_deceleration(pace: str) -> None:
     assert mentions(stopped_after(300, "chen_ricles_2010", pace).reason, "interrupted")
 
 
+def test_earlier_trip_does_not_wait_for_a_later_one() -> None:
+    loop = live_loop("duration=20")
+
+    def trip(sample: int) -> None:
+        loop.trip("monitor", 20_000)
+        loop.trip("no Command")
+
+    outcome = loop.run(progress=trip)
+    assert outcome.state is State.TRIPPED
+    assert outcome.samples < 20_000
+
+
 def stopped_after(last: int, name: str, pace: str) -> hosts.RunResult:
     """Stop a test and check that it brakes once, within the declared deceleration, and ends at rest in time."""
     progress = [0]

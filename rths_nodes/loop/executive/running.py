@@ -209,10 +209,10 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``, otherwise immediately. Later requests have no effect."""
+        """Request a trip, in lockstep at ``sample``, otherwise immediately. The earliest sample counts."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
-            self._control.trip_at = 0 if self._paced else sample
+        self._control.trip_at = min(self._control.trip_at, 0 if self._paced else sample)
 
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
