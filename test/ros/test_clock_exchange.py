@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,9 @@ class Cable:
     def __init__(self) -> None:
         self.time = 1_000 * SECOND
         self.ahead, self.lost = AHEAD, False
+        self.set_by: dict[int, int] = {}
+        """Changes of the clock of the actuator node during an exchange, ns, by number of the exchange."""
+        self.set = 0
         self.inboxes = {QUESTION: Tray(self), ANSWER: Tray(self)}
         self.questions = self.questions_to("compensator")
         self.remote = self.node("compensator", lambda: self.time + self.ahead)
@@ -53,12 +57,13 @@ class Cable:
         return NodeContext(NodeLocation(name, "/rths"), PhaseMachine(), topics, topics, None, clock)
 
     def questions_to(self, *peers: str) -> ClockQuestions:
-        return ClockQuestions(self.node("actuator", lambda: self.time), peers)
+        return ClockQuestions(self.node("actuator", lambda: self.time + self.set), peers)
 
     def publish(self, topic: str, values: dict[str, Any]) -> None:
         if self.lost:
             return
         self.time += THERE if topic == QUESTION else BACK
+        self.set += self.set_by.get(values["number"], 0) if topic == QUESTION else 0
         self.inboxes[topic].messages.append((encode("ClockProbe", {"run": ""} | values), self.time))
         self.time += POLL
 
@@ -83,6 +88,27 @@ def test_offset_and_drift_do_not_depend_on_polling(cable: Cable) -> None:
     assert numbers["offset_s"] == pytest.approx(AHEAD / SECOND + error, abs=1e-8)
     assert numbers["bound_s"] == pytest.approx(0.5 * (THERE + BACK) / SECOND, abs=1e-8)
     assert numbers["drift_s"] == pytest.approx(4e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("set_by", [-SECOND, SECOND])
+def test_clock_that_is_set_during_an_exchange_changes_no_round_trip(cable: Cable, set_by: int) -> None:
+    cable.set_by = {QUESTIONS: set_by}
+    cable.exchange(cable.questions.done_before)
+    numbers = cable.questions.numbers()["compensator"]
+    assert numbers["offset_s"] == pytest.approx((AHEAD + 0.5 * (THERE - BACK)) / SECOND, abs=1e-8)
+    for name, share in (("bound_s", 0.5), ("round_trip_median_s", 1.0), ("round_trip_max_s", 1.0)):
+        assert numbers[name] == pytest.approx(share * (THERE + BACK) / SECOND, abs=1e-8)
+
+
+def test_answer_with_negative_round_trip_is_ignored(cable: Cable) -> None:
+    """The clock of the other machine was set while the question waited."""
+    cable.exchange(cable.questions.done_before)
+    answer = {"node": "compensator", "number": QUESTIONS + 1, "ahead": 0.0, "held": 1.0}
+    assert not cable.questions.done_after()
+    cable.publish(ANSWER, answer)
+    assert not cable.questions.done_after()
+    cable.inboxes[QUESTION].messages.clear()
+    assert math.isnan(cable.questions.numbers()["compensator"]["drift_s"])
 
 
 def test_silent_peer_is_named_after_timeout(cable: Cable) -> None:

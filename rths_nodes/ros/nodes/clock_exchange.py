@@ -47,7 +47,7 @@ class ClockQuestions:
         self._now, self._elapsed = context.clock.time_ns, context.clock.monotonic_ns
         self.before: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
-        self._asked = self._asked_at = self._given_up_at = 0
+        self._asked = self._asked_at = 0
         self._silent: set[str] = set()
 
     def done_before(self) -> bool:
@@ -60,15 +60,14 @@ class ClockQuestions:
         if not self._peers:
             return True
         self._receive(exchanges)
-        if self._silent and self._elapsed() < self._given_up_at:
+        if self._silent and self._elapsed() - self._asked_at < UNANSWERED_NS:
             return False
         if self._asked >= last:
             return True
         self._asked += 1
         self._silent = set(self._peers)
-        self._given_up_at = self._elapsed() + UNANSWERED_NS
-        self._asked_at = self._now()
-        self._topics.publish(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._asked_at})
+        self._asked_at = self._elapsed()
+        self._topics.publish(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._now()})
         return False
 
     def _receive(self, exchanges: dict[str, list[Exchange]]) -> None:
@@ -76,8 +75,9 @@ class ClockQuestions:
             peer = answer["node"]
             if answer["number"] == self._asked and peer in self._silent:
                 self._silent.discard(peer)
-                took = (self._now() - waited - self._asked_at) / SECOND
-                exchanges[peer].append(Exchange(answer["ahead"], took - answer["held"]))
+                round_trip = (self._elapsed() - waited - self._asked_at) / SECOND - answer["held"]
+                if round_trip > 0.0:  # otherwise a clock was set while a message waited
+                    exchanges[peer].append(Exchange(answer["ahead"], round_trip))
 
     @property
     def silent(self) -> list[str]:
