@@ -20,6 +20,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import mentions
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
 from rths_nodes.app import hosts
 from rths_nodes.core.durations import SECOND
@@ -30,7 +31,9 @@ from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, descriptions, exit_guard, node_processes, own_process
 from rths_nodes.ros.nodes import compensator as compensator_node
@@ -138,6 +141,25 @@ def test_failed_configuration_logs_the_reason(capfd, make_node):
     node = make_node("compensator", autostart=False, **{"compensator.alpha_es": 0.5})
     assert node.trigger_configure() == FAILURE
     assert mentions(capfd.readouterr().err, "compensator.alpha_es", "0.5", ">= 1")
+
+
+def test_cleanup_and_destruction_close_the_recording(make_node, tmp_path):
+    node = make_node("recorder", record=str(tmp_path / "first"), autostart=False)
+    assert (node.trigger_configure(), node.trigger_cleanup()) == (SUCCESS, SUCCESS)
+    assert bag.read(tmp_path / "first").information["outcome"] == "failed"
+    assert node.set_parameters([Parameter("record", value=str(tmp_path / "second"))])[0].successful
+    assert node.trigger_configure() == SUCCESS
+    node.destroy_node()
+    assert bag.read(tmp_path / "second").information["outcome"] == "failed"
+
+
+def test_failed_configuration_leaves_nothing_open(make_node, monkeypatch):
+    """The port of a rig is opened before the endpoints."""
+    node, closed = make_node("actuator", autostart=False), []
+    monkeypatch.setattr(RigStage, "close", lambda rig: closed.append(rig))
+    monkeypatch.setattr(node.topics, "open", lambda *_: 1 / 0)
+    assert node.trigger_configure() == FAILURE
+    assert closed == [node.rig]
 
 
 def refusal_of_process(role, *parameters):

@@ -148,7 +148,6 @@ class ActuatorNode(RthsNode):
             links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
-        self.outside.close()
         self.rig = rig = self._host.rig(scenario, self.interposer.port(port))
         self.outside.callback(rig.close)
         rig.connect(self.pacer)

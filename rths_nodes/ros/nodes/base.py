@@ -253,15 +253,15 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.configure()
         try:
             self._configure()
+            return TransitionCallbackReturn.SUCCESS
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
             if not self.settings.autostart:  # otherwise the process that starts the node reports the error
                 self.get_logger().error(self.phase.problem)
-            return TransitionCallbackReturn.FAILURE
         except Exception as error:
             self.surprise(error)
-            return TransitionCallbackReturn.FAILURE
-        return TransitionCallbackReturn.SUCCESS
+        self.outside.close()
+        return TransitionCallbackReturn.FAILURE
 
     def _configure(self) -> None:
         settings, location = self.settings, self.location

@@ -26,7 +26,6 @@ class CompensatorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.outside.close()
         self.stage = self._host.commands(assembly)
         self.outside.callback(self.stage.close)
         self.stage.open()

@@ -33,7 +33,6 @@ class IntegratorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.outside.close()
         self.stage = self._host.numerical(assembly)
         self.outside.callback(self.stage.close)
         self.stage.open()

@@ -214,6 +214,7 @@ class RecorderNode(RthsNode):
         if self.settings.clocked and scenario.heartbeat.recorder_lost == "warn":
             self.writer = cast("Writer", OptionalWriter(self.writer, self._go_on_without))
         self.closed = False
+        self.outside.callback(self.safely, self.close)
         self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)
         self.outside.callback(self._further.close)
 
