@@ -102,6 +102,13 @@ def test_failed_start_ends_all_processes(monkeypatch):
     assert processes.alive() == []
 
 
+def test_program_that_does_not_start_leaves_no_file_open():
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="No such file"):
+        node_processes._started("monitor", ["/none"], os.environ)
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_stopped_process_is_killed_and_waiting_process_is_not(processes, monkeypatch):
     monkeypatch.setattr(node_processes, "HANGS_S", 1.0)
     wakes = "import time\nwhile True: time.sleep(0.02)"

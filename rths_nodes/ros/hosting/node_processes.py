@@ -168,6 +168,7 @@ def _written(scenario: Scenario, folder: Path) -> Path:
 def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
     read, write = os.pipe()
     os.set_blocking(read, False)  # a child of the node may keep the other end open
+    pipe = open(read, "rb", buffering=0)  # noqa: SIM115
     try:
         popen = subprocess.Popen(
             command,
@@ -176,9 +177,12 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
             start_new_session=True,  # the runner handles Ctrl-C
             stdin=subprocess.DEVNULL,
         )
+    except OSError:
+        pipe.close()
+        raise
     finally:
         os.close(write)
-    return Process(peer, popen, open(read, "rb", buffering=0))
+    return Process(peer, popen, pipe)
 
 
 @dataclass
