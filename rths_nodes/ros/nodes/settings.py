@@ -8,7 +8,6 @@ later values immediately.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import attrs
@@ -19,9 +18,10 @@ from rclpy.parameter import Parameter
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.validation import to_data
+from rths_nodes.core.parameters import Spec
+from rths_nodes.core.validation import checked_number, to_data
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE, LOCKSTEP, NODE, SOCKETS, check_clock, options
+from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE, LOCKSTEP, NODE, SOCKETS, Option, check_clock, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
@@ -58,20 +58,10 @@ TEST = "test"
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
 
-@dataclass(frozen=True)
-class Setting:
-    default: Any
-    doc: str
-    choices: tuple[str, ...] = ()
-
-
-def settings_of(role: str) -> dict[str, Setting]:
-    settings = {
-        name: Setting(_as_parameter(option.default), option.doc, option.spec.choices)
-        for name, option in options(NODE).items()
-        if not option.roles or role in option.roles
-    }
-    return settings | {PEERS: Setting(list(names.NODES), "nodes that take part in the test")}
+def options_of(role: str) -> dict[str, Option]:
+    chosen = {name: option for name, option in options(NODE).items() if not option.roles or role in option.roles}
+    peers = Spec("texts", "nodes that take part in the test", names.NODES)
+    return chosen | {PEERS: Option(PEERS, PEERS, peers, peers.default)}
 
 
 def _as_parameter(default: object) -> object:
@@ -90,7 +80,8 @@ class NodeSettings:
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
     ) -> None:
         self._node, self.location, self._frozen, self._built = node, location, frozen, built
-        self._options = settings_of(location.role)
+        self._options = options_of(location.role)
+        self._defaults = {name: _as_parameter(option.default) for name, option in self._options.items()}
         self._values = parameters.initial_values(node)
         self._declaring = False
         self._sections: list[str] = []
@@ -99,9 +90,8 @@ class NodeSettings:
         Both are true if the node follows the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
-        for name, setting in self._options.items():
-            value = self._values.get(name, setting.default)
-            parameters.declare(node, name, value, setting.doc, choices=setting.choices)
+        for name, option in self._options.items():
+            parameters.declare(node, name, self._chosen(name), option.doc, choices=option.spec.choices)
         self._declare_sections()
         node.add_on_set_parameters_callback(self._check_set)
         node.add_post_set_parameters_callback(self._follow_set)
@@ -196,15 +186,20 @@ class NodeSettings:
         return self.scenario
 
     def _check_options(self) -> None:
-        for name, setting in self._options.items():
-            self._check_option(name, self._values.get(name, setting.default))
+        for name in self._options:
+            self._check_option(name, self._chosen(name))
+
+    def _chosen(self, name: str) -> Any:
+        return self._values.get(name, self._defaults[name])
 
     def _check_option(self, name: str, value: Any) -> None:
-        setting = self._options[name]
-        if type(value) is not type(setting.default):
-            raise ConfigError(f"{name} = {value!r}: must be {type(setting.default).__name__}")
-        if setting.choices and value not in setting.choices:
-            raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(setting.choices)}")
+        kind, spec = type(self._defaults[name]), self._options[name].spec
+        if type(value) is not kind:
+            raise ConfigError(f"{name} = {value!r}: must be {kind.__name__}")
+        if kind is float:
+            checked_number(spec, value, name)
+        if spec.choices and value not in spec.choices:
+            raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(spec.choices)}")
         for peer in value if name in (PEERS, "nodes") else ():
             if peer and peer not in names.PEERS and not names.axis_of(peer):
                 raise ConfigError(f"{name}: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
@@ -218,7 +213,7 @@ class NodeSettings:
                 raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
 
     def _loaded(self, values: Data) -> Scenario:
-        scenario, case, overrides, rig = (values.get(name, self._options[name].default) for name in _OF_SCENARIO)
+        scenario, case, overrides, rig = (values.get(name, self._defaults[name]) for name in _OF_SCENARIO)
         if not scenario:
             raise ConfigError(f"scenario: missing. Set a path, or one of {', '.join(files.shipped())}")
         if self._built is not None and scenario == self._built.name:
