@@ -143,8 +143,9 @@ def test_counter_measures_transport(stand_in: Any, port: Any) -> None:
     assert rig.heartbeat == 40
 
 
-def test_stopped_counter_opens_interlock(stand_in: Any, port: Any) -> None:
-    stand_in("--counter", "commands", "--watchdog", "0.05", "--misbehave", "deaf@10")
+@pytest.mark.parametrize("fault", ["deaf@0", "deaf@10"])
+def test_stopped_counter_opens_interlock(fault: str, stand_in: Any, port: Any) -> None:
+    stand_in("--counter", "commands", "--watchdog", "0.05", "--misbehave", fault)
     rig = port(counter="commands", watchdog=0.05)
     drive(rig, WAVE)
     assert "(port.counter)" in rig.interlock

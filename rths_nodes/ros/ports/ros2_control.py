@@ -480,10 +480,12 @@ class Ros2ControlPort(OfPort, Readback):
         return True
 
     def _judge_echo(self, state: JointSample) -> None:
-        if state.echo is None or self._params.watchdog is None or not 0 < state.echo <= self.sample:
+        if state.echo is None or self._params.watchdog is None:
             return
-        needed = max(self.sample - state.echo, 1)
-        self._needed[needed] += 1
+        received = state.echo if 0 < state.echo <= self.sample else 0  # other numbers are not from this test
+        needed = max(self.sample - received, 1)
+        if received:
+            self._needed[needed] += 1
         if (needed - self.transport_samples) * self._dt > self._params.watchdog:
             self._stop(
                 f"joint {self._params.counter!r} (port.counter): the position is still {state.echo} at sample "
