@@ -64,6 +64,18 @@ def test_node_shutdown_stops_the_test(role, state, act_during_run):
     assert test.run.flags[-1] & FLAG_TRIPPED, "the safe stop is not recorded"
 
 
+@pytest.mark.parametrize(("role", "axes"), [("actuator", ()), ("story_1/axis", ("story_1", "story_2", "story_3"))])
+def test_port_that_fails_even_at_its_safe_state_trips_the_test(role, axes, act_during_run):
+    def action(nodes):
+        port = (nodes[role].stage if axes else nodes[role].rig).port
+        port.safe = port.write = lambda *_: 1 / 0
+
+    test = act_during_run(action, "three_independent_axes", axes=axes)
+    assert test.machine.state is State.TRIPPED
+    assert mentions(test.machine.reason, role, "ZeroDivisionError")
+    assert test.run.outcome == "tripped"
+
+
 def test_moving_rig_is_not_cleaned_up(act_during_run):
     def action(nodes):
         nodes["actuator"].trigger_deactivate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -349,7 +350,8 @@ class ActuatorNode(RthsNode):
         rig = self.rig
         if rig is None:
             return
-        rig.port.safe()
+        with suppress(Exception):  # the connection to the rig may have failed
+            rig.port.safe()
         if self.running:
             if rig.machine.state == State.RUNNING:
                 rig.machine.to(State.STOPPING, reason)

@@ -7,6 +7,7 @@ node. If no Commands arrive, the node stops its axis.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
@@ -138,7 +139,8 @@ class AxisNode(RthsNode):
 
     def go_safe(self, reason: str) -> None:
         if self.stage is not None:
-            self.stage.port.safe()
+            with suppress(Exception):  # the connection to the axis may have failed
+                self.stage.port.safe()
         super().go_safe(reason)
 
     def _finish(self) -> None:
