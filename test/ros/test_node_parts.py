@@ -22,7 +22,7 @@ from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
 from rths_nodes.ros.nodes.actuator import LINGER_NS
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, LIVE_NS, OLD_NS, Handshake
-from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase, PhaseMachine, StateOfTest
+from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine, StateOfTest
 from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
 from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
 from rths_nodes.ros.transport.topics import BURST, DeferredSends
@@ -164,7 +164,7 @@ def test_cleanup_forgets_test_and_configure_forgets_cause() -> None:
     machine.blame(3, "too far")
     machine.clean_up()
     machine.configure()
-    assert (machine.now, machine.ended, machine.cause) == (Phase.UNCONFIGURED, False, Cause())
+    assert (machine.now, machine.ended, machine.exit_code, machine.problem) == (Phase.UNCONFIGURED, False, 0, "")
 
 
 # -- Measurements and deferred sends ----------------------------------------------------------------------

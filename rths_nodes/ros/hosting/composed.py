@@ -168,7 +168,7 @@ class ComposedTest:
         def idle() -> None:
             if watch:
                 watch()
-            if self.rig.phase.ended and any(node.phase.cause.silent for node in self.nodes):
+            if self.rig.phase.ended and any(node.phase.silent for node in self.nodes):
                 self._end_soon()
 
         with self._leaving:
@@ -203,6 +203,6 @@ class ComposedTest:
             if isinstance(node, RecorderNode):
                 node.safely(node.close)
             result.add(node.shutdown.summary)
-            if node.phase.cause.silent:
+            if node.phase.silent:
                 result.blame(node.phase.problem)
             result.reason = result.reason or node.phase.problem

@@ -209,19 +209,8 @@ PATIENT_TURNS = 16
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Let ``node`` handle up to ``limit`` samples unless it must wait; return True if the node did work.
-
-    An unexpected error ends the node.
-    """
-    if node.phase.gone or not (node.phase.active or node.participates):
-        return False
-    if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
-        return False
-    try:
-        return node.work(limit)
-    except Exception as error:
-        node.surprise(error)
-        return False
+    """Let ``node`` handle up to ``limit`` samples unless it must wait; return True if the node did work."""
+    return node.works and not (paced and node.rests) and bool(node.safely(node.work, limit))
 
 
 class LoopExecutor:
@@ -289,9 +278,9 @@ class LoopExecutor:
         if not rig.phase.ended:  # a dead node sends no Summary; its earlier messages are still recorded
             self._publish_held()
             self._observe(1_000_000)
-        cause = rig.phase.cause if rig.phase.problem and not rig.phase.ended else None
+        problem = "" if rig.phase.ended else rig.phase.problem
         for node in self.nodes:
-            node.shutdown.lose_leader(None if node is rig else cause)
+            node.shutdown.lose_leader(rig.phase.exit_code, problem)
             if not rig.phase.ended or not node.participates:
                 node.phase.to(Phase.GONE)
 

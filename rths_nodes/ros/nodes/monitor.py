@@ -170,10 +170,7 @@ class MonitorNode(RthsNode):
             return
         self._tripped = True
         sample, reason = breach
-        effective = sample + LOCKSTEP_WINDOW if self.settings.lockstep else 0
-        self.topics.publish(
-            "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
-        )
+        self.trip(reason, sample, sample + LOCKSTEP_WINDOW)
 
     def _stop_if_interrupted(self) -> None:
         running = self.phase.test.state is State.RUNNING

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
@@ -97,13 +96,8 @@ def section(scenario: Scenario, path: str) -> Any:
     return part
 
 
-@dataclass(frozen=True)
-class Row:
-    name: str
-    value: object
-    doc: str
-    spec: Spec | None = None
-    choices: tuple[str, ...] = ()
+Row = tuple[str, object, str, Spec | None, tuple[str, ...]]
+"""Name, value, text, specification and choices of a parameter."""
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
@@ -120,10 +114,10 @@ def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
         return
     if type_of(built):
         choices = tuple(registry.names(family)) if family else ()
-        yield Row(join(path, "type"), type(built).type_name, "component", choices=choices)
+        yield join(path, "type"), type(built).type_name, "component", None, choices
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name, spec.family)
         elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no parameters of these types
-            yield Row(name, to_data(value), spec.doc, spec, spec.choices)
+            yield name, to_data(value), spec.doc, spec, spec.choices

@@ -66,23 +66,12 @@ class StateOfTest:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Cause:
-    """Exit code and reason of a node's end. The reason is empty if there is no problem.
-
-    A ``silent`` cause is not published.
-    """
-
-    exit_code: int = 0
-    problem: str = ""
-    silent: bool = False
-
-
 class PhaseMachine:
     """Holds the phase of a node, and raises RuntimeError for an invalid transition.
 
     ``active`` is true in the active state of the lifecycle. ``begun`` is true if the rig may have moved. ``note``
-    is information for the user. ``on_ended`` is called at the end of the test.
+    is information for the user. ``on_ended`` is called at the end of the test. ``exit_code`` and ``problem`` (the
+    reason; empty if there is none) belong to the node's end; a ``silent`` end is not published.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -93,8 +82,8 @@ class PhaseMachine:
         self.ended = False
         self.begun = False
         self.test = StateOfTest()
-        self.cause = Cause()
         self.note = ""
+        self.configure()
 
     def to(self, phase: Phase) -> None:
         if phase is Phase.GONE:
@@ -104,7 +93,7 @@ class PhaseMachine:
         self.now = phase
 
     def configure(self) -> None:
-        self.cause = Cause()
+        self.blame(ExitCode.FINISHED, "")
 
     def clean_up(self) -> None:
         if self.now not in (Phase.UNCONFIGURED, Phase.GONE):
@@ -137,7 +126,7 @@ class PhaseMachine:
         self.to(Phase.GONE)
 
     def blame(self, exit_code: int, problem: str, silent: bool = False) -> None:
-        self.cause = Cause(exit_code, problem, silent)
+        self.exit_code, self.problem, self.silent = exit_code, problem, silent
 
     def fail(self, problem: str) -> None:
         in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
@@ -149,11 +138,3 @@ class PhaseMachine:
     @property
     def under_way(self) -> bool:
         return self.test.state in UNDER_WAY
-
-    @property
-    def exit_code(self) -> int:
-        return self.cause.exit_code
-
-    @property
-    def problem(self) -> str:
-        return self.cause.problem

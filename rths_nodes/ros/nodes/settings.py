@@ -267,8 +267,8 @@ class NodeSettings:
         except Exception:  # configuration raises the error again and reports it
             rows = []
         for row in rows:
-            parameters.declare(self._node, row.name, row.value, row.doc, row.spec, row.choices)
-        self._sections = [row.name for row in rows]
+            parameters.declare(self._node, *row)
+        self._sections = [name for name, *_ in rows]
         self._declaring = False
 
 

@@ -9,7 +9,7 @@ from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.interrupts import SAME_REQUEST_S
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase
+from rths_nodes.ros.nodes.phase import NodeContext, Phase
 
 PATIENCE_NS = 500_000_000
 """Time from the last Measurement for which an interrupted node waits for the end of the test, ns."""
@@ -91,12 +91,12 @@ class Shutdown:
         elif guard.subscription.get_publisher_count():
             self._led_until = now
         elif self._led_until and now - self._led_until > LEADER_LOST_NS and not self.leader_lost:
-            self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left during the test"))
+            self.lose_leader(ExitCode.FAILED, "the actuator node has left during the test")
 
-    def lose_leader(self, cause: Cause | None = None) -> None:
+    def lose_leader(self, exit_code: int = ExitCode.FINISHED, problem: str = "") -> None:
         self.leader_lost = True
-        if cause is not None and not self._phase.problem:
-            self._phase.blame(cause.exit_code, cause.problem)
+        if problem and not self._phase.problem:
+            self._phase.blame(exit_code, problem)
 
     @property
     def abandoned(self) -> bool:

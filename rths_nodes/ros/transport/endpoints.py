@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from rclpy.callback_groups import CallbackGroup
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -34,15 +34,9 @@ from rths_nodes.ros.transport.peers import (
 from rths_nodes.ros.transport.rclpy_private import publish_bytes, take_bytes
 
 
-class ByHand(CallbackGroup):
+class ByHand(MutuallyExclusiveCallbackGroup):
     def can_execute(self, entity: Waitable) -> bool:
         return False
-
-    def beginning_execution(self, entity: Waitable) -> bool:
-        return False
-
-    def ending_execution(self, entity: Waitable) -> None:
-        return None
 
 
 GID = "publisher_gid"
