@@ -52,7 +52,7 @@ class ArmingBench:
         for phase in (Phase.CONFIGURED, Phase.MATCHING, Phase.READY):
             self.phase.to(phase)
         self.shutdown: Any = SimpleNamespace(interrupted=False)
-        self.duplicate = False
+        self.duplicate, self.left = False, ""
         self.states: list[tuple[int, str]] = []
         self.statuses: list[dict[str, Any]] = []
         self.guards_closed = False
@@ -76,7 +76,7 @@ class ArmingBench:
         return statuses
 
     def missing(self) -> str:
-        return "/rths/monitor on /rths/trip"
+        return self.left
 
     def duplicated(self) -> bool:
         return self.duplicate
@@ -145,7 +145,7 @@ def test_peer_timeout_begins_at_activation(start: ArmingBench) -> None:
 
 
 def test_timeout_of_own_node_names_missing_peer(start: ArmingBench) -> None:
-    start.phase.now = Phase.MATCHING
+    start.phase.now, start.left = Phase.MATCHING, "/rths/monitor on /rths/trip"
     start.clock.now += 31 * SECOND
     reason = "not ready within 30 s: actuator (waits for /rths/monitor on /rths/trip)"
     assert start.refusal(*BOTH) == (reason, 1)
@@ -170,6 +170,14 @@ def test_duplicate_name_delays_arming(start: ArmingBench) -> None:
 def test_peer_without_run_is_not_ready(start: ArmingBench) -> None:
     assert not start.work(status("integrator"), status("monitor", run=""))
     assert start.work(status("monitor"))
+
+
+def test_ready_peer_that_has_left_delays_arming(start: ArmingBench) -> None:
+    start.left = "/rths/monitor on /rths/trip"
+    assert not start.work(*BOTH)
+    assert not start.phase.gone
+    start.left = ""
+    assert start.work()
 
 
 def test_timeout_names_discovery_server(start: ArmingBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.layout import mark_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.plain import decode, encode
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -37,6 +37,7 @@ from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, descriptions, exit_guard, node_processes, own_process
 from rths_nodes.ros.nodes import compensator as compensator_node
+from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
@@ -153,6 +154,16 @@ def test_failed_configuration_logs_the_reason(capfd, make_node):
     node = make_node("compensator", autostart=False, **{"compensator.alpha_es": 0.5})
     assert node.trigger_configure() == FAILURE
     assert mentions(capfd.readouterr().err, "compensator.alpha_es", "0.5", ">= 1")
+
+
+def test_deactivated_node_is_not_ready(by_hand):
+    """Otherwise the test would begin without it."""
+    with by_hand.node("monitor") as node:
+        node.phase.to(Phase.READY)
+        for transition in (node.trigger_deactivate, node.trigger_activate):
+            assert transition() == SUCCESS
+        statuses = [decode("NodeStatus", data)["ready"] for data in node.interposer.sent["node_status"]]
+        assert statuses == [False, False, True]
 
 
 def test_cleanup_and_destruction_close_the_recording(make_node, tmp_path):

@@ -100,7 +100,7 @@ class Arming:
     def _may_begin(self) -> bool:
         self._check_hashes()
         missing = [peer for peer in self.peers if not self._statuses.get(peer, {}).get("ready")]
-        if missing or self._phase.now < Phase.READY:
+        if missing or self._phase.now < Phase.READY or self._topics.missing():  # a ready peer may have left
             self._check_timeout(missing)
             return False
         self._check_values()

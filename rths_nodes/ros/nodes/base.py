@@ -300,6 +300,7 @@ class RthsNode(FewRequests, LifecycleNode):
         if self.under_way and not self.stops_rig:
             return _refused(self, "deactivate")
         self.phase.activate(False)
+        self.handshake.publish()
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:

@@ -141,6 +141,8 @@ class Handshake:
     def begin(self) -> None:
         self._seen_at = self._now()
         self._complain_at = self._seen_at + COMPLAINT_NS
+        if self._phase.now is Phase.READY:  # active again
+            self.publish()
 
     def look(self) -> None:
         if self._phase.now is Phase.MATCHING:
@@ -227,7 +229,7 @@ class Handshake:
         self.publish()
 
     def publish(self, problem: str = "") -> None:
-        ready = Phase.READY <= self._phase.now < Phase.GONE
+        ready = self._phase.active and Phase.READY <= self._phase.now < Phase.GONE
         self._topics.publish(
             "node_status", self._facts | {"ready": ready, "problem": problem or self._phase.problem}
         )
