@@ -26,6 +26,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, stamp_of
+from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
@@ -74,41 +75,27 @@ def check_serialization(codec: Codec) -> None:
     target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), 1, some(4))  # type: ignore[misc,call-arg]
     command = Command(6, some(n_axes), some(n_axes), some(n_inputs), 2, modes)
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), 4, modes, 3, 1)
-    state = some(n_state).tolist()
-    samples: Any = (
-        (msg.Target, codec.unpack_target, codec.pack_target, target),
-        (msg.Command, codec.unpack_command, codec.pack_command, command),
-        (msg.Measurement, codec.unpack_measurement, codec.pack_measurement, measured),
-    )
-    for kind, unpack, pack, sent in samples:
-        typed = deserialize_message(data := pack(sent, stamp), kind)
-        back, back_stamp = unpack(serialize_message(typed))
-        if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
-            raise RuntimeError(
-                f"{kind.__name__}: the installed message differs from msg/{kind.__name__}.msg. "
-                "Build the package again"
-            )
-    typed = deserialize_message(codec.pack_state(state, 8, 0, stamp), msg.CompensatorState)
-    if typed.sample != 8 or list(typed.values) != state:
-        raise RuntimeError(
-            "CompensatorState: the installed message differs from its .msg file. Build the package again"
-        )
+    for kind, sample in {"target": target, "command": command, "measurement": measured}.items():
+        pack, unpack = getattr(codec, f"pack_{kind}"), getattr(codec, f"unpack_{kind}")
+        data = pack(sample, stamp)
+        if pack(*unpack(_serialized_again(kind.capitalize(), data))) != data:
+            raise RuntimeError(_DIFFERS.format(kind.capitalize()))
+    _serialized_again("CompensatorState", codec.pack_state(some(n_state).tolist(), 8, 0, stamp))
 
 
-def _same(typed: Any, sent: Any, stamp: int) -> bool:
-    if typed.header.stamp.sec * SECOND + typed.header.stamp.nanosec != stamp:
-        return False
-    for name in sent.__slots__:
-        value = getattr(sent, name)
-        if name == "energies":
-            got: Any = [getattr(typed, f"{kind}_energy") for kind in ("input", "kinetic", "strain", "damping")]
-        else:
-            got = getattr(typed, name)
-        if isinstance(value, bytes):
-            got = bytes(got)
-        if (list(got) != value.tolist()) if isinstance(value, np.ndarray) else got != value:
-            return False
-    return True
+_DIFFERS = "{0}: the installed message differs from msg/{0}.msg. Build the package again"
+
+
+def _serialized_again(kind: str, data: bytes) -> bytes:
+    typed, values = deserialize_message(data, getattr(msg, kind)), decode(kind, data)
+    header = typed.header
+    result = {"stamp": header.stamp.sec * SECOND + header.stamp.nanosec, "frame_id": header.frame_id}
+    for name in values.keys() - result.keys():
+        value = getattr(typed, name)
+        result[name] = value.tolist() if hasattr(value, "tolist") else value
+    if result != values:
+        raise RuntimeError(_DIFFERS.format(kind))
+    return bytes(serialize_message(typed))
 
 
 Interpose = Callable[["RthsNode"], Interposer]
