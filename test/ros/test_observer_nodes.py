@@ -312,6 +312,7 @@ def test_recording_stores_scenario_of_nodes(by_hand, recorder):
     for node, sections, scenario_hash in (
         ("compensator", "compensator: {type: none}", recorder.settings.hash),
         ("monitor", "monitor: {type: nonsense", recorder.settings.hash),
+        ("actuator", "{duration.x: 3, rig.name: a, ramp.a.b: 1}", recorder.settings.hash),  # of another version
         ("integrator", "integrator: {type: central_difference}", "of another run"),
     ):
         by_hand.put(recorder, "node_status", node=node, scenario_hash=scenario_hash, parameters=sections)

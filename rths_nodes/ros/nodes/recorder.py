@@ -404,10 +404,10 @@ class RecorderNode(RthsNode):
         for sections in self._sections.values():
             for path, section in sections.items():
                 *outer, name = path.split(".")
-                branch = data
+                branch: Any = data
                 for key in outer:
-                    branch = branch.get(key, {})
-                if name in branch:
+                    branch = branch.get(key) if isinstance(branch, dict) else None
+                if isinstance(branch, dict) and name in branch:
                     branch[name] = section
         with suppress(ConfigError):
             return dump(from_text(dump(data), "node_status").data())
