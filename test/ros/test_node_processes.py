@@ -41,9 +41,9 @@ def recording(processes, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("code", "parts"), [(-9, ("died", "SIGKILL")), (2, ("died", "code 2"))])
+@pytest.mark.parametrize(("code", "parts"), [(-9, ("SIGKILL",)), (-40, ("signal 40",)), (2, ("code 2",))])
 def test_death_is_described_by_signal_or_code(code, parts):
-    assert mentions(node_processes.death("monitor", code), *parts)
+    assert mentions(node_processes.death("monitor", code), "monitor", "died", *parts)
 
 
 def test_runner_receives_reason_of_node(monkeypatch):

@@ -56,7 +56,8 @@ unconfigured node has no topics."""
 
 
 def death(name: str, code: int) -> str:
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}  # real-time signals have no names
+    how = names.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
 
 
