@@ -217,7 +217,7 @@ def test_overrun_of_slow_receiver_is_counted(line: Any) -> None:
 
 def test_report_names_overruns_and_refused_callers() -> None:
     report = dropped_messages(
-        {"overflow.compensator.command": 3, "foreign.monitor.its socket.process 7 of user 8": 2}
+        {"overflow.compensator.command": 3, "foreign.monitor.its socket.process 7 of user 8": 2, "foreign.x": 1}
     )
     assert mentions(report, "2", "7", "user 8", "socket")
     assert mentions(report, "messages", "3", "compensator")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 import pytest
@@ -281,6 +282,15 @@ def test_second_summary_replaces_first(deliver_test, by_hand, recorder):
     assert not work(recorder)
     send(recorder, "command", 4)
     assert work(recorder)
+
+
+@pytest.mark.parametrize("count", [math.nan, math.inf, {"x": 3.0}])
+def test_impossible_count_of_a_driver_is_ignored(deliver_test, by_hand, recorder, count):
+    by_hand.put_summary(recorder, "actuator", measurement=count)
+    recorder._record_rare()
+    deliver_test(State.TRIPPED)
+    assert work(recorder)
+    assert closed(recorder)["gaps"] == "0"
 
 
 def test_recorder_needs_only_summary_if_test_never_began(by_hand, recorder):

@@ -91,7 +91,7 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
         if kind == "foreign":  # all subscribers of a topic count the same messages
-            _, topic, sender = rest.split(".")
+            topic, _, sender = rest.partition(".")[2].partition(".")
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":
             malformed.append(f"{count:.0f} by {rest}")

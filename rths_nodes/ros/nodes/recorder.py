@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -251,7 +252,10 @@ class RecorderNode(RthsNode):
     def _receive_summary(self, values: Data) -> None:
         self._received_from.add(values["node"])
         counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
-        self._sent |= {name: int(count) for name, count in counts.items() if name in self._next}
+        for name, count in counts.items():
+            # a driver may send other values
+            if name in self._next and isinstance(count, float) and math.isfinite(count):
+                self._sent[name] = int(count)
 
     def work(self, limit: int = 1_000_000) -> bool:
         if self.closed or self.writer is None:
