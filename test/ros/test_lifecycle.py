@@ -219,7 +219,7 @@ def test_late_signal_does_not_change_the_exit_code(monkeypatch):
     handlers: list[object] = []
     monkeypatch.setattr(own_process, "ros_context", lambda _: nullcontext())
     monkeypatch.setattr(own_process, "make_node", lambda *_, **__: Node())
-    monkeypatch.setattr(own_process.HostedNode, "run", lambda *_: 0)
+    monkeypatch.setattr(own_process.HostedNode, "main", lambda *_: 0)
     monkeypatch.setattr(exit_guard.ExitGuard, "arm", lambda *_: None)
     monkeypatch.setattr(exit_guard.atexit, "_run_exitfuncs", lambda: None)
     monkeypatch.setattr(exit_guard.os, "_exit", sys.exit)

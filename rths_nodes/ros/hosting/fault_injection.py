@@ -77,7 +77,6 @@ class _Faults(Interposer):
         self._role = node.location.role
         scenario = node.settings.scenario
         self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
-        self._sent = 0
         self._dead = False
         self._frozen_until = 0
         mine = [fault for fault in faults if node_of(fault) == self._role]
@@ -114,7 +113,6 @@ class _Faults(Interposer):
 
     def sender(self, topic: str, send: Send) -> Send:
         if self._role == ACTUATOR and topic == "measurement":
-            send = self._counting(send)
             for first, strike in self._strikes:
                 send = self._struck(send, strike, first)
         for fault in self._slow:
@@ -128,14 +126,8 @@ class _Faults(Interposer):
     def _known_sample(self) -> float:
         if self._node.phase.ended:
             return math.inf
-        return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
-
-    def _counting(self, send: Send) -> Send:
-        def count(data: bytes) -> None:
-            self._sent = number_of(data)
-            send(data)
-
-        return count
+        node = self._node
+        return node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
 
     def _struck(self, send: Send, strike: Callable[[], None], first: int) -> Send:
         struck = False

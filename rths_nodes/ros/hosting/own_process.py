@@ -71,7 +71,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
         hosted.make(open_writer, context)
         if asked:
             interrupt(asked[0])
-        code = hosted.run(context)
+        code = hosted.main(context)
     except ConfigError as error:
         code = refused(error)
     except ExternalShutdownException:
@@ -121,7 +121,7 @@ class HostedNode:
         called: dict[str, Any] = {"prepare": self._prepare, "on_ended": self._watch}
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
-    def run(self, context: Context) -> int:
+    def main(self, context: Context) -> int:
         """Run the node and return its exit code, or 0 if launch reads the report.
 
         A node that reports the outcome returns the exit code of the test.
@@ -164,22 +164,16 @@ class HostedNode:
             node.get_logger().info(warning)
 
 
-class HostedTest:
+class HostedTest(ComposedTest):
     def __init__(self, peers: Sequence[str], arguments: Sequence[str]) -> None:
-        self._peers = peers
-        self._arguments = arguments
-        self._test = ComposedTest()
-
-    @property
-    def nodes(self) -> list[RthsNode]:
-        return self._test.nodes
+        super().__init__()
+        self._peers, self._arguments = peers, arguments
 
     def make(self, open_writer: OpenWriter, context: Context) -> None:
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
-            self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
+            self.add(role, open_writer, context, cli_args=self._parameters_of(role))
         for axis in filter(None, map(names.axis_of, self._peers)):
-            arguments = in_namespace(f"{self._test.rig.location.rig}/{axis}")
-            self._test.add(names.AXIS, open_writer, context, cli_args=arguments)
+            self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
 
     def _parameters_of(self, role: str) -> list[str]:
         pairs = zip(self._arguments, self._arguments[1:], strict=False)
@@ -187,16 +181,16 @@ class HostedTest:
         arguments = [part for word in parameters for part in ("-p", word.removeprefix(f"{role}:"))]
         return ["--ros-args", *arguments] if arguments else []
 
-    def run(self, context: Context) -> int:
+    def main(self, context: Context) -> int:
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
-                code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
-                left = report_to_launch(last_words(code, problem, None, {}))
+                problem = f"{node.identity}: {node.phase.problem}"
+                code, left = _report((), node.phase.exit_code, problem, None, {})
                 print_problems(node, left)
-                return ExitCode.FINISHED if left else code
-        result = self._test.run(context)
-        result.interrupted = self._test.rig.shutdown.interrupted
+                return code
+        result = self.run(context)
+        result.interrupted = self.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
         code, left = _report(self.nodes, result.exit_code, result.reason, result, result.numbers)
         if not left:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
@@ -37,10 +36,9 @@ from rths_nodes.ros.nodes.arming import Arming
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.observers import RigClock, RigContext, watch_observers
-from rths_nodes.ros.nodes.phase import UNDER_WAY, Phase, PhaseMachine
+from rths_nodes.ros.nodes.phase import UNDER_WAY, Phase
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
-from rths_nodes.ros.transport.rclpy_private import Logger
 from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
 
@@ -159,9 +157,8 @@ class ActuatorNode(RthsNode):
             rig.port.arm_watchdog()
         self._measuring = False
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
-        warn = partial(_warn, self.phase, self.get_logger())
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
-        self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
+        self._watch = watch_observers(context, scenario, observers, self._warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
         # compute the hash now: under real-time scheduling, threads of a library may deadlock
@@ -182,8 +179,7 @@ class ActuatorNode(RthsNode):
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
             former, acts = self.topics.inboxes[FORMER_TRIP], (self.rig.hold, self.rig.trip)
-            warn = partial(_warn, self.phase, self.get_logger())
-            self._stops = StopRequests(self, self.topics.group, former, acts, self._stop_calls, warn)
+            self._stops = StopRequests(self, self.topics.group, former, acts, self._stop_calls, self._warn)
             self.outside.callback(self._stops.close)
             self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
         return done
@@ -197,6 +193,10 @@ class ActuatorNode(RthsNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
+
+    def _warn(self, message: str) -> None:
+        self.phase.remark(message)
+        self.get_logger().warning(message)
 
     def _receive_stops(self) -> None:
         if self._stops is not None:
@@ -357,11 +357,6 @@ class ActuatorNode(RthsNode):
                 rig.machine.to(State.STOPPING, reason)
             rig.machine.to(State.TRIPPED, reason)
             self._after.announce()
-
-
-def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
-    phase.remark(message)
-    logger.warning(message)
 
 
 class Completion:

@@ -401,7 +401,5 @@ def _holder(address: bytes) -> str:
         try:
             probe.connect(address)
             return f"{Credentials.of(probe)} has bound the address of the node"
-        except ConnectionRefusedError:
-            return ""
         except OSError:
             return ""
