@@ -209,8 +209,19 @@ PATIENT_TURNS = 16
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Let ``node`` handle up to ``limit`` samples unless it must wait; return True if the node did work."""
-    return node.works and not (paced and node.rests) and bool(node.safely(node.work, limit))
+    """Let ``node`` handle up to ``limit`` samples unless it must wait; return True if the node did work.
+
+    An unexpected error ends the node.
+    """
+    if node.phase.gone or not (node.phase.active or node.participates):
+        return False
+    if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
+        return False
+    try:
+        return node.work(limit)
+    except Exception as error:
+        node.surprise(error)
+        return False
 
 
 class LoopExecutor:

@@ -156,6 +156,12 @@ class ActuatorNode(RthsNode):
         if self.pacer:
             rig.port.arm_watchdog()
         self._measuring = False
+
+        def warn(message: str) -> None:
+            self.phase.remark(message)
+            self.get_logger().warning(message)
+
+        self._warn = warn
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
         self._watch = watch_observers(context, scenario, observers, self._warn, self.settings.clocked)
@@ -193,10 +199,6 @@ class ActuatorNode(RthsNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
-
-    def _warn(self, message: str) -> None:
-        self.phase.remark(message)
-        self.get_logger().warning(message)
 
     def _receive_stops(self) -> None:
         if self._stops is not None:

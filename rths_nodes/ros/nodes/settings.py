@@ -91,7 +91,8 @@ class NodeSettings:
         self.scenario: Scenario
         self.hash = ""
         for name, option in self._options.items():
-            parameters.declare(node, name, self._chosen(name), option.doc, choices=option.spec.choices)
+            value = self._values.get(name, self._defaults[name])
+            parameters.declare(node, name, value, option.doc, choices=option.spec.choices)
         self._declare_sections()
         node.add_on_set_parameters_callback(self._check_set)
         node.add_post_set_parameters_callback(self._follow_set)
@@ -186,11 +187,8 @@ class NodeSettings:
         return self.scenario
 
     def _check_options(self) -> None:
-        for name in self._options:
-            self._check_option(name, self._chosen(name))
-
-    def _chosen(self, name: str) -> Any:
-        return self._values.get(name, self._defaults[name])
+        for name, default in self._defaults.items():
+            self._check_option(name, self._values.get(name, default))
 
     def _check_option(self, name: str, value: Any) -> None:
         kind, spec = type(self._defaults[name]), self._options[name].spec
