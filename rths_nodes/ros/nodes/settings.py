@@ -64,7 +64,7 @@ def options_of(role: str) -> dict[str, Option]:
     return chosen | {PEERS: Option(PEERS, PEERS, peers, peers.default)}
 
 
-def _as_parameter(default: object) -> object:
+def _as_parameter(default: object) -> Any:
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default
