@@ -96,8 +96,7 @@ def section(scenario: Scenario, path: str) -> Any:
     return part
 
 
-Row = tuple[str, object, str, Spec | None, tuple[str, ...]]
-"""Name, value, text, specification and choices of a parameter."""
+Row = tuple[str, object, str, Spec | None, tuple[str, ...]]  # name, value, text, specification and choices
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
