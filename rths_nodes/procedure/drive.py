@@ -351,14 +351,14 @@ class RigDrive:
         self._samples += 1
         if self._motion is not None:
             self.curves.add(self.measured, command)
-        self.loss.receive(self.port, self.measured, command)
+        self.loss.receive(self.port, self.measured, command, self._modes)
         self._judge(command)
         self.on_measurement(self.measured)
 
-    def receive(self, measured: Measurement, sent: Array) -> None:
-        """Process a Measurement of a run, received after the command ``sent`` ``(n_axes,)`` m."""
+    def receive(self, measured: Measurement, sent: Array, modes: bytes) -> None:
+        """Process a Measurement of a run, received after the command ``sent`` ``(n_axes,)`` in ``modes``."""
         self.measured = measured
-        self.loss.receive(self.port, measured, sent)
+        self.loss.receive(self.port, measured, sent, modes)
         self.on_measurement(measured)
 
     def _awaited(self) -> Measurement:
@@ -426,10 +426,13 @@ class RigDrive:
             self._end()
 
     def _hold(self) -> None:
-        both = self._before.copy(), self.command.copy()
-        there = replace(self.measured, displacement=self.measured.displacement - self.shift)
-        self._before, self.command = held_places(both, (self._before_modes,) * 2, 0, there)
+        self._before, self.command = self.held(self._before, self.command, (self._before_modes,) * 2)
         self._before_modes = b""
+
+    def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
+        """Return the last two commands ``(n_axes,)`` in m, at the position of an axis if a command is in N."""
+        there = replace(self.measured, displacement=self.measured.displacement - self.shift)
+        return held_places((before.copy(), last.copy()), modes, 0, there)
 
     def _end(self) -> None:
         self._motion = self._stop = None
@@ -462,12 +465,12 @@ class RigDrive:
         failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
         return failed or beyond, breach
 
-    def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
+    def take_back(self, before: Array, last: Array) -> None:
         """Take the port back from a run; brake and hold the rig.
 
         ``before`` and ``last`` are the last two commands of the run.
         """
-        self._before, self.command, self.measured = np.array(before), np.array(last), measured
+        self._before, self.command = before, last
         self._samples = 0
         self._over.clear()
         self._motion = None

@@ -33,6 +33,7 @@ from rths_nodes.core.samples import (
     Array,
     Command,
     Measurement,
+    by_force,
     equal,
 )
 from rths_nodes.loop.procedure_record import AxisChecks
@@ -139,13 +140,16 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error at the last rest at which the rig followed, m; None after a motion."""
+        """Tracking error at the last rest at which the rig followed, m; None after a motion, NaN under a force."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
 
-    def receive(self, port: Port, measured: Measurement, sent: Array) -> None:
-        """Process a Measurement of the rig at ``port``, received after the command ``sent`` ``(n_axes,)`` m."""
+    def receive(self, port: Port, measured: Measurement, sent: Array, modes: bytes = b"") -> None:
+        """Process a Measurement of the rig at ``port``, received after the command ``sent`` ``(n_axes,)``.
+
+        ``modes`` are the control modes of the command; empty bytes mean displacement.
+        """
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         self._measured.append(measured.displacement)
@@ -164,7 +168,8 @@ class LossWatch:
             return
         rests = self._still >= self.taken_after
         if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN in motion
-            self._missed = measured.displacement - sent
+            missed = measured.displacement - sent
+            self._missed = np.where(by_force(modes), np.nan, missed) if modes else missed
         elif led_on:
             self._missed = None
 
@@ -193,7 +198,8 @@ class LossWatch:
         """
         if not self.reason:
             return None
-        shift = shift if self._missed is None else self._missed
+        if self._missed is not None:
+            shift = np.where(np.isnan(self._missed), shift, self._missed)
         stands = np.clip(measured.displacement - shift, -self._stroke, self._stroke)
         way = np.where(np.isfinite(stands), stands - command, 0.0)
         if self.joined(way):

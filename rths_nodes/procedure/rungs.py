@@ -31,7 +31,6 @@ from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of, simulate
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.handover import Handover, Tares
-from rths_nodes.loop.supervision.safe_stop import held_places
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
@@ -363,8 +362,7 @@ class RungPort(PortBefore):
                 return
             self._true = self.truth()
             self.given_back = True
-            places = held_places((self._before.copy(), self._last.copy()), self._modes, 0, self._measured)
-            self._drive.take_back(*places, self._measured)
+            self._drive.take_back(*self._drive.held(self._before, self._last, self._modes))
 
     @property
     def interlock(self) -> str:
@@ -411,7 +409,7 @@ class RungPort(PortBefore):
         if not (self._lost or drive.loss.reason):
             return None
         if not self._lost and self._modes[1]:  # axes in force control are held at their positions
-            _, self._last = held_places((self._before, self._last), self._modes, 0, self._measured)
+            _, self._last = drive.held(self._before, self._last, self._modes)
         self._lost = self._lost or drive.loss.reason
         waiting = drive.loss.next(self._last, self._measured, drive.shift)
         return self._last if waiting is None else waiting
@@ -430,7 +428,7 @@ class RungPort(PortBefore):
         if self._ticked:
             self._mine()
             self._measured = self._port.read()
-            self._drive.receive(self._measured, self._last)
+            self._drive.receive(self._measured, self._last, self._modes[1])
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:

@@ -14,6 +14,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import rungs
 
@@ -68,6 +69,38 @@ def test_column_is_unloaded_after_rung_under_load():
     assert w.session.state is State.HELD
     assert abs(record.before["load"] - 500e3) < 15e3
     assert abs(record.after["load"]) < 1e3
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.15e-3])
+def test_column_returns_to_start_after_rung_under_load(offset):
+    """The offset of the displacement sensor had moved the column from its start, under 150 kN."""
+    w = positioned_column(f"axes.load.sensors.displacement_offset={offset}")
+    assert w.climb("g").outcome == "finished"
+    w.session.position()
+    assert abs(w.session.drive.port.truth().displacement[1]) < 5e-6
+
+
+def test_interlock_of_held_rung_moves_no_column_under_load():
+    """The force command had counted as a position, so that the command ran to the end of the stroke."""
+    w = positioned_column()
+    drive, port, held = w.session.drive, w.session.drive.port, []
+    received = drive.on_measurement
+
+    def on_measurement(measured):
+        received(measured)
+        held.extend([measured] if w.session.suspended else [])
+        if len(held) == 3 * drive.loss.taken_after:
+            port.set_interlock(False)
+
+    drive.on_measurement = on_measurement
+    w.progress = lambda sample: w.session.hold() if sample == 1200 else None
+    assert w.climb("e", slower(w.scenario, 2)).outcome == "tripped"
+    before = port.truth()
+    w.tick(20)
+    assert abs(drive.command[1] - before.displacement[1]) < 10e-6
+    port.set_interlock(True)
+    w.tick(benches.COLUMN.settles)
+    assert port.truth().force[1] == pytest.approx(before.force[1], abs=10e3)
 
 
 NO_NOISE = [
