@@ -136,7 +136,7 @@ def goal_of(
         problems.append(
             "unload.signed: must not be empty, because a person must sign for a motion under an unknown force"
         )
-    names, bounds = tuple(scenario.axes), bounds_of(scenario)
+    names, bounds, limits = tuple(scenario.axes), bounds_of(scenario), scenario.limits
     for name, position in to.items():
         if name not in names:
             raise unknown("unload.to", "axis", name, names)
@@ -149,6 +149,11 @@ def goal_of(
             problems.append(
                 f"unload.to.{name} = {position:g} m: the distance of {way:.4g} m must be <= "
                 f"{bounds[index].travel:g} m (unloading.travel of the rig file)"
+            )
+        if abs(goal[index]) > limits[name].stroke:
+            problems.append(
+                f"unload.to.{name} = {position:g} m: the command of {goal[index]:.6g} m must be within +- "
+                f"{limits[name].stroke:g} m (limits.stroke)"
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(

@@ -294,6 +294,7 @@ def test_rig_with_dead_load_cell_is_unloaded_by_displacement(held):
     [
         ({"story_1": 0.0}, "", ("unload.signed", "empty")),
         ({"story_1": 0.2}, "A", ("unload.to.story_1", "0.2 m", "<= 0.05 m", "unloading.travel")),
+        ({"story_1": 0.3}, "A", ("unload.to.story_1", "0.3 m", "+- 0.25 m", "limits.stroke")),
         ({"story_1": float("nan")}, "A", ("unload.to.story_1", "nan m", "finite")),
         ({"north": 0.0}, "A", ("unknown", "axis", "north")),
     ],
