@@ -474,14 +474,16 @@ class RigDrive:
         self._samples = 0
         self._over.clear()
         self._motion = None
-        self._judge(self.command)
-        if self.realtime:
-            self.pace = self._own_pace
-            self._own_pace.start()
-        self._brake(DriveOutcome())
         try:
+            self._judge(self.command)
+            if self.realtime:
+                self.pace = self._own_pace
+                self._own_pace.start()
+            self._brake(DriveOutcome())
             if not self.realtime:
                 to_its_end(self._until_over)
+        except Exception as error:
+            self._fail(error)
         finally:
             self.hold_loop.give_back()
 
@@ -554,8 +556,8 @@ class MotionWarning:
         if self._on:
             raise ActRefused(f"{act}: {self._section.output} is on, because another motion begins")
         self._on, self._start = True, self._drive.command
-        self._drive.port.warn(True)
         try:
+            self._drive.port.warn(True)
             reason = (self._hold if held else self._wait)(self._section.seconds, stopped)
             if why := stopped():
                 reason = stopped_by_operator(why)

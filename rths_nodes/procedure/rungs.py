@@ -375,6 +375,9 @@ class RungPort(PortBefore):
             raise PortError("the port of a rung serves only one run, and this run has ended")
         drive = self._drive
         drive.hold_loop.borrow()  # the drive does not tick until ``take_back``
+        if drive.broken:
+            drive.hold_loop.give_back()
+            raise PortError(drive.broken)
         self.begins()
         self._begun = True
         drive.pace = self._pacer

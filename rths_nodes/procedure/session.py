@@ -409,7 +409,7 @@ class RigSession(GuardedRig):
             self.drive.close()
             raise
         self.record.port = type(self.scenario.port).type_name
-        self.record.controller = told_of(self.drive)
+        self._record_controller()
         self.code = self.code.behind(self.drive.port.build)
         self.record.code = dict(self.code.names)
         for remark in self.drive.remarks:
@@ -428,8 +428,7 @@ class RigSession(GuardedRig):
 
     def rest_of(self, state: State, reason: str) -> HeldRecord:
         """Return the last measured position and force of each axis; store the controller's state in the record."""
-        with suppress(PortError):
-            self.record.controller = told_of(self.drive)
+        self._record_controller()
         measured, offsets, names = self.measured, self.offsets, tuple(self.scenario.axes)
         displacement, force = measured.displacement, measured.force
         if offsets is not None:
@@ -437,6 +436,10 @@ class RigSession(GuardedRig):
             displacement, force = displacement - zero.displacement, force - zero.force
         rows = (dict(zip(names, values.tolist(), strict=True)) for values in (displacement, force))
         return HeldRecord(_now(self._clock), state.name.lower(), reason, *rows)
+
+    def _record_controller(self) -> None:
+        with suppress(PortError):  # the rig may be unreachable
+            self.record.controller = told_of(self.drive)
 
     def _watched(self, seconds: float) -> Offsets:
         if not SHORTEST_S <= seconds <= LONGEST_S:
@@ -654,7 +657,7 @@ class RigSession(GuardedRig):
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
-        self.record.controller = told_of(self.drive)
+        self._record_controller()
         self.to(State.FINISHED)
         self.close()
 

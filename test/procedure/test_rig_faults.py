@@ -7,6 +7,7 @@ The simulated controller keeps its external command, and follows it at once when
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -363,6 +364,50 @@ def test_closing_session_releases_failed_port(walk, monkeypatch, fails_in):
     w.session.close()
     assert closed
     assert w.session.drive.alarm == reason
+
+
+def cut(monkeypatch, name):
+    """Make the reading ``name`` of the port fail."""
+
+    def reading(self):
+        raise PortError(f"port 'bench': reading {name}: the connection was reset")
+
+    monkeypatch.setattr(Simulator, name, property(reading, lambda self, value: None), raising=False)
+
+
+def test_procedure_ends_although_no_reading_is_possible(walk, monkeypatch):
+    w = walk().refer()
+    cut(monkeypatch, "active_command")
+    w.session.finish()
+    assert w.session.state is State.FINISHED
+
+
+def test_rig_whose_readings_fail_in_a_rung_is_lost(walk, monkeypatch):
+    """The port had never been given back to the procedure, whose next act then waited without end."""
+    w = walk().to_start()
+    w.progress = lambda sample: cut(monkeypatch, "interlock") if sample == 100 else None
+    with suppress(PortError):
+        w.climb("g")
+    assert w.session.state is State.TRIPPED
+    assert "reset" in w.session.drive.broken
+    monkeypatch.delattr(Simulator, "interlock")
+    w.session.finish()
+    assert w.session.state is State.FINISHED
+
+
+def test_rig_lost_before_the_run_begins_is_not_moved(walk):
+    w = walk().to_start()
+    w.arm("g")
+
+    def runner(scenario, port):
+        w.session.drive._fail(PortError("the connection was reset"))
+        return w._embedded(scenario, port)
+
+    sent = len(w.sent)
+    with pytest.raises(PortError, match="reset"):
+        w.session.run(runner)
+    assert len(w.sent) == sent
+    assert (w.session.state, w.session.drive.hold_loop._borrowed) == (State.TRIPPED, 0)
 
 
 def test_closed_session_arms_nothing(walk):

@@ -12,7 +12,7 @@ from hours import Hours
 from messages import naming
 from rig_walk import Walk
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.samples import Command
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.simulator import Simulator
@@ -129,6 +129,23 @@ def test_stop_during_warning_cancels_motion(w: Walk, sent: Rows, act: str, seed:
     assert not sent[-1][0]
     assert session.state is (State.HELD if act == "run" else state)
     assert session.warning.text == ""
+
+
+def test_warning_that_cannot_be_switched_on_prevents_only_its_motion(
+    w: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare("run", w)
+    port = w.session.drive.port
+
+    def warn(on: bool) -> None:
+        raise PortError("the connection was reset")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(port, "warn", warn)
+        with pytest.raises(PortError, match="reset"):
+            do("run", w)
+    do("run", w)
+    assert w.record.rungs[-1].outcome == "finished"
 
 
 def test_remaining_seconds_are_shown(w: Walk) -> None:
