@@ -221,6 +221,8 @@ class Console:
                 try:
                     if not self.runner.session.why_not("finish"):
                         self.perform("finish")
+                except KeyboardInterrupt:
+                    self.stopped = self.stopped or INTERRUPTED
                 except Exception as error:  # the session is closed in any case
                     failed = failed or f"finish: {error}"
                 finally:
@@ -229,7 +231,10 @@ class Console:
         return code
 
     def _walk_on(self) -> None:
-        while not self.stopped:
+        while True:
+            self._heed_signals()  # of an act during which nothing else was read
+            if self.stopped:
+                return
             seen = self.runner.session.seen  # answers are valid only until the next stop
             if not (act := next_act(self.runner, self._unloads)):
                 return
@@ -347,7 +352,7 @@ class Console:
     def far(self, sample: int, samples: int) -> None:
         self._done = sample, samples
 
-    def _attend(self) -> None:
+    def _heed_signals(self) -> None:
         if len(self._signals) > self._answered:
             self._answered = len(self._signals)
             first = self._answered == 1 and self._signals[0] == signal.SIGINT
@@ -356,6 +361,9 @@ class Console:
             holds = first and self.attended and not self.runner.session.why_not("hold")
             reason = REQUESTS.get(self._signals[-1], "")
             self._interrupt("hold" if holds else "stop", bool(reason), reason=reason)
+
+    def _attend(self) -> None:
+        self._heed_signals()
         if self._listens and select.select([sys.stdin], [], [], 0.0)[0]:
             keys = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             if not keys:

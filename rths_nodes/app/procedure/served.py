@@ -59,6 +59,8 @@ class Served:
         self.told_hz = told_hz
         self._runner, self._say, self._page = runner, say, page
         self._page_asked = time.monotonic()
+        self.ending = ""
+        """Reason why no further act begins; empty during the test."""
         self._armed: dict[tuple[str, float | None, int | None], tuple[str, str]] = {}
         drive = runner.session.drive
         self._received, drive.on_measurement = drive.on_measurement, self._receive
@@ -195,6 +197,8 @@ class Served:
         if ACTS[name].anybody:  # a mistake in the request must not prevent a stop
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._runner.do(name, by, self._way(peer), reason=reason)
+        if self.ending:
+            raise ConfigError(f"{name}: refused, because the test ends: {self.ending}")
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
             raise ConfigError(f"{name}: stops and state are missing. Query both first with the empty act")
@@ -322,6 +326,7 @@ class Attendant:
     def _leave(self, failed: str) -> ExitCode:
         runner = self._runner
         try:
+            self._served.ending = self._stopped or failed or "the procedure has ended"
             if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
             self._socket.close()  # waits for acts under way and answers them

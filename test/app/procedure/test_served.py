@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from messages import mentions, naming
 from page_of_test import procedure_beside
-from rig_runner import Bar, conducted
+from rig_runner import Bar, conducted, consoled, positioned
 from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
 
 from rths_nodes.app.procedure import served
@@ -30,6 +30,7 @@ from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOper
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.indices.live_columns import LAST, OF_AXIS, PER_CURVE
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import UNCONDITIONAL, ActRefused
@@ -270,6 +271,26 @@ def test_ctrl_c_finishes_a_connected_test(tmp_path: Path) -> None:
     assert record.outcome == "held"
 
 
+@pytest.mark.nodes
+def test_no_act_begins_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test had waited for the end of an act that began between the stop and the end of the socket."""
+    runner = conducted(tmp_path / "test")
+    attendant = served.Attendant(runner, "rths_0", lambda text: None)
+    close, answers = attendant._socket.close, []
+
+    def closing() -> None:
+        seen = attendant._served.answer(Request(), PEER)
+        request = Request("rehearse", stops=seen.stops, state=seen.state, test_id=seen.test_id)
+        answers.append(attendant._served.answer(request, PEER))
+        close()
+
+    monkeypatch.setattr(attendant._socket, "close", closing)
+    attendant._signal(signal.SIGTERM)
+    assert attendant.run() is ExitCode.HELD
+    assert mentions(answers[0].reason, "rehearse", "refused", "SIGTERM")
+    assert runner.record.rungs == []
+
+
 def test_answer_to_a_prompt_before_a_stop_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator answers after the stop, and is asked again."""
     runner, output = conducted(tmp_path / "test"), list[str]()
@@ -319,6 +340,34 @@ def test_prompt_for_clear_ends_with_the_act(
     os.close(terminal)
     assert "CLEAR" in capfd.readouterr().err
     runner.session.close()
+
+
+def test_ctrl_c_during_arm_disarms_before_the_next_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had stopped the next act only, which may move the rig."""
+    console = consoled(tmp_path / "test", arm=["d", "g"], run={"moves": "y"}, unload={"moves": "n"})
+    runner = console.runner
+    positioned(runner)
+    arm = runner.ladder.check_elastic
+
+    def interrupted(name: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+        arm(name)
+
+    monkeypatch.setattr(runner.ladder, "check_elastic", interrupted)
+    console.run()
+    assert [act.act for act in runner.record.acts][-3:] == ["arm", "stop", "finish"]
+
+
+def test_interrupted_end_of_a_test_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = consoled(tmp_path / "test")
+    console.runner.do("connect")
+
+    def interrupted(act: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "perform", interrupted)
+    assert console.run() is ExitCode.HELD
+    assert procedure.read(tmp_path / "test").outcome == "held"
 
 
 @pytest.mark.nodes
