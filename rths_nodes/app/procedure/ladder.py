@@ -306,12 +306,12 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
         name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")
     }
     named = {"date": entry.started, "test": record.test_id, "rung": entry.name}
-    rows = record.specimen.history
+    rows, values = record.specimen.history, named | {"level": entry.level} | largest
     begun = [row for row in rows if all(row.get(key) == value for key, value in named.items())]
-    if not begun:
-        rows.append({})
-    row = begun[-1] if begun else rows[-1]
-    row |= named | {"level": entry.level} | largest
+    if begun:
+        begun[-1] |= values
+    else:
+        rows.append(values)
     return True
 
 

@@ -529,7 +529,8 @@ class ProcedureRunner:
             entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
             return ""
         result = differences(run, 1.0, rehearsed, 1.0)
-        entry.differences |= {f"{name}{REHEARSAL}": value for name, value in result.items()}
+        # not in place: a stop in another thread may be writing the record
+        entry.differences = entry.differences | {f"{name}{REHEARSAL}": value for name, value in result.items()}
         return f"; differs from its rehearsal: {differences_text(result, self.record)}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from messages import mentions, naming
@@ -21,6 +22,7 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.run import Run
 
 
 @pytest.fixture
@@ -110,6 +112,21 @@ def test_controller_is_recorded_as_last_read(runner: ProcedureRunner) -> None:
     runner.session.drive.measured.hydraulics = HYDRAULICS_LOW
     runner.session.rest_of(State.HELD, "")
     assert (before, runner.record.controller["hydraulics"]) == ("not reported", "low")
+
+
+def test_stop_at_the_end_of_a_rung_is_recorded(runner: ProcedureRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the stop may be writing the differences of the rung, to which no key may be added then."""
+    positioned(runner)
+    arm(runner, "d")
+    rehearsed, writing = runner.ladder.rehearsed, []
+
+    def stopped(*arguments: Any) -> Run:
+        writing.append(iter(runner.record.rungs[-1].differences))
+        return rehearsed(*arguments)
+
+    monkeypatch.setattr(runner.ladder, "rehearsed", stopped)
+    runner.do("run", clear="CLEAR")
+    assert len(list(writing[-1])) == 2
 
 
 def test_wrong_sign_is_the_reason_of_a_held_test(tmp_path: Path) -> None:
