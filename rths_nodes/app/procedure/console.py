@@ -11,6 +11,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
@@ -108,6 +109,7 @@ class Console:
 
     def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[object], None]) -> None:
         self.answers, self._ask, self._print = answers, ask, say
+        self._printer = ThreadPoolExecutor(1, "printer")
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
@@ -120,8 +122,13 @@ class Console:
 
     def say(self, shown: object) -> None:
         """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
+        self._soon(shown).result()
+
+    def _soon(self, shown: object) -> Future[None]:
+        """Print as :meth:`say` without waiting, because a stalled terminal must not delay the rig or a stop."""
         record = self._record
-        self._print(record.named(shown) if record is not None and isinstance(shown, str) else shown)
+        text = record.named(shown) if record is not None and isinstance(shown, str) else shown
+        return self._printer.submit(self._print, text)
 
     def line(self, question: str) -> str:
         return self.exact_line(question).strip()
@@ -311,12 +318,12 @@ class Console:
     def _changed(self, state: State, reason: str) -> None:
         at_rest, self._last = self._last in AT_REST, state
         if state is State.STOPPING and reason:
-            self.say(f"{state.name.lower()}: {reason}")
+            self._soon(f"{state.name.lower()}: {reason}")
         elif state is State.TRIPPED and at_rest:
             below = "\n" if self.asking else ""  # do not continue the line of an open question
-            self.say(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
+            self._soon(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
         if state in NEXT:
-            self.say(self.runner.record.rest_of_last(NEXT[state]))
+            self._soon(self.runner.record.rest_of_last(NEXT[state]))
 
     def meanwhile(self, name: str, work: Callable[[], T]) -> T:
         results: list[T] = []
@@ -342,7 +349,7 @@ class Console:
                     bar(*self._done)
                 warning = self.runner.session.warning.text
                 if warning and warning != self._warned:  # the text changes once per second
-                    self.say(warning)
+                    self._soon(warning)
                 self._warned = warning
                 thread.join(LOOK_S)
         if errors:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -296,6 +297,7 @@ class Attendant:
             self._node.close()
             raise
         self._stopped = ""
+        self._printer = ThreadPoolExecutor(1, "printer")  # a stalled terminal must not delay the rig or a stop
         runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
@@ -348,7 +350,8 @@ class Attendant:
             code, why = self._runner.outcome(stopped=self._stopped)
             reason = f"{code.outcome}: {why}" if why else ""
         self._node.publish_state(state, reason)
-        self._say(f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")
+        text = f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}"
+        self._printer.submit(self._say, text)
 
     def _signal(self, number: int) -> None:
         self._stopped = self._stopped or REQUESTS.get(number, INTERRUPTED)

@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 from messages import mentions, naming
 from page_of_test import procedure_beside
-from rig_runner import Bar, conducted, consoled, positioned
+from rig_runner import Bar, arm, conducted, consoled, positioned
 from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
+from stop_at import elsewhere
 
 from rths_nodes.app.procedure import served
 from rths_nodes.app.procedure.answers import Answers
@@ -342,16 +343,37 @@ def test_prompt_for_clear_ends_with_the_act(
     runner.session.close()
 
 
+@pytest.mark.nodes
+@pytest.mark.parametrize("led", ["terminal", "socket"])
+def test_stalled_terminal_delays_no_stop(led: str, tmp_path: Path) -> None:
+    """The thread that stops the rig had printed its state, while it barred every other stop."""
+    runner, printing = conducted(tmp_path / "test"), threading.Event()
+
+    def stalled(shown: object) -> None:
+        printing.wait(60.0)
+
+    attendant = served.Attendant(runner, "rths_0", stalled)
+    if led == "terminal":
+        Console(Answers(), None, stalled).attach(runner, lambda name: nullcontext(Bar()), leads=False)
+    positioned(runner)
+    arm(runner, "d")
+    assert elsewhere(lambda: runner.session.stop("smoke")) is None
+    assert runner.state is State.HELD
+    printing.set()
+    attendant._close()
+    runner.session.close()
+
+
 def test_ctrl_c_during_arm_disarms_before_the_next_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It had stopped the next act only, which may move the rig."""
     console = consoled(tmp_path / "test", arm=["d", "g"], run={"moves": "y"}, unload={"moves": "n"})
     runner = console.runner
     positioned(runner)
-    arm = runner.ladder.check_elastic
+    check = runner.ladder.check_elastic
 
     def interrupted(name: str) -> None:
         signal.raise_signal(signal.SIGINT)
-        arm(name)
+        check(name)
 
     monkeypatch.setattr(runner.ladder, "check_elastic", interrupted)
     console.run()
