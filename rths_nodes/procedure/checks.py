@@ -25,6 +25,8 @@ AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "for
 exceeds the command by far. SWAPPED: another axis moves. DEAD: no sensor responds. FORCE: a force has changed by
 more than the rig file allows."""
 
+LOUDEST = 8.0
+"""Largest deviation of one sample that noise explains, as a multiple of the scatter."""
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 BOTH = ("command", "displacement")
@@ -84,60 +86,40 @@ class AxisMove:
         )
 
 
-@dataclass(frozen=True)
 class RigKnowledge:
     """Data of the small moves: travel (m), velocity (m/s), permitted force change (N) and force range (N).
 
-    Arrays are ``(n_axes,)``. ``second_displacement`` and ``second_force`` are indices of redundant sensors among
-    the auxiliary channels, or None without such a sensor.
+    Arrays are ``(n_axes,)``. ``channels`` are the names of the auxiliary channels.
     """
 
-    names: tuple[str, ...]
-    axes: tuple[RigAxis, ...]
-    way: Array
-    velocity: Array
-    force_bound: Array
-    force_range: Array
-    steps: tuple[Array, Array]
-    """Resolution of displacement and force, m and N."""
-    second_displacement: tuple[int | None, ...]
-    second_force: tuple[int | None, ...]
-    offsets: Offsets
-    dt: float
-
-    @classmethod
-    def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
+    def __init__(self, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> None:
         axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
-        names = tuple(scenario.axes)
+        self.names, self.axes = tuple(scenario.axes), axes
+        self.offsets, self.dt = offsets, scenario.dt
+        self.way = np.array([move.displacement for move in moves])
+        self.velocity = np.array([move.velocity for move in moves])
+        self.force_bound = np.array([move.force for move in moves])
+        self.force_range = np.array([axis.force.range_si for axis in axes])
+        self.steps = (
+            np.array([axis.displacement.step_si for axis in axes]),
+            np.array([axis.force.step_si for axis in axes]),
+        )
+        """Resolution of displacement and force, m and N."""
         channel_names = [name.partition(" [")[0] for name in channels]
 
-        def second(quantity: str, usual: str) -> tuple[int | None, ...]:
-            stiffness = []
+        def second(quantity: str) -> list[int | None]:
+            indices = []
             for name, axis in scenario.axes.items():
                 levels = axis.limits.levels
                 level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
-                channel = level.channel if level is not None else f"{usual}_{name}"
-                stiffness.append(channel_names.index(channel) if channel in channel_names else None)
-            return tuple(stiffness)
+                channel = level.channel if level is not None else f"second_{quantity}_{name}"
+                indices.append(channel_names.index(channel) if channel in channel_names else None)
+            return indices
 
-        return cls(
-            names,
-            tuple(axes),
-            np.array([move.displacement for move in moves]),
-            np.array([move.velocity for move in moves]),
-            np.array([move.force for move in moves]),
-            np.array([axis.force.range_si for axis in axes]),
-            (
-                np.array([axis.displacement.step_si for axis in axes]),
-                np.array([axis.force.step_si for axis in axes]),
-            ),
-            second("displacement", "second_displacement"),
-            second("force", "second_force"),
-            offsets,
-            scenario.dt,
-        )
+        self.second_displacement, self.second_force = second("displacement"), second("force")
+        """Indices of redundant sensors among the channels, or None without such a sensor."""
 
     def least(self, stand: Stand) -> tuple[Array, Array]:
         """Return the smallest significant changes of displacement (m) and force (N), ``(n_axes,)``."""
@@ -293,8 +275,6 @@ FOLLOWS = 0.3
 """Smallest ratio of displacement to command for an axis that follows; lost motion is excluded."""
 CLOSELY = 0.1
 """Largest relative difference between displacement and command that causes no remark."""
-BOTH_AFTER_HALF = 3
-"""Number of the rest at half of the travel, counted from 1."""
 
 
 def judge(
@@ -442,8 +422,8 @@ def _dead(
 def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, first, after = move.index, move.stands[0], move.after
     assert after is not None
-    moved, half = (float(move.change("displacement", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
-    gone, late = (float(move.change("command", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
+    moved, half = (float(move.change("displacement", since)[i]) for since in (0, FROM))
+    gone, late = (float(move.change("command", since)[i]) for since in (0, FROM))
     checks.static_error, checks.static_error_force = abs(gone - moved), abs(float(move.change("force")[i]))
     checks.late = max(0.0, move.late) * rig.dt
     left = abs(float(after.displacement[i] - first.displacement[i]))
@@ -454,8 +434,8 @@ def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, name = move.index, rig.names[move.index]
-    half = float(move.stands[-1].command[i] - move.stands[BOTH_AFTER_HALF - 1].command[i]) * move.direction
-    ratio = float(move.change("displacement", BOTH_AFTER_HALF - 1)[i]) / half
+    half = float(move.stands[-1].command[i] - move.stands[FROM].command[i]) * move.direction
+    ratio = float(move.change("displacement", FROM)[i]) / half
     if ratio < FOLLOWS:
         checks.findings.append(
             f"axes.{name}: the axis moves by only {ratio:.0%} of its command. The axis has lost motion, its "

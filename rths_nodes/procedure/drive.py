@@ -77,10 +77,6 @@ class HoldLoop:
             self._thread = threading.Thread(target=self._run, name="hold loop", daemon=True)
             self._thread.start()
 
-    @property
-    def alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
     def borrow(self) -> None:
         """Pause the loop after the current tick. Raises RuntimeError if the tick does not end."""
         with self._turn:
@@ -162,6 +158,17 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
         fail(error)
 
 
+def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
+    """Wait for a Measurement and return it. If ``lost_if_nan``, raise PortError for one without displacements."""
+    wait = port.wait or sleep
+    while not port.ready():
+        wait(LOOK_S)
+    measured = port.read()
+    if lost_if_nan and np.isnan(measured.displacement).all():
+        raise PortError(port.interlock or "the port no longer measures")
+    return measured
+
+
 class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
@@ -206,7 +213,6 @@ class RigDrive:
         self._stop: SafeStop | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
-        self._samples = 0
         self._over = threading.Event()
         self._until_over = lambda: ticked(self.tick, self._fail, iter(self._over.is_set, True))
         self._open = False
@@ -228,7 +234,7 @@ class RigDrive:
         self._open = True
         try:
             port.begin()
-            self.measured = self._awaited()
+            self.measured = awaited(port, self._clock.sleep, self.realtime)
             self._first_command()
             self.loss.begin(self.measured.hydraulics, self.measured.control_mode)
             self.loss.receive(port, self.measured, self.command)
@@ -272,7 +278,7 @@ class RigDrive:
         self.broken = str(error) if expected else f"{type(error).__name__}: {error}"
         self.alarm = self.broken
         self._motion = self._stop = None
-        self._outcome = DriveOutcome(self.broken, True, self._samples)
+        self._outcome = DriveOutcome(self.broken, True)
         self._over.set()
         self.on_measurement(self.measured)
 
@@ -316,7 +322,6 @@ class RigDrive:
         self._over.clear()
         if self.broken:
             return DriveOutcome(self.broken, True)
-        self._samples = 0
         interrupted = partial(self.stop, "interrupted")  # first bring the rig to rest
         if self.realtime:
             self._motion = motion
@@ -347,8 +352,7 @@ class RigDrive:
         command, flags = self._next()
         self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
         self._before, self.command = self.command, command
-        self.measured = self._awaited()
-        self._samples += 1
+        self.measured = awaited(self.port, self._clock.sleep, self.realtime)
         if self._motion is not None:
             self.curves.add(self.measured, command)
         self.loss.receive(self.port, self.measured, command, self._modes)
@@ -360,18 +364,6 @@ class RigDrive:
         self.measured = measured
         self.loss.receive(self.port, measured, sent, modes)
         self.on_measurement(measured)
-
-    def _awaited(self) -> Measurement:
-        port = self.port
-        wait = port.wait or self._clock.sleep
-        while not port.ready():
-            wait(LOOK_S)
-        measured = port.read()
-        if (
-            self.realtime and np.isnan(measured.displacement).all()
-        ):  # without states of the far end there are no ticks
-            raise PortError(port.interlock or "the port no longer measures")
-        return measured
 
     def _next(self) -> tuple[Array, int]:
         self._before_modes, self._modes = self._modes, b""
@@ -438,7 +430,7 @@ class RigDrive:
         self._motion = self._stop = None
         reason = self._outcome.reason or self._asked  # a stop requested during the last tick also counts
         self._asked = ""
-        self._outcome = replace(self._outcome, reason=reason, samples=self._samples)
+        self._outcome = replace(self._outcome, reason=reason)
         self._over.set()
 
     def _judge(self, command: Array) -> None:
@@ -471,7 +463,6 @@ class RigDrive:
         ``before`` and ``last`` are the last two commands of the run.
         """
         self._before, self.command = before, last
-        self._samples = 0
         self._over.clear()
         self._motion = None
         try:
@@ -531,10 +522,6 @@ class MotionWarning:
         self._section = warning_of(scenario, drive.port)
         self.left = 0.0
         self._on, self._start = False, EMPTY
-
-    def check(self) -> None:
-        """Raise ConfigError if the far end of the open port has no warning output."""
-        warning_of(self._scenario, self._drive.port)
 
     @property
     def wired(self) -> bool:

@@ -179,9 +179,6 @@ class SessionMachine:
             for act in self._acts:
                 act.stopped = act.stopped or reason
 
-    def may(self, state: State) -> bool:
-        return state in ARROWS[self.state]
-
     def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:
         """Enter ``state`` as part of ``act``, which defaults to the act of the calling thread.
 
@@ -189,7 +186,7 @@ class SessionMachine:
         """
         with self.lock:
             arrow = f"state of the procedure {self.state.name} -> {state.name}"
-            if not self.may(state):
+            if state not in ARROWS[self.state]:
                 raise RuntimeError(f"{arrow}: this transition does not exist")
             if state in BY_ACTS:
                 act = act or self.under_way

@@ -62,7 +62,6 @@ class DriveOutcome:
 
     reason: str = ""
     tripped: bool = False
-    samples: int = 0
 
 
 class GuidedMotion:
@@ -186,26 +185,17 @@ class Stand:
 
 
 class QuasiStatic:
-    """Generates ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m; ``dt`` is the period, s.
+    """Generates ramps and rests of the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
-    ``transport`` is the transport delay of the port, samples. ``acceleration`` ``(n_axes,)`` m/s^2 bounds the
-    ramps. The rig rests if displacement (m) and force (N) change by less than ``still`` between two windows.
+    The rig rests if displacement (m) and force (N) change by less than ``still`` between two windows.
     """
 
-    def __init__(
-        self, command: Array, dt: float, transport: int, acceleration: Array, still: tuple[Array, Array]
-    ) -> None:
-        self.command = np.array(command, float)
-        self._dt, self._late = dt, transport + 1
-        self._acceleration, self._still = acceleration, still
-
-    @classmethod
-    def of(cls, scenario: Scenario, command: Array, still: tuple[Array, Array] | None = None) -> QuasiStatic:
-        limits = scenario.limits
-        if still is None:
-            rows = np.array([(axis.stroke, axis.force) for axis in limits.values()])
-            still = STILL * rows[:, 0], STILL * rows[:, 1]
-        return cls(command, scenario.dt, scenario.port.transport_samples, accelerations(limits), still)
+    def __init__(self, scenario: Scenario, command: Array, still: tuple[Array, Array] | None = None) -> None:
+        self.command, limits = np.array(command, float), scenario.limits
+        self._dt, self._late = scenario.dt, scenario.port.transport_samples + 1
+        self._acceleration = accelerations(limits)
+        rows = STILL * np.array([(axis.stroke, axis.force) for axis in limits.values()])
+        self._still = (rows[:, 0], rows[:, 1]) if still is None else still
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.

@@ -345,15 +345,6 @@ class RungPort(PortBefore):
     def arm_watchdog(self) -> None:
         """Do nothing: the procedure has already armed the watchdog."""
 
-    def disarm_watchdog(self) -> None:
-        self.release()
-
-    def safe(self) -> None:
-        self.release()
-
-    def close(self) -> None:
-        self.release()
-
     def release(self) -> None:
         """Return the port to the procedure. Thread-safe; further calls do nothing."""
         with self._turn:
@@ -363,6 +354,8 @@ class RungPort(PortBefore):
             self._true = self.truth()
             self.given_back = True
             self._drive.take_back(*self._drive.held(self._before, self._last, self._modes))
+
+    disarm_watchdog = safe = close = release
 
     @property
     def interlock(self) -> str:

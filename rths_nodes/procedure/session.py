@@ -47,7 +47,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
-from rths_nodes.procedure.drive import MotionWarning, RigDrive
+from rths_nodes.procedure.drive import MotionWarning, RigDrive, warning_of
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import (
     UNCONDITIONAL,
@@ -139,7 +139,7 @@ class GuardedRig(SessionMachine):
         super().__init__(changed)
         self.scenario, self.record, self._clock = scenario, record, clock
         port = Assembly(scenario).port
-        self.drive: RigDrive = RigDrive(port, scenario, realtime, clock, self.brake, self._measured)
+        self.drive = RigDrive(port, scenario, realtime, clock, self.brake, self._measured)
         self.warning = MotionWarning(self.drive, scenario, clock)
         judgement.refuse(scenario, port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
@@ -402,7 +402,7 @@ class RigSession(GuardedRig):
         """
         self.drive.connect()
         try:
-            self.warning.check()
+            warning_of(self.scenario, self.drive.port)  # the far end of the open port may have no output
             if self.stopped:
                 raise ActRefused(f"connect: {stopped_by_operator(self.stopped)}")
         except ConfigError:
@@ -500,7 +500,7 @@ class RigSession(GuardedRig):
                 raise ActRefused(
                     f"position: axes.{name}: the start is at {target:.6g} m, but must be within +- {stroke:g} m"
                 )
-        walk = QuasiStatic.of(scenario, drive.command)
+        walk = QuasiStatic(scenario, drive.command)
         watch = Following(scenario, self.offsets, self.record.checks).slow
         motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
         with self.motion("position"):

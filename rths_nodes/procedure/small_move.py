@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from rths_nodes.procedure.checks import (
     AWAY,
     DEAD,
     FORCE,
+    LOUDEST,
     SWAPPED,
     AxisMove,
     RigKnowledge,
@@ -51,8 +53,6 @@ STAGES = (0.25, 0.5, 1.0)
 """Fractions of the travel at which the axis rests."""
 CAUTION = 0.1
 """Largest accepted error of the displacement in motion, as a fraction of the travel."""
-LOUDEST = 8.0
-"""Largest deviation of one sample that noise explains, as a multiple of the sensor's scatter."""
 OTHER = 0.3
 """Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because one specimen
 couples its actuators."""
@@ -82,7 +82,7 @@ class SmallMoves:
     def run(self) -> Steps[None]:
         limits, rig = self.scenario.limits, self.rig
         still = STILL[0] * rig.way, STILL[1] * rig.force_range
-        walk = QuasiStatic.of(self.scenario, self.command, still)
+        walk = QuasiStatic(self.scenario, self.command, still)
         self.first = yield from walk.stand()
         for index in range(len(limits)):
             move = AxisMove(index, self._direction(index))
@@ -228,7 +228,8 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     model = _model(scenario)
     if model is None:
         return {}
-    bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
+    bounded = copy(rig)
+    bounded.force_bound, bounded.steps = np.full(len(rig.names), np.inf), (np.zeros_like(rig.way),) * 2
     moves = _driven(model, scenario, bounded)
     matrices = stiffnesses(bounded, moves)
     # a force below the resolution of the rig depends only on motion and gives no stiffness
@@ -312,7 +313,7 @@ class SmallForces:
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
-        self._walk = QuasiStatic.of(scenario, command, (1e-3 * rig.way, 1e-5 * rig.force_range))
+        self._walk = QuasiStatic(scenario, command, (1e-3 * rig.way, 1e-5 * rig.force_range))
         self._axes, self._rig, self._dt = list(scenario.axes.values()), rig, scenario.dt
         self.modes = b""
         self.done: list[Pressed] = []
@@ -450,7 +451,7 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
     compared with the scatter of the ``offsets``.
     """
     _refuse(scenario, offsets, drive.port.simulated)
-    rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)
+    rig = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
     moves = SmallMoves(scenario, rig, drive.command, drive.measured)
     following = Following(scenario, offsets, {})
 

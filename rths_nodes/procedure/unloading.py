@@ -30,7 +30,7 @@ from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import RigAxis, Unloading
 from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.checks import LEAST_FORCE, SEEN, section_of
+from rths_nodes.procedure.checks import LEAST_FORCE, LOUDEST, SEEN, section_of
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
@@ -73,8 +73,6 @@ FALLS = 0.97
 PATIENCE = 4
 """Number of consecutive steps without a decrease after which unloading ends."""
 MOST_STEPS = 100
-LOUDEST = 8.0
-"""Largest deviation of one sample that noise explains, as a multiple of the load cell's scatter."""
 MAY_RISE = 0.05
 """Largest accepted increase of a force, as a fraction of the load cell's range. It is not zero, because another
 axis may push."""
@@ -180,7 +178,7 @@ def unload(
     steps: Steps[object] = way.run()
     if goal is not None:
         velocity = np.array([axis.velocity for axis in bounds])
-        steps = QuasiStatic.of(scenario, drive.command).go(goal, velocity)
+        steps = QuasiStatic(scenario, drive.command).go(goal, velocity)
     outcome = drive.drive(GuidedMotion(steps, drive.command, Following(scenario, offsets, checks).slow))
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force
@@ -232,7 +230,7 @@ class Way:
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
         still = STILL[0] * self._step, STILL[1] * self._range
-        self._walk = QuasiStatic.of(scenario, command, still)
+        self._walk = QuasiStatic(scenario, command, still)
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
     def run(self) -> Steps[None]:

@@ -21,7 +21,7 @@ from stop_at import elsewhere
 from watched_port import PHASES
 
 from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch, next_act
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
@@ -87,7 +87,8 @@ class Sitting:
         record = ProcedureRecord(folder.name, scenario.name, "", operator=OPERATOR, planned=list(planned))
         record.specimen = SpecimenRecord("D-17")
         ladder = Ladder(scenario, planned, 0.3, 2, False)
-        self.runner = ProcedureRunner(ladder, record, folder, Watch(changed=self._changed))
+        self.runner = ProcedureRunner(ladder, record, folder)
+        self.runner.changed = self._changed
         self.session, self.record = self.runner.session, record
         self.port: LoggedPort = watched(self.session, column)
         self.watch = self.port.watch

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 
@@ -29,8 +29,8 @@ def main(rig: str, port: str, wanted: str, folder: str) -> None:
     scenario = files.load(SCENARIO, [*SLOW, f"port.port={port}"], rig=rig)
     ladder = Ladder(scenario, ("g",), 0.2, None, realtime=True)
     record = ProcedureRecord("rest", SCENARIO, scenario_hash="", operator="A. Tester", planned=["g"])
-    watch = Watch(changed=lambda state, reason: report(state.name, reason))
-    runner = ProcedureRunner(ladder, record, Path(folder), watch)
+    runner = ProcedureRunner(ladder, record, Path(folder))
+    runner.changed = lambda state, reason: report(state.name, reason)
     session = runner.session
     session.connect()
     if wanted != "CONNECTED":

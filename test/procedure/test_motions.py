@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,7 +76,8 @@ def test_ramp_to_end_of_stroke_is_within_limits():
 @pytest.mark.parametrize("after", [3, 200, 700, 1000])
 def test_stopped_ramp_brakes_on_its_line_before_its_goal(after):
     check = LimitCheck(LIMITS, DT, groups=(0, 0))
-    rig = QuasiStatic(np.zeros(2), DT, 0, accelerations(LIMITS), (np.zeros(2), np.zeros(2)))
+    scenario = SimpleNamespace(limits=LIMITS, dt=DT, port=SimpleNamespace(transport_samples=0))
+    rig = QuasiStatic(scenario, np.zeros(2))
     ticks = iter(range(after + 1))
     steps = rig.ramp(GOAL, np.full(2, 0.5), lambda measured: "enough" if next(ticks) == after else "")
     before = np.zeros(2)

@@ -65,7 +65,7 @@ class Rig:
 
     def load(self, *positions: float) -> None:
         """Move the axes to ``positions`` and let them settle."""
-        motion = QuasiStatic.of(self.test, self.drive.command)
+        motion = QuasiStatic(self.test, self.drive.command)
         ramp = motion.ramp(np.array(positions), np.full(len(self.test.limits), 0.1), lambda measured: "")
         assert self.drive.drive(GuidedMotion(ramp, self.drive.command)).reason == ""
         for _ in range(256):

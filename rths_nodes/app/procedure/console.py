@@ -204,7 +204,7 @@ class Console:
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
         """Attach the test of ``runner``. If the operator ``leads``, a stop ends only the motion, not the test."""
         self.runner, self._record, self._progress, self.leads = runner, runner.record, progress, leads
-        runner.watch.changed, runner.watch.progress = self._changed, self.far
+        runner.changed, runner.progress = self._changed, self.far
 
     def run(self) -> ExitCode:
         failed = ""
@@ -235,6 +235,7 @@ class Console:
                 finally:
                     self.runner.session.close()
                 code = self.runner.conclude(self.refused, failed, self.stopped)
+                self._printer.submit(str).result()  # all states are printed
         return code
 
     def _walk_on(self) -> None:
@@ -341,7 +342,7 @@ class Console:
             # the thread belongs to the same act, so that one stop ends the act in both threads
             context = copy_context()
             thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
-            self.runner.watch.starting = bar.starting
+            self.runner.starting = bar.starting
             thread.start()
             while thread.is_alive():
                 self._attend()

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -208,16 +207,6 @@ def _kn(value: float) -> str:
     return f"{1e-3 * value:.4g} kN"
 
 
-Look = Callable[[int, int], None]
-
-
-@dataclass
-class Watch:
-    progress: Look = lambda sample, samples: None
-    starting: Callable[[str], None] = lambda words: None
-    changed: Callable[[State, str], None] = lambda state, reason: None
-
-
 def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
@@ -229,15 +218,11 @@ class ProcedureRunner:
     if a file cannot be copied or has changed since the ladder was built.
     """
 
-    def __init__(
-        self,
-        ladder: Ladder,
-        record: ProcedureRecord,
-        folder: Path,
-        watch: Watch | None = None,
-    ) -> None:
+    def __init__(self, ladder: Ladder, record: ProcedureRecord, folder: Path) -> None:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
-        self.watch = watch or Watch()
+        self.progress: Callable[[int, int], None] = lambda sample, samples: None
+        self.starting: Callable[[str], None] = lambda words: None
+        self.changed: Callable[[State, str], None] = lambda state, reason: None
         self.tripped = ""
         """Reason of a trip that no operator has acknowledged. The reason remains after the end of the test."""
 
@@ -246,7 +231,7 @@ class ProcedureRunner:
                 self.tripped = reason if state is State.TRIPPED else ""
             if state in (State.HELD, State.TRIPPED):
                 record.held.append(self.session.rest_of(state, reason))
-            self.watch.changed(state, reason)
+            self.changed(state, reason)
             with suppress(RecordingError):  # write at once, because the trip may be the last event
                 self.write() if state is State.TRIPPED else None
 
@@ -461,8 +446,8 @@ class ProcedureRunner:
         return hosts.run(
             scenario,
             keep=False,
-            progress=self.watch.progress,
-            starting=self.watch.starting,
+            progress=self.progress,
+            starting=self.starting,
             host=step.host,
             pace=step.pace,
             record=folder,
@@ -524,7 +509,7 @@ class ProcedureRunner:
         if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
         try:
-            rehearsed = self.ladder.rehearsed(entry.name, self.watch.progress)
+            rehearsed = self.ladder.rehearsed(entry.name, self.progress)
         except ConfigError as error:
             entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
             return ""

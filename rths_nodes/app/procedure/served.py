@@ -65,7 +65,7 @@ class Served:
         self._armed: dict[tuple[str, float | None, int | None], tuple[str, str]] = {}
         drive = runner.session.drive
         self._received, drive.on_measurement = drive.on_measurement, self._receive
-        self._receiver: Callable[[Measurement], None] = _nobody
+        self._receiver: Callable[[Measurement], None] | None = None
         scenario, record = runner.ladder.scenario, runner.record
         self.constants: Data = {
             "scenario": record.scenario,
@@ -92,11 +92,12 @@ class Served:
         return None if self.state in SILENT else self._runner.session.measured
 
     def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
-        self._receiver = receiver or _nobody
+        self._receiver = receiver
 
     def _receive(self, measured: Measurement) -> None:
         self._received(measured)
-        self._receiver(measured)
+        if (receiver := self._receiver) is not None:
+            receiver(measured)
 
     @property
     def scenario(self) -> Scenario:
@@ -228,9 +229,6 @@ class Served:
         return []
 
 
-def _nobody(_: Measurement) -> None: ...
-
-
 def _offsets(axis: str, row: AxisOffsets) -> str:
     return (
         f"{axis}: displacement {MM * row.displacement:.5g} mm (scatter {MM * row.displacement_scatter:.3g} mm), "
@@ -298,7 +296,7 @@ class Attendant:
             raise
         self._stopped = ""
         self._printer = ThreadPoolExecutor(1, "printer")  # a stalled terminal must not delay the rig or a stop
-        runner.watch.changed = self._changed
+        runner.changed = self._changed
 
     def run(self) -> ExitCode:
         failed = ""
@@ -339,6 +337,7 @@ class Attendant:
         finally:
             self._close()
             runner.session.close()
+            self._printer.submit(str).result()  # all states are printed
         return runner.conclude("", failed, self._stopped)
 
     def _close(self) -> None:

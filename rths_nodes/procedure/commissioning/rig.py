@@ -23,11 +23,9 @@ from rths_nodes.loop.pacing import Pacer, pacer_of
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.drive import warning_of
+from rths_nodes.procedure.drive import awaited, warning_of
 from rths_nodes.procedure.motions import BoundedRamp, accelerations
 
-LOOK_S = 0.001
-"""Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
 """Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
@@ -108,7 +106,7 @@ class FreeRig:
         port.open(pace)
         self._open = True
         port.begin()
-        first = self._awaited()
+        first = awaited(port, time.sleep, True)
         self.rows = []
         active = port.active_command
         self.command = first.displacement.copy() if active is None else np.array(active, float)
@@ -145,18 +143,7 @@ class FreeRig:
         sample = self.port.wait_tick()
         self.port.write(Command(sample, wanted, wanted, self._passive))
         self.command = np.array(wanted, float)
-        measured = self._awaited()
-        return self._keep(measured)
-
-    def _awaited(self) -> Measurement:
-        wait = self.port.wait
-        while not self.port.ready():
-            if wait is not None:
-                wait(LOOK_S)
-        measured = self.port.read()
-        if np.isnan(measured.displacement).all():
-            raise PortError(self.port.interlock or "the port no longer measures")
-        return measured
+        return self._keep(awaited(self.port, time.sleep, True))
 
     def _keep(self, measured: Measurement) -> Row:
         port, active = self.port, self.port.active_command

@@ -273,7 +273,7 @@ def fast_stop(bench: Bench) -> Rows:
 
     def motion(session: RigSession) -> Steps[None]:
         assert dash.start is not None
-        walk = QuasiStatic.of(session.scenario, session.drive.command)
+        walk = QuasiStatic(session.scenario, session.drive.command)
         yield from walk.ramp(dash.start, velocity, lambda measured: "")
         yield from hold(dash.start, round(REST_S / bench.dt))
         for sample in range(1, dash.until + dash.rising + 1):

@@ -165,6 +165,7 @@ def test_lost_rig_is_printed_in_red(runner: ProcedureRunner) -> None:
     reason = "port.silence: no datagram"
     runner.record.held.append(HeldRecord(WHEN, "tripped", reason, {"story_1": 0.012}, {"story_1": -3e3}))
     console._changed(State.TRIPPED, reason)
+    console._printer.shutdown()
     shown, rest = output
     assert isinstance(shown, Text)
     assert mentions(str(rest), "12.000 mm", "-3.000 kN", "acknowledge")

@@ -66,7 +66,7 @@ class Clients:
         ladder = Ladder(scenario, ("e", "g"), 0.3, 2, realtime=False)
         record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
         self.test = ProcedureRunner(ladder, record, folder)
-        self.test.watch.changed = self._changed
+        self.test.changed = self._changed
         limits, session = scenario.limits["story_1"], self.test.session
         bounds = Bounds(np.array([limits.deceleration]), np.array([benches.SLOW_ERROR]), scenario.dt)
         self.watch = MotionWatch(bounds)
