@@ -389,15 +389,18 @@ class RungPort(PortBefore):
 
     def write(self, command: Command) -> None:
         self._mine()
-        tares, zero = self.handover.tares, self.handover.tares.command
         if (waiting := self._waiting()) is not None:
             self._send(replace(command, control_mode=b""), waiting, waiting)
-            self._tared = waiting - zero
+            self._tared = waiting - self._zero_of(b"")
             return
-        if command.control_mode:
-            zero = np.where(by_force(command.control_mode), tares.force, zero)
+        zero = self._zero_of(command.control_mode)
         self._send(command, command.target + zero, command.command + zero)
         self._tared = command.command.copy()
+
+    def _zero_of(self, modes: bytes) -> Array:
+        """Return the zero of commands in ``modes``, ``(n_axes,)``."""
+        tares = self.handover.tares
+        return np.where(by_force(modes), tares.force, tares.command) if modes else tares.command
 
     def _waiting(self) -> Array | None:
         """Return the command if the rig has stopped following in this run, or None if it has always followed."""
@@ -439,7 +442,7 @@ class RungPort(PortBefore):
             measured,
             displacement=measured.displacement - tares.displacement,
             force=measured.force - tares.force,
-            command=measured.command - tares.command,
+            command=measured.command - self._zero_of(measured.control_mode),
         )
 
     def truth(self) -> Measurement | None:
@@ -481,6 +484,10 @@ class UnsentPort(RungPort):
         super().begin()
         self._answers.open(None)
         self._answers.begin()
+
+    def close(self) -> None:
+        self.release()
+        self._answers.close()
 
     def write(self, command: Command) -> None:
         self._mine()

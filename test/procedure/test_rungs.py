@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import benches
 import numpy as np
 import pytest
@@ -12,9 +14,11 @@ from rig_walk import Walk
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Measurement
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.rehearsal import slower
+from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import rungs
 
@@ -69,6 +73,15 @@ def test_column_is_unloaded_after_rung_under_load():
     assert w.session.state is State.HELD
     assert abs(record.before["load"] - 500e3) < 15e3
     assert abs(record.after["load"]) < 1e3
+
+
+def test_reported_force_command_is_relative_to_the_zero_of_forces():
+    """A command in N that the controller reports later than it was sent had kept the tare of the load cell."""
+    tares = Tares(np.zeros(2), np.array([3.0, 4e3]), np.array([1e-3, 2e-3]), np.full(2, np.inf))
+    port = rungs.RungPort(SimpleNamespace(port=None, realtime=False), tares)
+    measured = Measurement(1, np.zeros(2), np.zeros(2), np.array([5e-3, 54e3]))
+    measured.control_mode = bytes([MODE_DISPLACEMENT, MODE_FORCE])
+    assert port._presented(measured).command.tolist() == [4e-3, 50e3]
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.15e-3])

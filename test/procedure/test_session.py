@@ -13,6 +13,7 @@ from rig_walk import steps
 
 from rths_nodes.app.procedure.ladder import peaks_of
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure_record import SIGNED, ProcedureRecord
 from rths_nodes.loop.scenario import files
@@ -208,6 +209,16 @@ def test_rung_c_equals_rehearsal_and_sends_nothing(walk):
     rehearsed = embedded(w.scenario)
     for name in ("displacement", "force", "command", "target"):
         assert np.array_equal(getattr(w.run, name), getattr(rehearsed, name)), name
+
+
+def test_rung_c_closes_its_simulator(walk, monkeypatch):
+    """The process of an FMU or of OpenSees had remained until the end of the test."""
+    opened, open_port, close = [], Simulator.open, Simulator.close
+    monkeypatch.setattr(Simulator, "open", lambda self, pacer: opened.append(self) or open_port(self, pacer))
+    monkeypatch.setattr(Simulator, "close", lambda self: opened.remove(self) or close(self))
+    w = walk().to_start()
+    w.climb("c")
+    assert opened == [w.session.drive.port]
 
 
 def test_rung_d_equals_rehearsal_with_computed_spring(walk):
