@@ -77,8 +77,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _complain(
             ": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), ExitCode.FAILED
         )
-    except KeyboardInterrupt:
-        return _complain("interrupted", ExitCode.HELD)
+    except KeyboardInterrupt as left:
+        return _complain(str(left) or "interrupted", ExitCode.HELD)
     return code
 
 

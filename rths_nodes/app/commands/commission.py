@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     from rths_nodes.app.procedure.answers import Answers
-    from rths_nodes.app.procedure.console import Console, Interrupted, typed
+    from rths_nodes.app.procedure.console import Console, typed
     from rths_nodes.procedure.commissioning.rig import Bench
     from rths_nodes.procedure.commissioning.trials import commission
 
@@ -102,7 +102,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
         print(f"\n{result.counts}")
         result.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
         result.second_person = second if dialogue.yes(f"{second}, do you sign this result?") else ""
-    except (Interrupted, KeyboardInterrupt) as left:
+    except KeyboardInterrupt as left:
         failed = any(row.verdict == FAILED for row in rows)
         ending = "the result is not signed" if failed else "no result is written"
         print(f"rths: {str(left) or 'interrupted'}: {ending}", file=sys.stderr)

@@ -65,7 +65,7 @@ T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """Raised if the operator interrupts a question, or if the terminal is closed."""
 
 
@@ -211,10 +211,8 @@ class Console:
         with stop_signals_handled(self._signal):
             try:
                 self._walk_on()
-            except Interrupted as left:
-                self.stopped = self.stopped or str(left)
-            except KeyboardInterrupt:
-                self.stopped = self.stopped or INTERRUPTED
+            except KeyboardInterrupt as left:
+                self.stopped = self.stopped or str(left) or INTERRUPTED
             except ConfigError as error:
                 self.refused = str(error)
                 self.say(self.refused)

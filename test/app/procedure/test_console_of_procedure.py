@@ -148,6 +148,16 @@ def test_closed_terminal_stops_the_rung(start: Start, record: Record, tmp_path: 
     assert rths_nodes.read(tmp_path / "runs" / "first" / "rung_g").outcome == "held"
 
 
+def test_terminal_closed_at_the_first_question_ends_the_command(start: Start) -> None:
+    """It had ended with a traceback."""
+    terminal = start(0.3)
+    terminal.wait_for("operator: .*: ")
+    terminal.type("\x04")
+    assert terminal.end() == 130
+    assert mentions(terminal.shown, "rths: the terminal is closed")
+    assert "Traceback" not in terminal.shown
+
+
 def test_ctrl_c_at_a_question_ends_the_test(start: Start, record: Record) -> None:
     """An act that is not possible is refused before it is cleared."""
     terminal = start(0.3)
