@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import HYDRAULICS_HIGH
+from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
 from rths_nodes.laboratory.ports.session import SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
@@ -48,9 +49,11 @@ from rths_nodes.loop.commissioning import (
     CommissioningRow,
 )
 from rths_nodes.loop.scenario import files
+from rths_nodes.procedure.commissioning import rig as commissioned_rig
 from rths_nodes.procedure.commissioning.rig import Bench, Dash
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
+from rths_nodes.procedure.drive import awaited
 
 require_compiler()
 
@@ -207,6 +210,24 @@ def test_wrong_sign_ends_commissioning(make_bench: Callable[..., EmulatedBench])
     rows = commission(emulated.bench)
     assert [row.cause for row in rows] == [SIGN]
     assert len(emulated.asked) == 1
+
+
+@pytest.mark.parametrize("quantity", ["displacement", "force"])
+def test_sensor_that_measures_no_number_fails(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch, quantity: str
+) -> None:
+    """The axis had passed, and a specimen at its load cell was not noticed."""
+    bench = make_bench(2).bench
+
+    def unplugged(*arguments: Any) -> Measurement:
+        measured = awaited(*arguments)
+        getattr(measured, quantity)[1] = np.nan
+        return measured
+
+    monkeypatch.setattr(commissioned_rig, "awaited", unplugged)
+    rows = commission(bench, {"signs": TRIALS["signs"]})
+    assert len(failing(rows)) == len(rows)
+    assert mentions(rows[-1].measured, "south", "nan")
 
 
 @pytest.mark.parametrize(

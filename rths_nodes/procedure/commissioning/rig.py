@@ -166,7 +166,7 @@ class FreeRig:
     def obstacle(self, change: Array) -> str:
         """Return the reason if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
         size = np.abs(change)
-        if not (size > self._force).any():
+        if (size <= self._force).all():
             return ""
         axis = int(np.argmax(size / self._force))
         return (

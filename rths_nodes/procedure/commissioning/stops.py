@@ -131,7 +131,7 @@ def judge_stop(
         return stated, f"{failure} within {way * 1e3:.3g} mm", False
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = first > due + unseen + SPARE or rest > end + SPARE
-    wrong |= way > most + (v * dt + step) * (1 + SPARE) or took < harder
+    wrong |= not way <= most + (v * dt + step) * (1 + SPARE) or took < harder
     measured = _stop_text(first, rest, way, dt, step)
     if took < harder:
         measured += f"; the axis brakes in {took} samples instead of the stated {n}"

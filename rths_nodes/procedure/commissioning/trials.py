@@ -128,7 +128,7 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
     rig.ramp(start, rig.velocity)
     rig.hold(REST_S)
     bound = FOLLOWS * rig.way
-    off = np.abs(change - (goal - start)) > bound
+    close = np.abs(change - (goal - start)) <= bound
     steps = [1e3 * bench.finest(i) for i in range(len(bench.names))]
     rows = zip(rig.names, (1e3 * change).tolist(), steps, strict=True)
     measured = ", ".join(f"{name} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for name, mm, step in rows)
@@ -142,7 +142,7 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
         rig.names[index],
         stated,
         measured + _meaning(rig.names, index, change, bound),
-        not off.any(),
+        bool(close.all()),
         bench.speed(index, float(rig.velocity[index])),
         f"{steps[index]:.3g} mm",
     )
