@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,9 +122,10 @@ KEPT = "signed before"
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("answers", [True, False])
-def test_older_commissioning_record_is_kept(answers: bool, tmp_path: Path) -> None:
-    """A receiver that does not answer changes no file; after Ctrl-C a failed row is written, unsigned."""
+@pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGTERM, None])
+def test_older_commissioning_record_is_kept(ended: signal.Signals | None, tmp_path: Path) -> None:
+    """A receiver that does not answer changes no file; after a signal a failed row is written, unsigned."""
+    answers = ended is not None
     record = tmp_path / "my_rig.commissioned.yaml"
     for path in (record, record.with_suffix(".html")):
         path.write_text(KEPT)
@@ -134,7 +136,7 @@ def test_older_commissioning_record_is_kept(answers: bool, tmp_path: Path) -> No
             prompts = "Enter: |moves nothing: |sign this result"
             while "sign this result" not in (question := terminal.wait_for(prompts)):
                 terminal.type("CLEAR" if question.endswith("moves nothing: ") else "")
-            terminal.interrupt()
+            terminal.program.send_signal(ended)
             terminal.wait_for("rths: interrupted: the result is not signed")
         assert terminal.end() == (130 if answers else 2), terminal.shown
     older = [path.read_text() for path in tmp_path.glob("my_rig.commissioned_*")]

@@ -16,6 +16,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import FAILED
+from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
@@ -66,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError("rths commission: requires a terminal for the dialogue with the operator")
-    return _commission(scenario, out, realtime)
+    with raised_at_once():  # a signal ends the session at the rig, and writes failed rows
+        return _commission(scenario, out, realtime)
 
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
