@@ -371,13 +371,13 @@ class RungPort(PortBefore):
         if drive.broken:
             drive.hold_loop.give_back()
             raise PortError(drive.broken)
-        self.begins()
         self._begun = True
         drive.pace = self._pacer
         self._measured = drive.measured
         self._zero = drive.measured.sample
         self._before = self._last = self._tared = drive.command
         self._modes = b"", b""
+        self.begins()
 
     def _mine(self) -> None:
         if self.given_back:

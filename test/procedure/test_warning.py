@@ -131,19 +131,27 @@ def test_stop_during_warning_cancels_motion(w: Walk, sent: Rows, act: str, seed:
     assert session.warning.text == ""
 
 
-def test_warning_that_cannot_be_switched_on_prevents_only_its_motion(
-    w: Walk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fails", [True, False], ids=["on", "off"])
+def test_output_that_cannot_be_switched_prevents_only_its_motion(
+    w: Walk, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     prepare("run", w)
     port = w.session.drive.port
 
     def warn(on: bool) -> None:
-        raise PortError("the connection was reset")
+        if on is fails:
+            raise PortError("the connection was reset")
 
     with monkeypatch.context() as patch:
         patch.setattr(port, "warn", warn)
         with pytest.raises(PortError, match="reset"):
             do("run", w)
+    assert w.session.drive.hold_loop._borrowed == 0
+    if not fails:
+        assert w.session.state is State.TRIPPED
+        w.session.acknowledge()
+        w.session.position()
+        w.arm("g")
     do("run", w)
     assert w.record.rungs[-1].outcome == "finished"
 
