@@ -329,6 +329,7 @@ class RungPort(PortBefore):
         self._pacer: Callable[[], int] | None = None
         self._begun = self.given_back = False
         self._ticked = False
+        self._modes = b"", b""
         self._turn = threading.Lock()
         self._true: Measurement | None = None
         self._opened = self._lost = ""
@@ -376,7 +377,6 @@ class RungPort(PortBefore):
         self._measured = drive.measured
         self._zero = drive.measured.sample
         self._before = self._last = self._tared = drive.command
-        self._modes = b"", b""
         self.begins()
 
     def _mine(self) -> None:
@@ -437,12 +437,12 @@ class RungPort(PortBefore):
         return presented
 
     def _from_zero(self, measured: Measurement) -> Measurement:
-        tares = self.handover.tares
+        tares, forced = self.handover.tares, bool(self._modes[1])
         return replace(
             measured,
             displacement=measured.displacement - tares.displacement,
             force=measured.force - tares.force,
-            command=measured.command - self._zero_of(measured.control_mode),
+            command=measured.command - self._zero_of(measured.control_mode if forced else b""),
         )
 
     def truth(self) -> Measurement | None:

@@ -81,6 +81,8 @@ def test_reported_force_command_is_relative_to_the_zero_of_forces():
     port = rungs.RungPort(SimpleNamespace(port=None, realtime=False), tares)
     measured = Measurement(1, np.zeros(2), np.zeros(2), np.array([5e-3, 54e3]))
     measured.control_mode = bytes([MODE_DISPLACEMENT, MODE_FORCE])
+    assert port._presented(measured).command[0] == 4e-3
+    port._modes = b"", measured.control_mode
     assert port._presented(measured).command.tolist() == [4e-3, 50e3]
 
 
