@@ -203,8 +203,12 @@ class Console:
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
         """Attach the test of ``runner``. If the operator ``leads``, a stop ends only the motion, not the test."""
+
+        def far(sample: int, samples: int) -> None:
+            self._done = sample, samples
+
         self.runner, self._record, self._progress, self.leads = runner, runner.record, progress, leads
-        runner.changed, runner.progress = self._changed, self.far
+        runner.changed, runner.progress = self._changed, far
 
     def run(self) -> ExitCode:
         failed = ""
@@ -237,21 +241,18 @@ class Console:
         return code
 
     def _walk_on(self) -> None:
+        unloads = self.answers.moves("unload")
         while True:
             self._heed_signals()  # of an act during which nothing else was read
             if self.stopped:
                 return
             seen = self.runner.session.seen  # answers are valid only until the next stop
-            if not (act := next_act(self.runner, self._unloads)):
+            if not (act := next_act(self.runner, lambda: self.leads if unloads is None else unloads)):
                 return
             if self.leads and not self._proposed(act, seen):
                 continue
             if not self._do(act, "", seen):
                 return
-
-    def _unloads(self) -> bool:
-        answer = self.answers.moves("unload")
-        return self.leads if answer is None else answer
 
     def _proposed(self, act: str, seen: Seen) -> bool:
         runner, session = self.runner, self.runner.session
@@ -354,9 +355,6 @@ class Console:
         if errors:
             raise errors[0]
         return results[0]
-
-    def far(self, sample: int, samples: int) -> None:
-        self._done = sample, samples
 
     def _heed_signals(self) -> None:
         if len(self._signals) > self._answered:
@@ -550,7 +548,7 @@ def _arm(console: Console, rest: str) -> bool:
     offsets_hash = offsets.hash if offsets is not None else ""
     shown = moves and (console.leads or rung not in console.answers.arm)
     if shown or (moves and rung in REDUCED):
-        console.meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, console.far))
+        console.meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, runner.progress))
     if shown:
         console.say(screens.armed(step, ladder, offsets_hash))
     if moves and not arms(console, rung, step.hash, offsets_hash):

@@ -365,7 +365,7 @@ def test_stalled_terminal_delays_no_stop(led: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_during_arm_disarms_before_the_next_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It had stopped the next act only, which may move the rig."""
+    """Ctrl-C had stopped the next act only, which may move the rig."""
     console = consoled(tmp_path / "test", arm=["d", "g"], run={"moves": "y"}, unload={"moves": "n"})
     runner = console.runner
     positioned(runner)
