@@ -390,10 +390,6 @@ class RigSession(GuardedRig):
         if self.test is not None:
             self.test.write(quietly)
 
-    @property
-    def measured(self) -> Measurement:
-        return self.drive.measured
-
     @as_act
     def connect(self) -> str:
         """Open the port. Return position, force, hydraulics and interlock as text.
@@ -416,7 +412,7 @@ class RigSession(GuardedRig):
             self.note(remark)
         self.to(State.CONNECTED)
         self._leave_start()
-        measured, controller = self.measured, self.record.controller
+        measured, controller = self.drive.measured, self.record.controller
         rows = (measured.displacement.tolist(), measured.force.tolist())
         axes = self.record.shown(*(dict(zip(self.scenario.axes, values, strict=True)) for values in rows))
         return f"{axes}; hydraulics {controller['hydraulics']}, interlock {controller['interlock']}"
@@ -429,7 +425,7 @@ class RigSession(GuardedRig):
     def rest_of(self, state: State, reason: str) -> HeldRecord:
         """Return the last measured position and force of each axis; store the controller's state in the record."""
         self._record_controller()
-        measured, offsets, names = self.measured, self.offsets, tuple(self.scenario.axes)
+        measured, offsets, names = self.drive.measured, self.offsets, tuple(self.scenario.axes)
         displacement, force = measured.displacement, measured.force
         if offsets is not None:
             zero = offsets.tares()

@@ -75,7 +75,7 @@ def test_first_command_equals_active_command_of_controller(walk, output, value, 
     active = 0.004
     w = walk(f"axes.story_1.output.{output}={value}", "duration=0.2").to_start()
     assert w.sent[0] == active
-    assert float(w.session.measured.displacement[0]) == pytest.approx(measured, abs=1e-12)
+    assert float(w.session.drive.measured.displacement[0]) == pytest.approx(measured, abs=1e-12)
     before = len(w.sent)
     assert w.climb("g").outcome == "finished"
     assert w.sent[before] == pytest.approx(active, abs=VELOCITY * DT)

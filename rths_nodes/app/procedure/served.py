@@ -89,7 +89,7 @@ class Served:
 
     @property
     def resting(self) -> Measurement | None:
-        return None if self.state in SILENT else self._runner.session.measured
+        return None if self.state in SILENT else self._runner.session.drive.measured
 
     def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
         self._receiver = receiver

@@ -118,17 +118,28 @@ def judge_stop(
     The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
     after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
     """
-    first, rest, way = _stop(since, position, velocity, samples, active, deceleration, dt, step)
-    v = abs(velocity)
-    n = rest_samples(v, deceleration, dt)
+    v, change = abs(velocity), deceleration * dt**2
+    n, seen = rest_samples(v, deceleration, dt), ROUNDED * change + step
     unseen = 0
-    while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
+    while 0.5 * (unseen + 1) * (unseen + 2) * change <= seen:
         unseen += 1
     due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
     stated = _stop_text(due, end, most, dt, step)
-    if first is None or rest is None:
-        failure = "the axis does not brake" if first is None else "the axis does not come to rest"
-        return stated, f"{failure} within {way * 1e3:.3g} mm", False
+    numbers = np.asarray(samples) - since
+    numbers, places = numbers[numbers > 0], np.asarray(active)[numbers > 0]
+    if not len(numbers):
+        return stated, "the axis does not brake within 0 mm", False
+    short = math.copysign(1.0, velocity) * (position + velocity * numbers * dt - places)
+    way = float(math.copysign(1.0, velocity) * (places[-1] - position))
+    braking = np.flatnonzero(short > seen)
+    if not len(braking):
+        return stated, f"the axis does not brake within {way * 1e3:.3g} mm", False
+    moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
+    first, last = int(numbers[braking[0]]), int(numbers[moving[-1]]) if len(moving) else 0
+    # the last state may be the first at rest
+    if last + 1 >= numbers[-1] and not abs(places[-1] - places[-2:][0]) <= change + step:
+        return stated, f"the axis does not come to rest within {way * 1e3:.3g} mm", False
+    rest = last + 1
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = first > due + unseen + SPARE or rest > end + SPARE
     wrong |= not way <= most + (v * dt + step) * (1 + SPARE) or took < harder
@@ -136,35 +147,6 @@ def judge_stop(
     if took < harder:
         measured += f"; the axis brakes in {took} samples instead of the stated {n}"
     return stated, measured, not wrong
-
-
-def _stop(
-    since: int,
-    position: float,
-    velocity: float,
-    samples: Sequence[int],
-    active: Array,
-    deceleration: float,
-    dt: float,
-    step: float,
-) -> tuple[int | None, int | None, float]:
-    """Return the numbers of samples to braking and to rest, each None if not detected, and the travel (m)."""
-    seen = ROUNDED * deceleration * dt**2 + step
-    numbers = np.asarray(samples) - since
-    later = numbers > 0
-    numbers, places = numbers[later], np.asarray(active)[later]
-    if not len(numbers):
-        return None, None, 0.0
-    sign = math.copysign(1.0, velocity)
-    short = sign * (position + velocity * numbers * dt - places)
-    braking = np.flatnonzero(short > seen)
-    first = int(numbers[braking[0]]) if len(braking) else None
-    moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
-    last = int(numbers[moving[-1]]) if len(moving) else 0
-    slowest = deceleration * dt**2 + step  # the last state may be the first at rest
-    rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
-    rest = last + 1 if first is not None and rested else None
-    return first, rest, float(sign * (places[-1] - position))
 
 
 def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str:

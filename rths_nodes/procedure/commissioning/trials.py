@@ -282,7 +282,7 @@ def fast_stop(bench: Bench) -> Rows:
             yield dash.start + dash.place(sample)
 
     def move() -> None:
-        free = session.measured.force
+        free = session.drive.measured.force
 
         def watch(sent: Array, measured: Measurement) -> str:
             return rig.obstacle(measured.force - free)

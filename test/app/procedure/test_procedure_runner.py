@@ -98,7 +98,7 @@ def test_stop_is_recorded_and_shown_with_position_and_force(
     runner.do("finish")
     (held,) = procedure.read(tmp_path / "test").held
     assert (held.state, held.reason) == ("held", "loose bolt")
-    zero, measured = runner.session.offsets.tares(), runner.session.measured
+    zero, measured = runner.session.offsets.tares(), runner.session.drive.measured
     displacement = float(measured.displacement[0] - zero.displacement[0])
     assert held.displacement == {"story_1": pytest.approx(displacement, abs=1e-4)}
     assert list(held.force) == ["story_1"]

@@ -150,7 +150,7 @@ def test_port_error_in_a_rung_fails_the_test(
     armed: ProcedureRunner, monkeypatch: pytest.MonkeyPatch, fails_in: str
 ) -> None:
     """A result, not an exception: the procedure tries once to hold the rig; then only finish is possible."""
-    original, started = getattr(Simulator, fails_in), armed.session.measured.sample
+    original, started = getattr(Simulator, fails_in), armed.session.drive.measured.sample
     failures: list[int] = []
 
     def cut(self: Simulator, *arguments: Any) -> Any:

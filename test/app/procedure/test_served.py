@@ -481,7 +481,7 @@ def test_curves_of_motions_are_published(tmp_path: Path) -> None:
         live = Ear(node, Live, "/rths_0/live", lossy)
         curves = Ear(node, LiveCurves, "/rths_0/live_curves", latched)
         Operator(session).climb("position")
-        position = session.runner.session.measured.displacement
+        position = session.runner.session.drive.measured.displacement
         end, shown, largest = time.monotonic() + 20.0, np.full(1, np.nan), 0.0
         # the last columns are published after the end of a motion has been detected
         while time.monotonic() < end and not (largest > MOVE and np.allclose(shown, position, rtol=0.0, atol=BIT)):
