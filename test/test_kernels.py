@@ -22,7 +22,7 @@ from minimal_components import COMPONENTS, data_of
 from rths_nodes.codegen.values import Untranslatable
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.arithmetic import groups, numbers
-from rths_nodes.core.kernels import copied
+from rths_nodes.core.kernels import copied, identity
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
 
@@ -219,6 +219,18 @@ def test_computed_index_of_long_tuple_is_reported(tmp_path: Path) -> None:
 def test_forbidden_call_is_reported(call: str, tmp_path: Path) -> None:
     text = f"import math\n\ndef step(k, s, x):\n    return s, {call}\n"
     assert wrong_in(defined(text, tmp_path / "example.py")["step"]) != []
+
+
+def test_kernels_of_two_modules_keep_their_own_numbers(tmp_path: Path) -> None:
+    """The modules differ only in a global number."""
+    text = "GAIN = {}\n\ndef step(x):\n    return GAIN * x\n"
+    first, second = (defined(text.format(gain), tmp_path / f"{gain}.py")["step"] for gain in (2.0, 3.0))
+
+    def both(x: float) -> Any:
+        return first(x), second(x)
+
+    assert identity(first) != identity(second)
+    assert compiled(both, (1.0,), (False,))(1.0) == both(1.0) == (2.0, 3.0)
 
 
 def read_before_a_write(a: Any, x: Any) -> Any:

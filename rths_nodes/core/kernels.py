@@ -27,7 +27,8 @@ call kernels as plain Python; ``codegen/`` translates them to C unchanged.
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -109,14 +110,19 @@ def advance_of(
 _judged: dict[object, str] = {}
 
 
-def identity(value: Any) -> object:
-    """Return a key that is equal for functions with the same code and equal values in their closures."""
+def identity(value: Any, callers: tuple[CodeType, ...] = ()) -> object:
+    """Return a key that is equal for functions with the same code, closures and values of global names."""
     if isinstance(value, FunctionType):
         function = unguarded(value)
-        return function.__code__, *(identity(cell.cell_contents) for cell in function.__closure__ or ())
+        code = function.__code__
+        if code in callers:
+            return code
+        return code, *(identity(inner, (*callers, code)) for _, inner in reached(function))
     if isinstance(value, (tuple, list)):
         return type(value), *map(identity, value)
-    return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else (type(value), value)
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    return type(value), value if isinstance(value, Hashable) else id(value)
 
 
 def reached(function: Any) -> Iterator[tuple[str, object]]:
@@ -127,6 +133,7 @@ def reached(function: Any) -> Iterator[tuple[str, object]]:
         yield name, cell.cell_contents
 
 
+@cache
 def named(code: CodeType) -> set[str]:
     read = {entry.argval for entry in dis.get_instructions(code) if entry.opname == "LOAD_GLOBAL"}
     return read.union(*(named(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
