@@ -13,7 +13,7 @@ from driven_kernels import same
 from in_c import compiled
 
 from rths_nodes.codegen.values import Untranslatable
-from rths_nodes.core.arithmetic import matvec_into
+from rths_nodes.core.arithmetic import dot, matvec, matvec_into, numbers
 
 NOTHING = None
 
@@ -143,6 +143,45 @@ def moved_within_a_chosen_array(a: Any, b: Any, n: int) -> Any:
     return a
 
 
+def with_elements_in_exchange(a: Any, b: Any, n: int) -> Any:
+    a[0], a[n % 3] = a[n % 3], a[0]
+    (b[0], b[1]), b[2] = (b[1], b[2]), b[0]
+    a[1:] = (a[2], a[0])
+    return a, b
+
+
+def of_deciding_operands(a: Any, b: Any, n: int) -> Any:
+    either, last = n or a[0], (a[0] > 0.0 and b[0]) or b[1]
+    return either, last, n and 0.5, a[1] if n > 2 else False, True if n > 2 else a[1], 1.0 if n or a[0] else 2.0
+
+
+def of_indices_from_the_end(a: Any, b: Any, n: int) -> Any:
+    at, total = n % 3, 0.0
+    matrix, table = np.zeros((3, 2)), (1.0, 2.0, 4.0)
+    for index in range(3):
+        matrix[index - 2, index % 2 - 1] = a[index - 1]
+        total = total + b[index] * table[index - 3]
+    a[at - 1] = total
+    return a, a[at - 2], matrix, (n - 4) % 3, (at - 1) % 3, (n - 4) % -3
+
+
+def of_lists(a: Any, b: Any, n: int) -> Any:
+    known = numbers(a)
+    longer = known[1:] + [b[0]] + [0.0] * 2
+    part = known[:2]
+    known[0] = b[1]
+    return longer, part, known, len([1.0] * 2 + a.tolist())
+
+
+def of_integers(a: Any, b: Any, n: int) -> Any:
+    counts = [0] * 3
+    for index in range(n):
+        counts[index % 3] += index
+    filled = np.full(3, n)
+    filled[0] = 7
+    return counts, filled, np.array((n, 2)), np.array((n, 0.5))
+
+
 def choosing_arrays(a: Any, b: Any, n: int) -> Any:
     chosen = a + b if n > 3 else a * b
     return chosen, (a if n > 3 else b)[0]
@@ -185,7 +224,8 @@ FUNCTIONS = [
     *(decorated, amplifier((1.0, 2.0, 4.0)), swapped, replaced_in_a_branch, exchanged_in_a_branch),
     *(replaced_before_a_break, replaced_in_an_inner_loop, shifted_by_a_call_in_a_branch),
     *(of_a_loop_in_one_that_is_written_out, of_every_operator, of_items, of_views, of_a_long_array),
-    *(choosing_arrays, moved_within_a_chosen_array, of_a_product_in_place),
+    *(choosing_arrays, moved_within_a_chosen_array, of_a_product_in_place, with_elements_in_exchange),
+    *(of_deciding_operands, of_indices_from_the_end, of_lists, of_integers),
 ]
 
 
@@ -290,7 +330,98 @@ def of_two_nestings(a: Any, b: Any, n: int) -> Any:
     return 1.0, (2.0, 3.0)
 
 
+def of_an_element_of_a_list(a: Any, b: Any, n: int) -> Any:
+    doubled = a[0] * 2.0
+    pair = [doubled, 1.0]
+    pair[0] = 5.0
+    return doubled
+
+
+def with_a_float_among_integers(a: Any, b: Any, n: int) -> Any:
+    counts = [0] * 3
+    counts[1] = a[0]
+    return counts
+
+
+def with_a_type(a: Any, b: Any, n: int) -> Any:
+    return np.zeros(3, int)
+
+
+def of_two_lists(a: Any, b: Any, n: int) -> Any:
+    return numbers(a) - numbers(b)
+
+
+def of_an_array_and_a_tuple(a: Any, b: Any, n: int) -> Any:
+    return a + (1.0, 2.0, 3.0)
+
+
+def of_a_step(a: Any, b: Any, n: int) -> Any:
+    for index in range(0, 4, 2):
+        a[0] = a[0] + index
+    return a
+
+
+def of_two_lengths(a: Any, b: Any, n: int) -> Any:
+    return dot(a, b[1:])
+
+
+def with_too_many_columns(a: Any, b: Any, n: int) -> Any:
+    return matvec(np.zeros((2, 2)), a)
+
+
+def with_too_few_elements(a: Any, b: Any, n: int) -> Any:
+    a[:2] = b
+    return a
+
+
+def with_too_few_places(a: Any, b: Any, n: int) -> Any:
+    a[:] = (1.0, 2.0)
+    return a
+
+
+def moved_on(a: Any) -> Any:
+    a[0] = a[0] + 1.0
+    return a[0]
+
+
+def of_a_call_between(a: Any, b: Any, n: int) -> Any:
+    return 0.0 < moved_on(a) < 1.0
+
+
+def of_arrays_that_a_loop_exchanges(a: Any, b: Any, n: int) -> Any:
+    x, y = a, b
+    for _ in range(n):
+        x, y = y, x
+    x[0] = 9.0
+    return a, b
+
+
+def one_of(a: Any, b: Any, n: int) -> Any:
+    if n > 2:
+        return a
+    return b
+
+
+def of_an_array_that_a_call_chooses(a: Any, b: Any, n: int) -> Any:
+    chosen = one_of(a, b, n)
+    chosen[0] = 9.0
+    return a, b
+
+
 REFUSED = [
+    (of_an_element_of_a_list, 3, "elements"),
+    (with_a_float_among_integers, 2, "integers"),
+    (with_a_type, 1, "np.zeros"),
+    (of_two_lists, 1, "Sub"),
+    (of_an_array_and_a_tuple, 1, "Add"),
+    (of_a_step, 1, "step"),
+    (of_two_lengths, 1, "dot()"),
+    (with_too_many_columns, 1, "(2, 2)"),
+    (with_too_few_elements, 1, "(3,)"),
+    (with_too_few_places, 1, "3 elements"),
+    (of_a_call_between, 1, "call"),
+    (of_arrays_that_a_loop_exchanges, 0, "two names"),
+    (of_an_array_that_a_call_chooses, 0, "two names"),
     (powers, 1, "Pow"),
     (of_two_forms, 4, "value"),
     (with_a_float, 1, "float"),

@@ -59,6 +59,23 @@ HEAD = """\
 
 #define INLINE static inline __attribute__((always_inline))
 """
+FROM_END = """\
+
+/* index of an element, counted from the end if it is negative */
+INLINE int64_t from_end(int64_t index, int64_t length)
+{
+    return index < 0 ? index + length : index;
+}
+"""
+REMAINDER = """\
+
+/* remainder with the sign of the divisor */
+INLINE int64_t remainder_of(int64_t number, int64_t divisor)
+{
+    const int64_t rest = number % divisor;
+    return rest != 0 && (rest < 0) != (divisor < 0) ? rest + divisor : rest;
+}
+"""
 PRODUCT = """\
 
 #ifdef __AVX__
@@ -98,6 +115,7 @@ INLINE void matrix_product(
     }
 }
 """
+HELPERS = {"from_end(": FROM_END, "remainder_of(": REMAINDER, "matrix_product(": PRODUCT}
 WIDTH = 110
 LONG = 200
 
@@ -107,13 +125,15 @@ class Made:
     """Translated function.
 
     ``arrays`` are the names of its array parameters. The function writes to the arrays in ``written``. A number or
-    an array of the result is a constant, an output parameter or a part of an array parameter.
+    an array of the result is a constant, an output parameter or a part of an array parameter. ``copied`` are the
+    array parameters of which the output parameters contain copies.
     """
 
     name: str
     result: Value
     arrays: list[str]
     written: set[str]
+    copied: set[str]
 
 
 class Program:
@@ -146,8 +166,9 @@ class Program:
                 argument = arrays[part.base].moved(part.offset, 1)
                 result[position] = replace(argument, shape=part.shape, strides=part.strides)
             elif isinstance(part, Arr):
-                result[position] = array = caller.fresh(part.kind, part.shape, stem)
+                result[position] = array = part.stored_in(caller.fresh(part.kind, part.shape, stem).base)
                 passed.append(array.base)
+                caller.copied.append((array.base, set[str]().union(*(memory[name] for name in made.copied))))
             elif part is returned:
                 result[position] = caller.variable(replace(returned, c=f"{made.name}({', '.join(passed)})"), stem)
             elif is_handed(part):
@@ -184,7 +205,12 @@ class Program:
         if returned is None:
             parameters += [f"{C_TYPES[part.kind]} *{part.c}" for part in leaves(result) if is_out(part)]
         lines: Lines = []
+        copied: set[str] = set()
         for line in translator.lines:
+            if isinstance(line, Return):
+                pairs = zip(leaves(result), leaves(line.value), strict=True)
+                kept = [value for out, value in pairs if is_out(out) and isinstance(value, Arr)]
+                copied.update(*(translator.memory_of(value) for value in kept))
             lines += returning(line, result, translator) if isinstance(line, Return) else [line]
         head = f"{'static' if len(lines) > LONG else 'INLINE'} {C_TYPES[returned.kind] if returned else 'void'} "
         head += f"{name}({', '.join(parameters) or 'void'})"
@@ -192,7 +218,7 @@ class Program:
         comment = f"/* {function.__module__}.{function.__qualname__}{': ' if purpose else ''}{purpose} */"
         comment = textwrap.fill(comment, WIDTH, subsequent_indent=" * ")
         self._texts[name] = f"{comment}\n{body_of(head, translator.arrays, lines)}"
-        return Made(name, result, arrays, translator.written.intersection(arrays))
+        return Made(name, result, arrays, translator.written.intersection(arrays), copied.intersection(arrays))
 
     def _name(self, function: FunctionType) -> str:
         stem = re.sub(r"\W", "_", f"{function.__module__.rpartition('.')[2]}_{function.__name__}")
@@ -204,8 +230,8 @@ class Program:
         for name, text in reversed(self._texts.items()):  # C requires that a function precedes its callers
             if any(f"{name}(" in caller for caller in functions):
                 functions.insert(0, text)
-        helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
-        return "\n\n".join([HEAD + helpers, *functions]) + "\n"
+        helpers = [text for call, text in HELPERS.items() if any(call in caller for caller in functions)]
+        return "\n\n".join(["".join((HEAD, *helpers)), *functions]) + "\n"
 
 
 def body_of(head: str, arrays: list[str], lines: Lines) -> str:
@@ -256,7 +282,7 @@ def with_outs(result: Value, arrays: list[str]) -> Value:
     for position, part in enumerate(parts):
         c = f"{RETURNED}{position}"
         if isinstance(part, Arr) and not (part.base in arrays and part.offset.isdigit()):
-            parts[position] = Arr(part.kind, c, part.shape)
+            parts[position] = part.stored_in(c)
         elif isinstance(part, Scalar) and not part.fixed:
             parts[position] = Scalar(part.kind, c)
     return rebuilt(result, parts)

@@ -85,6 +85,12 @@ def _larger_or_nan(sign: str, t: Translator, *arguments: Value) -> Value:
     return t.elementwise(beyond, *arguments)
 
 
+def _range(t: Translator, *bounds: Value) -> Value:
+    if len(bounds) > 2:
+        raise Untranslatable("range() cannot have a step in a kernel")
+    return Range(*map(scalar, bounds if len(bounds) == 2 else (constant(0), *bounds)))
+
+
 def _tuple_of(t: Translator, *arguments: Value) -> Value:
     return Tup(tuple(t.items_of(arguments[0]))) if arguments else Tup(())
 
@@ -98,9 +104,13 @@ def _zipped(t: Translator, *arguments: Value) -> Value:
 
 def _filled(number: float | None, t: Translator, shape: Value, *values: Value) -> Value:
     lengths = shape.items if isinstance(shape, Tup) else (shape,)
-    result = t.fresh(FLOAT, [integer_of(item, "the shape of an array") for item in lengths])
-    for value in values if number is None else (constant(number),):
-        t.store(result, in_kind(FLOAT, value))
+    contents = list(map(scalar, values)) if number is None else [constant(number)]
+    if len(contents) > 1 or (number is not None and values):
+        raise Untranslatable("np.zeros, np.full and np.empty cannot have a type in a kernel")
+    kind = contents[0].kind if contents else FLOAT
+    result = t.fresh(kind, [integer_of(item, "the shape of an array") for item in lengths])
+    for content in contents:
+        t.store(result, content)
     return result
 
 
@@ -110,6 +120,8 @@ def _dot(t: Translator, one: Value, other: Value) -> Value:
         for a, b in zip(map(scalar, t.items_of(one)), map(scalar, t.items_of(other)), strict=False):
             t.emit(f"{total.c} += {wrapped(a.c)} * {wrapped(b.c)};")
         return total
+    if array(one).shape != array(other).shape:
+        raise Untranslatable(f"dot() needs two vectors of the same length, not {one.shape} and {other.shape}")
     with t.over(array(one).shape) as (position,):
         t.emit(f"{total.c} += {array(one).at(position)} * {array(other).at(position)};")
     return total
@@ -121,6 +133,8 @@ def _matvec_into(t: Translator, target: Value, factor: Value, values: Value) -> 
     rows, columns = matrix.shape
     if columns == 0:
         raise Untranslatable("the matrix of a product must have columns")
+    if (*result.shape, *vector.shape) != (rows, columns):
+        raise Untranslatable(f"a matrix {matrix.shape} cannot multiply a vector {vector.shape}")
     t.written |= t.memory_of(result)
     shared = t.memory_of(result) & (t.memory_of(matrix) | t.memory_of(vector))
     product = result if result.contiguous and not shared else t.fresh(FLOAT, result.shape, "product")
@@ -173,7 +187,7 @@ FORMS: dict[object, Callable[..., Value]] = {
     operator.getitem: lambda t, rows, position: t.row(array(rows), scalar(position)),
     builtins.abs: _absolute,
     builtins.len: _length,
-    builtins.range: lambda t, *bounds: Range(*map(scalar, bounds if len(bounds) == 2 else (constant(0), *bounds))),
+    builtins.range: _range,
     builtins.float: lambda t, value: in_kind(FLOAT, value),
     builtins.int: lambda t, value: in_kind(INT, value),
     builtins.bool: lambda t, value: t.truth(value),
@@ -186,14 +200,14 @@ FORMS: dict[object, Callable[..., Value]] = {
     np.full: partial(_filled, None),
     np.empty: partial(_filled, None),
     np.array: lambda t, value: t.array_of(value),
-    np.asarray: lambda t, value: value,
+    np.asarray: lambda t, value: replace(value, listed=False) if isinstance(value, Arr) else value,
     np.maximum: partial(_larger_or_nan, ">"),
     np.minimum: partial(_larger_or_nan, "<"),
     arithmetic.dot: _dot,
     arithmetic.matvec: _matvec,
     arithmetic.matvec_into: _matvec_into,
     arithmetic.groups: _groups,
-    arithmetic.numbers: lambda t, value: t.copy(value) if isinstance(value, Arr) else value,
+    arithmetic.numbers: lambda t, value: replace(t.copy(value), listed=True) if isinstance(value, Arr) else value,
     arithmetic.put: _put,
     arithmetic.record: _put,
     arithmetic.record_across: _record_across,

@@ -43,7 +43,6 @@ from rths_nodes.codegen.values import (
     joined,
     kind_of,
     leaves,
-    position_of,
     rebuilt,
     scalar,
     wrapped,
@@ -122,7 +121,10 @@ class Expressions(Scope):
             case ast.Tuple() | ast.List():
                 return Tup(tuple(self.several(node.elts)))
             case ast.Subscript():
-                return self.part(self.value(node.value), node.slice)
+                owner = self.value(node.value)
+                part = self.part(owner, node.slice)
+                listed = isinstance(owner, Arr) and owner.listed and isinstance(part, Arr)
+                return replace(self.copy(part), listed=True) if listed else part
             case ast.Attribute():
                 return self._attribute(self.value(node.value), node.attr)
             case ast.Call():
@@ -151,18 +153,17 @@ class Expressions(Scope):
         match left, right:
             case Scalar(), Scalar():
                 return self._arithmetic(op, left, right)
-            case (Scalar() | Arr(), Scalar() | Arr()) if isinstance(op, OF_FLOATS):
-                return self.elementwise(partial(self._arithmetic, op), left, right)
-            case (Tup() | Arr(), Tup() | Arr()) if isinstance(op, ast.Add):
+            case (Tup() | Arr(listed=True), Tup() | Arr(listed=True)) if isinstance(op, ast.Add):
                 return Tup((*self.items_of(left), *self.items_of(right)))
+            case (Scalar() | Arr(listed=False), Scalar() | Arr(listed=False)) if isinstance(op, OF_FLOATS):
+                return self.elementwise(partial(self._arithmetic, op), left, right)
             case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
                 array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
                 self.store(array, number)
-                return array  # [0.0] * n becomes a writable array
+                return replace(array, listed=True)  # [0.0] * n becomes a writable array
         raise Untranslatable(f"the operator {type(op).__name__} cannot have these operands in a kernel")
 
-    @staticmethod
-    def _arithmetic(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
+    def _arithmetic(self, op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
         integral = FLOAT not in (left.kind, right.kind)
         sign, fold = OPERATORS.get(type(op), ("", None))
         if integral and fold and left.const is not None and right.const is not None:
@@ -171,6 +172,8 @@ class Expressions(Scope):
             raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
         if integral and isinstance(op, ast.Div):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
+        if isinstance(op, ast.Mod) and not self.never_negative(left.c + right.c):
+            return Scalar(INT, f"remainder_of({left.c}, {right.c})")
         first, second = PLAIN.get(sign, ("", ""))
         return Scalar(INT if integral else FLOAT, f"{wrapped(left.c, first)} {sign} {wrapped(right.c, second)}")
 
@@ -180,7 +183,7 @@ class Expressions(Scope):
             return constant(not test.const) if test.const is not None else Scalar(BOOL, f"!{wrapped(test.c)}")
         if not isinstance(op, ast.USub):
             raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
-        if isinstance(value, Arr):
+        if isinstance(value, Arr) and not value.listed:
             return self.elementwise(lambda number: Scalar(number.kind, f"-{wrapped(number.c)}"), value)
         number = scalar(value, "the operand of a sign must be a number")
         if number.const is not None:
@@ -196,17 +199,29 @@ class Expressions(Scope):
             return constant(bool(value.items if isinstance(value, Tup) else value.value))
         raise Untranslatable("the truth value of an array is not defined")
 
-    def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Scalar:
+    def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Value:
+        """Return the value of the operand that decides."""
         first, *rest = nodes
+        value = self.value(first)
         if not rest:
-            return self.truth(self.value(first))
-        more = ast.BoolOp(ast.And() if both else ast.Or(), rest)
-        branches = (more, ast.Constant(False)) if both else (ast.Constant(True), more)
-        return self.truth(self._either(first, *branches))
+            return value
+        test = self.truth(value)
+        if test.const is not None:
+            return self._logical(both, rest) if test.const is both else value
+        decided = constant(not both)
+        if test is not value:
+            decided = self.stable(scalar(value))
+            test = self.truth(decided)
+        with self.buffered() as lines:
+            other = self._logical(both, rest)
+        ends = [(other, lines), (decided, [])]
+        return self._chosen(test.c, *(ends if both else ends[::-1]))
 
-    def _compared(self, node: ast.Compare) -> Scalar:
+    def _compared(self, node: ast.Compare) -> Value:
         operands = [node.left, *node.comparators]
         if len(node.ops) > 1:
+            if any(isinstance(part, ast.Call) for middle in operands[1:-1] for part in ast.walk(middle)):
+                raise Untranslatable(f"{ast.unparse(node)}: a call between two comparisons needs a name")
             pairs = zip(operands, node.ops, node.comparators, strict=False)
             return self._logical(True, [ast.Compare(left, [op], [right]) for left, op, right in pairs])
         left, right = self.several(operands)
@@ -228,13 +243,18 @@ class Expressions(Scope):
             one = self.value(positive)
         with self.buffered() as other_body:
             other = self.value(negative)
+        return self._chosen(test.c, (one, body), (other, other_body))
+
+    def _chosen(self, test: str, positive: tuple[Value, Lines], negative: tuple[Value, Lines]) -> Value:
+        (one, body), (other, other_body) = positive, negative
         if not body and not other_body and isinstance(one, Scalar) and isinstance(other, Scalar):
-            if other.const is False or one.const is True:
+            kind = kind_of([one, other])
+            if kind == BOOL and (other.const is False or one.const is True):
                 sign, second = ("&&", one) if other.const is False else ("||", other)
-                return Scalar(BOOL, f"{wrapped(test.c, COMPARING)} {sign} {wrapped(second.c, COMPARING)}")
-            return Scalar(kind_of([one, other]), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
-        met = self.meet("either", [(one, body), (other, other_body)])
-        self.branch(test.c, body, other_body)
+                return Scalar(BOOL, f"{wrapped(test, COMPARING)} {sign} {wrapped(second.c, COMPARING)}")
+            return Scalar(kind, f"{wrapped(test)} ? {wrapped(one.c)} : {wrapped(other.c)}")
+        met = self.meet("either", [positive, negative])
+        self.branch(test, body, other_body)
         return met
 
     def part(self, value: Value, index: ast.expr) -> Value:
@@ -252,7 +272,7 @@ class Expressions(Scope):
                 shape.append(end - first)
                 strides.append(stride)
             else:
-                value = value.moved(position_of(self._index(position), length), stride)
+                value = value.moved(self.position_of(self._index(position), length), stride)
         rest = len(indices)
         part = replace(value, shape=(*shape, *value.shape[rest:]), strides=(*strides, *value.strides[rest:]))
         return part if part.shape else Scalar(part.kind, part.at())
@@ -298,7 +318,7 @@ class Expressions(Scope):
 
     def _method(self, array: Arr, name: str, arguments: list[Value]) -> Value:
         if name in ("copy", "tolist"):
-            return self.copy(array)
+            return replace(self.copy(array), listed=array.listed or name == "tolist")
         if name == "reshape":
             shape = tuple(integer_of(length, "a length") for length in arguments)
             stored = array if array.contiguous else self.copy(array)
@@ -344,12 +364,14 @@ class Expressions(Scope):
             if len(items) != len(target.elts):
                 raise Untranslatable(f"{len(items)} values cannot be assigned to {len(target.elts)} names")
             names = [inner.id if isinstance(inner, ast.Name) else "t" for inner in target.elts]
-            for inner, item in zip(target.elts, map(self.stable, items, names), strict=True):
+            for inner, item in zip(target.elts, list(map(self.stable, items, names)), strict=True):
                 self.assign(inner, item)
         elif isinstance(target, ast.Subscript):
             owner = self.value(target.value)
+            if not isinstance(owner, Arr):
+                raise Untranslatable("a kernel can assign only to elements and parts of arrays")
             part = self.part(owner, target.slice)
-            if isinstance(owner, Arr) and isinstance(part, Scalar):
+            if isinstance(part, Scalar):
                 self.written |= self.memory_of(owner)
             self.store(part, value)
         else:
@@ -390,6 +412,9 @@ class FunctionTranslator(Expressions):
                 if result is MISMATCH:
                     raise Untranslatable("two return statements give values of different form")
                 self._refuse_moved(line.value)
+        with self._located(self.tree):
+            if any(memory and self.written & {copy, *memory} for copy, memory in self.copied):
+                raise Untranslatable("an array that is changed has two names, of which a loop or call chooses one")
         return result
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
@@ -507,6 +532,8 @@ class FunctionTranslator(Expressions):
             undo = self._undo()
             index = Scalar(INT, self.name_for(node.target.id if isinstance(node.target, ast.Name) else "index"))
             begin, end = self.stable(over.begin), self.stable(over.end)
+            if begin.const is not None and begin.const >= 0:
+                self.counting.add(index.c)
             head = f"for (int64_t {index.c} = {begin.c}; {index.c} < {end.c}; ++{index.c})"
             try:
                 self._loop(node, head, partial(self.assign, node.target, index))
@@ -524,12 +551,12 @@ class FunctionTranslator(Expressions):
 
     def _undo(self) -> Callable[[], None]:
         env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
-        lines, indent, loops = len(self.lines), self.indent, list(self.loops)
+        lines, indent, loops, counting = len(self.lines), self.indent, list(self.loops), set(self.counting)
 
         def undo() -> None:
             self.env, self.arrays, self.taken, self.sources = env, arrays, taken, sources
             del self.lines[lines:]
-            self.indent, self.loops = indent, loops
+            self.indent, self.loops, self.counting = indent, loops, counting
 
         return undo
 
@@ -583,7 +610,7 @@ class FunctionTranslator(Expressions):
         for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
             if isinstance(part, Arr) and part.c.startswith(HANDED_ON):
                 parts[position] = self.fresh(part.kind, part.shape, name)
-                self.store(parts[position], begin)
+                self._replace(parts[position], begin)
             elif isinstance(part, Scalar) and part.c.startswith(HANDED_ON):
                 parts[position] = self.variable(replace(part, c=scalar(begin).c), name)
         return rebuilt(planned, parts)
@@ -602,7 +629,16 @@ class FunctionTranslator(Expressions):
             elif isinstance(value, Scalar) and overwritten.intersection(re.findall(r"\w+", value.c)):
                 pairs[at] = variable, self.variable(value, "next")
         for variable, value in pairs:
-            self.store(variable, value, shifted=not (isinstance(value, Arr) and value.contiguous))
+            self._replace(variable, value, shifted=not (isinstance(value, Arr) and value.contiguous))
+
+    def _replace(self, variable: Scalar | Arr, value: Value, shifted: bool = True) -> None:
+        """Assign to a variable of a loop. Its name now stands for the array ``value``, which C copies."""
+        written = set(self.written)
+        self.store(variable, value, shifted)
+        self.written = written
+        if isinstance(variable, Arr) and isinstance(value, Arr):
+            held = {part.base for argument in self.arguments for part in leaves(argument) if isinstance(part, Arr)}
+            self.copied.append((variable.base, self.memory_of(value) & held))
 
 
 def tree_of(function: FunctionType) -> ast.FunctionDef:

@@ -66,7 +66,7 @@ class Tup:
 class Arr:
     """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; ``strides`` are in elements.
 
-    The first length is None if unknown.
+    The first length is None if unknown. ``listed`` is true for a list, which is not added element by element.
     """
 
     kind: str
@@ -74,6 +74,7 @@ class Arr:
     shape: tuple[int | None, ...]
     strides: tuple[int, ...] = ()
     offset: str = "0"
+    listed: bool = False
 
     def __post_init__(self) -> None:
         if len(self.strides) != len(self.shape):
@@ -92,6 +93,9 @@ class Arr:
     @property
     def c(self) -> str:
         return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
+
+    def stored_in(self, base: str) -> Arr:
+        return Arr(self.kind, base, self.shape, listed=self.listed)
 
     def at(self, *positions: str) -> str:
         terms = [] if self.offset == "0" else [self.offset]
@@ -192,7 +196,7 @@ def constant(number: Number | np.generic) -> Scalar:
     return Scalar(kind_of_number(value), literal(value), value)
 
 
-def kind_of(numbers: Iterable[Scalar]) -> str:
+def kind_of(numbers: Iterable[Scalar | Arr]) -> str:
     kinds = {number.kind for number in numbers}
     return kinds.pop() if len(kinds) == 1 else FLOAT if FLOAT in kinds else INT
 
@@ -210,7 +214,7 @@ def joined(values: Sequence[Value], stem: str) -> Value:
         if all(part == first for part in row):
             parts.append(first)
         else:
-            parts.append(Arr(first.kind, c, first.shape) if isinstance(first, Arr) else Scalar(kind_of(row), c))
+            parts.append(first.stored_in(c) if isinstance(first, Arr) else Scalar(kind_of(row), c))
     return rebuilt(values[0], parts)
 
 
@@ -218,7 +222,7 @@ def nesting(value: Value) -> object:
     if isinstance(value, Tup):
         return tuple(map(nesting, value.items))
     if isinstance(value, Arr):
-        return value.kind, value.shape
+        return value.kind, value.shape, value.listed
     return Scalar if isinstance(value, Scalar) else value
 
 
@@ -242,7 +246,7 @@ def form(value: Value) -> object:
     if isinstance(value, Scalar):
         return value.kind, value.const if value.kind != FLOAT else None
     if isinstance(value, Arr):
-        return value.kind, value.shape, value.strides
+        return value.kind, value.shape, value.strides, value.listed
     if isinstance(value, Tup):
         return value.names, tuple(form(item) for item in value.items)
     return value
@@ -279,6 +283,10 @@ class Scope:
         self.written: set[str] = set()
         self.sources: dict[str, set[str]] = {}
         """Names of the memory to which a pointer may point, by pointer name."""
+        self.copied: list[tuple[str, set[str]]] = []
+        """Arrays that hold a copy of memory where Python has the same array, and names of this memory."""
+        self.counting: set[str] = set()
+        """C names of loop indices that are never negative."""
 
     def emit(self, line: str) -> None:
         self.lines.append(INDENT * self.indent + line)
@@ -374,6 +382,21 @@ class Scope:
                     loops.enter_context(self.nested(f"for (int64_t {i} = 0; {i} < {length}; ++{i}) {{"))
             yield indices
 
+    def position_of(self, index: Scalar, length: int | None) -> str:
+        if index.const is None:
+            negative = length is not None and not self.never_negative(index.c)
+            return f"from_end({index.c}, {length})" if negative else index.c
+        if index.const >= 0:
+            return index.c
+        if length is None:
+            raise Untranslatable("a negative index needs an array of known length")
+        return str(int(index.const) + length)
+
+    def never_negative(self, c: str) -> bool:
+        """Return whether an integer expression has only literals, loop indices from 0 on, and no difference."""
+        names = set(re.findall(r"[A-Za-z_]\w*", c))
+        return "-" not in c and names <= {"from_end", "remainder_of", *self.counting}
+
     def items_of(self, value: Value) -> list[Value]:
         if isinstance(value, Tup):
             return list(value.items)
@@ -385,7 +408,7 @@ class Scope:
         raise Untranslatable("a kernel can use only the items of tuples, arrays and ranges")
 
     def row(self, array: Arr, position: Scalar) -> Value:
-        c = position_of(position, array.shape[0])
+        c = self.position_of(position, array.shape[0])
         if len(array.shape) == 1:
             return Scalar(array.kind, array.at(c))
         row = array.moved(c, array.strides[0])
@@ -403,13 +426,16 @@ class Scope:
         table = self.fresh(FLOAT if kind_of(numbers) == FLOAT else INT, (len(numbers),), "items")
         for at, number in enumerate(numbers):
             self.emit(f"{table.at(str(at))} = {number.c};")
-        return Scalar(table.kind, table.at(position.c))
+        return Scalar(table.kind, table.at(self.position_of(position, len(numbers))))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
         """Assign to one or all elements, as numpy does.
 
         If ``shifted``, first copy a value that shares the target's memory.
         """
+        numbers = [part for part in (target, value) if isinstance(part, (Scalar, Arr))]
+        if numbers and kind_of(numbers) != numbers[0].kind:
+            raise Untranslatable("an array of integers or bools cannot store a number of another kind")
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return
@@ -417,7 +443,9 @@ class Scope:
             raise Untranslatable("a kernel can assign only to elements and parts of arrays")
         self.written |= self.memory_of(target)
         if isinstance(value, Tup):
-            for position, item in enumerate(value.items):
+            if target.shape[0] != len(value.items):
+                raise Untranslatable(f"{len(value.items)} values cannot be stored in {target.shape[0]} elements")
+            for position, item in enumerate(self.stable(value).items if shifted else value.items):
                 self.store(self.row(target, constant(position)), item)
             return
         if value == target:
@@ -427,6 +455,8 @@ class Scope:
         if not isinstance(value, (Scalar, Arr)):
             raise Untranslatable("an array can store only numbers")
         value = self.stable(value)
+        if isinstance(value, Arr) and self.common_shape(target, value) != target.shape:
+            raise Untranslatable(f"an array {value.shape} cannot be stored in an array {target.shape}")
         with self.over(target.shape) as positions:
             number = value.element(positions) if isinstance(value, Arr) else value
             self.emit(f"{target.at(*positions)} = {number.c};")
@@ -437,19 +467,24 @@ class Scope:
             self.emit(f"{copied.at(*positions)} = {array.at(*positions)};")
         return copied
 
-    def elementwise(self, operation: Operation, *operands: Value) -> Value:
-        stable = [self.stable(operand) for operand in operands]
-        shapes = [operand.shape for operand in stable if isinstance(operand, Arr)]
+    @staticmethod
+    def common_shape(*arrays: Arr) -> tuple[int, ...]:
+        shapes = [array.shape for array in arrays]
         try:
-            shape = np.broadcast_shapes(*cast(list[tuple[int, ...]], shapes))
+            return np.broadcast_shapes(*cast(list[tuple[int, ...]], shapes))
         except (ValueError, TypeError) as error:
             raise Untranslatable(f"arrays with the shapes {shapes} cannot be combined") from error
+
+    def elementwise(self, operation: Operation, *operands: Value) -> Value:
+        stable = [self.stable(operand) for operand in operands]
+        arrays = [operand for operand in stable if isinstance(operand, Arr)]
+        shape = self.common_shape(*arrays)
 
         def result_at(positions: Sequence[str]) -> Scalar:
             parts = (part.element(positions) if isinstance(part, Arr) else scalar(part) for part in stable)
             return operation(*parts)
 
-        if not shapes:
+        if not arrays:
             return result_at(())
         result = self.fresh(result_at(["0"] * len(shape)).kind, shape)
         with self.over(shape) as positions:
@@ -461,14 +496,6 @@ class Scope:
             return self.copy(value)
         if not isinstance(value, Tup):
             raise Untranslatable("the argument of np.array must be a tuple or an array in a kernel")
-        array = self.fresh(FLOAT, [len(value.items)])
-        self.store(array, value)
+        array = self.fresh(kind_of(map(scalar, value.items)), [len(value.items)])
+        self.store(array, value, shifted=False)
         return array
-
-
-def position_of(index: Scalar, length: int | None) -> str:
-    if index.const is None or index.const >= 0:
-        return index.c
-    if length is None:
-        raise Untranslatable("a negative index needs an array of known length")
-    return str(int(index.const) + length)
