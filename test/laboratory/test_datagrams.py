@@ -97,6 +97,17 @@ def test_lost_state_between_units_has_later_command() -> None:
     assert datagrams.between(state(3, 1e-3, 0), state(5, 3e-3, 0), 4).command.tolist() == [2e-3]
 
 
+def test_lost_state_keeps_pressure_and_interlock() -> None:
+    """A change from unknown to low would count as a loss of pressure."""
+    row = datagrams.STATE_ROW.pack(0.0, 0.0, 0.0, 1, 0)
+    before, after = (
+        datagrams.state_of(b"\0" * datagrams.HEAD.size + row + b"\0" * 4, head)
+        for head in (Head(datagrams.STATE, 1, 9, counter, hydraulics=2, interlock=1) for counter in (3, 5))
+    )
+    lost = datagrams.between(before, after, 4).head
+    assert (lost.counter, lost.hydraulics, lost.interlock, lost.state, lost.reason) == (4, 2, 1, 0, 0)
+
+
 def test_bit_errors_are_detected() -> None:
     data = datagrams.packed(FULL, bytes(16))
     for bit in range(8 * len(data)):

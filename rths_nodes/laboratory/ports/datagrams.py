@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -255,7 +255,7 @@ def between(before: RigState, after: RigState, counter: int) -> RigState:
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)
     flags = BRIDGED | (before.head.flags & TRIGGER)
     return RigState(
-        Head(STATE, after.head.axes, after.head.session, counter, flags=flags),
+        replace(before.head, counter=counter, heard=0, flags=flags, state=IDLE, reason=0),
         before.displacement + share * (after.displacement - before.displacement),
         before.force + share * (after.force - before.force),
         before_command + share * (after.command - before_command),

@@ -313,6 +313,8 @@ static void near_fill(near_session *n) {
   clear(state, sizeof *state);
   state->counter = n->sample;
   state->flags = RTHS_BRIDGED | (before.flags & RTHS_TRIGGER);
+  state->hydraulics = before.hydraulics;
+  state->interlock = before.interlock;
   for (i = 0; i < n->terms.axes; i++) {
     const double command = before.in_newtons[i] == after->in_newtons[i] ? before.command[i] : after->command[i];
     state->displacement[i] = before.displacement[i] + share * (after->displacement[i] - before.displacement[i]);
