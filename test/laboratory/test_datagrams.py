@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from messages import mentions
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
+from rths_nodes.laboratory.ports.link import Link
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (ROOT / "examples" / "udp_target" / "rths_target.h").read_text()
@@ -106,6 +109,17 @@ def test_lost_state_keeps_pressure_and_interlock() -> None:
     )
     lost = datagrams.between(before, after, 4).head
     assert (lost.counter, lost.hydraulics, lost.interlock, lost.state, lost.reason) == (4, 2, 1, 0, 0)
+
+
+def test_counts_begin_anew_with_each_session() -> None:
+    transport: Any = SimpleNamespace(address="rig", open=lambda: None)
+    link = Link(transport, "udp")
+    for session in (1, 2):
+        link.open(session)
+        assert not any(link.counts.values())
+        link.too_late(5)
+        assert (link.counts["repeated"], link.counts["reordered"]) == (1, 0)
+        link.lose(5)
 
 
 def test_bit_errors_are_detected() -> None:

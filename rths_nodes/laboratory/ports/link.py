@@ -65,16 +65,18 @@ class Link:
 
     def __init__(self, transport: Transport, kind: str) -> None:
         self.label = f"port {kind!r} at {transport.address}"
-        self.session = 0
-        self.other_version = 0
+        self.transport = transport
+        self._begin(0)
+
+    def _begin(self, session: int) -> None:
+        self.session, self.other_version = session, 0
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
         """Unexpected sender of datagrams of the session, e.g. another address of the rig's computer."""
-        self.transport = transport
         self._missing: dict[int, None] = {}
 
     def open(self, session: int) -> None:
-        self.session, self.other_version, self.other_sender = session, 0, ""
+        self._begin(session)
         self.transport.open()
 
     def send(self, head: Head, rows: bytes = b"") -> bytes:
