@@ -56,13 +56,16 @@ static void send_to(int line, const uint8_t *data, size_t size, uint64_t receive
   if (size) (void)sendto(line, data, size, 0, (const struct sockaddr *)&there, sizeof there); /* a lost state is bridged */
 }
 
-/* Process and answer all received datagrams, without waiting. */
+/* Process and answer received datagrams, without waiting; at most RTHS_QUEUE, because a flood must not delay the tick. */
 static void receive(int line) {
   uint8_t in[RTHS_MAX_BYTES + 1], out[RTHS_MAX_BYTES]; /* + 1: a longer datagram is truncated, and then refused */
   struct sockaddr_in from;
   socklen_t length = sizeof from;
   ssize_t size;
-  while ((size = recvfrom(line, in, sizeof in, MSG_DONTWAIT, (struct sockaddr *)&from, &length)) >= 0) {
+  int i;
+  for (i = 0; i < RTHS_QUEUE; i++) {
+    size = recvfrom(line, in, sizeof in, MSG_DONTWAIT, (struct sockaddr *)&from, &length);
+    if (size < 0) return;
     const uint64_t sender = ((uint64_t)ntohl(from.sin_addr.s_addr) << 16) | ntohs(from.sin_port);
     (void)rths_receive(&target, in, (size_t)size, sender);
     send_to(line, out, rths_reply(&target, out, sizeof out), sender);
@@ -78,6 +81,20 @@ static void await_command(int line) {
 }
 
 /* ---- the loop --------------------------------------------------------------------------------------------------- */
+
+/* Wait for the next tick. After a stall no ticks are made up: in quick succession their commands would move the axis faster
+ * than its limit. */
+static void wait_tick(struct timespec *next, long period) {
+  struct timespec now;
+  next->tv_nsec += period;
+  while (next->tv_nsec >= 1000000000L) {
+    next->tv_nsec -= 1000000000L;
+    next->tv_sec++;
+  }
+  (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, next, NULL);
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  if ((now.tv_sec - next->tv_sec) * 1000000000L + (now.tv_nsec - next->tv_nsec) >= period) *next = now;
+}
 
 static void tick(int line) {
   static rths_sensors measured;
@@ -125,12 +142,7 @@ int main(int argc, char **argv) {
   fflush(stdout);
   (void)clock_gettime(CLOCK_MONOTONIC, &next);
   while (!rths_at_rest(&target)) {
-    next.tv_nsec += (long)config.period_ns;
-    while (next.tv_nsec >= 1000000000L) {
-      next.tv_nsec -= 1000000000L;
-      next.tv_sec++;
-    }
-    if (!target.lockstep) (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+    if (!target.lockstep) wait_tick(&next, (long)config.period_ns);
     tick(line);
   }
   printf("reason %d, %lu samples, %lu bridged\n", target.reason, (unsigned long)target.counter,

@@ -8,9 +8,13 @@ import math
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +208,36 @@ def test_linux_loop_agrees_with_simulator(tmp_path: Path, name: str) -> None:
     simulated = rths_nodes.run("chen_ricles_2010", [*SPRING, delay])
     assert np.abs(simulated.dof_displacement).max() > 0.02
     np.testing.assert_allclose(remote.dof_displacement, simulated.dof_displacement, rtol=0.0, atol=1e-15)
+
+
+def test_linux_loop_makes_up_no_ticks_after_a_stall(tmp_path: Path) -> None:
+    """Ticks in quick succession would move the axis faster than its limit."""
+    passes(make(tmp_path, "linux_loop"))
+    port = free_udp_port()
+    command = [str(tmp_path / "linux_loop"), str(port), "1024", *LIMITS, "7.6e6"]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as rig,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line,
+    ):
+        try:
+            assert rig.stdout is not None
+            assert rig.stdout.readline() == "ready\n"
+            line.settimeout(5.0)
+            line.connect(("127.0.0.1", port))
+            head = Head(datagrams.OPEN, 1, 7, 1, period=976562, flags=datagrams.EMULATOR, transport=1)
+            line.send(datagrams.packed(head))
+            line.recv(datagrams.LARGEST)
+            rig.send_signal(signal.SIGSTOP)
+            line.send(datagrams.packed(replace(head, kind=datagrams.BEGIN)))
+            time.sleep(0.3)
+            began = time.monotonic()
+            rig.send_signal(signal.SIGCONT)
+            output = rig.communicate(timeout=20.0)[0]  # the watchdog ends the session after 100 samples
+            passed = time.monotonic() - began
+        finally:
+            rig.kill()
+    (samples,) = map(int, re.findall(r"reason 1, (\d+) samples", output))
+    assert 100 <= samples <= 10 + 1024 * passed
 
 
 # Freestanding builds
