@@ -27,6 +27,7 @@ from rths_nodes.app.commands.watch import Hearing, WatchLoop, WatchRecord
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.link import MOST_AT_ONCE
 from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
@@ -169,6 +170,15 @@ def test_sensors_accept_one_session_and_convert_to_si() -> None:
         time.sleep(0.05)
         assert list(sensors.received()) == [(1, (pytest.approx(0.03),), (pytest.approx(-1e6),))]
         assert dict(sensors.counts) == {"foreign": 2, "garbage": 4}
+
+
+def test_flood_of_foreign_datagrams_does_not_hold_the_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    with sensors_of(RIG) as (sensors, _), udp_socket() as flooded:
+        endless: Any = SimpleNamespace(recvfrom=lambda size: (b"", ("192.0.2.1", 1)), close=flooded.close)
+        monkeypatch.setattr(sensors, "_socket", endless)
+        assert list(sensors.received()) == []
+        assert sensors.counts["foreign"] == MOST_AT_ONCE
+        monkeypatch.undo()
 
 
 # Received messages

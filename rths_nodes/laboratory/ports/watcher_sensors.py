@@ -14,6 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.calibration import Channel
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Unreadable
+from rths_nodes.laboratory.ports.link import MOST_AT_ONCE
 
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
 """Counter, displacements (m) and forces (N) of the axes."""
@@ -50,8 +51,8 @@ class OwnSensors:
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """Yield all samples received so far, and count other datagrams."""
-        while True:
+        """Yield the received samples, and count other datagrams; at most MOST_AT_ONCE datagrams in one call."""
+        for _ in range(MOST_AT_ONCE):
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)
             except BlockingIOError:
