@@ -93,7 +93,7 @@ static void wait_tick(struct timespec *next, long period) {
   }
   (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, next, NULL);
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  if ((now.tv_sec - next->tv_sec) * 1000000000L + (now.tv_nsec - next->tv_nsec) >= period) *next = now;
+  if ((int64_t)(now.tv_sec - next->tv_sec) * 1000000000 + (now.tv_nsec - next->tv_nsec) >= period) *next = now;
 }
 
 static void tick(int line) {
