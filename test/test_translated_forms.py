@@ -165,12 +165,21 @@ def of_indices_from_the_end(a: Any, b: Any, n: int) -> Any:
     return a, a[at - 2], matrix, (n - 4) % 3, (at - 1) % 3, (n - 4) % -3
 
 
+def of_a_view_in_each_pass(a: Any, b: Any, n: int) -> Any:
+    x = a
+    for _ in range(n):
+        x = x + b
+        part = x[1:]
+        part[0] = 0.5
+    return x
+
+
 def of_lists(a: Any, b: Any, n: int) -> Any:
-    known = numbers(a)
-    longer = known[1:] + [b[0]] + [0.0] * 2
-    part = known[:2]
-    known[0] = b[1]
-    return longer, part, known, len([1.0] * 2 + a.tolist())
+    forces = numbers(a)
+    longer = forces[1:] + [b[0]] + [0.0] * 2
+    part = forces[:2]
+    forces[0] = b[1]
+    return longer, part, forces, len([1.0] * 2 + a.tolist())
 
 
 def of_integers(a: Any, b: Any, n: int) -> Any:
@@ -226,6 +235,7 @@ FUNCTIONS = [
     *(of_a_loop_in_one_that_is_written_out, of_every_operator, of_items, of_views, of_a_long_array),
     *(choosing_arrays, moved_within_a_chosen_array, of_a_product_in_place, with_elements_in_exchange),
     *(of_deciding_operands, of_indices_from_the_end, of_lists, of_integers),
+    of_a_view_in_each_pass,
 ]
 
 
@@ -396,6 +406,19 @@ def of_arrays_that_a_loop_exchanges(a: Any, b: Any, n: int) -> Any:
     return a, b
 
 
+def halved(a: Any) -> Any:
+    a[:] = a * 0.5
+    return a
+
+
+def of_an_array_that_a_loop_shares(a: Any, b: Any, n: int) -> Any:
+    x, y = a * 1.0, b * 2.0
+    for _ in range(n):
+        x = halved(y)
+    y[0] = 9.0
+    return x, y
+
+
 def one_of(a: Any, b: Any, n: int) -> Any:
     if n > 2:
         return a
@@ -421,6 +444,7 @@ REFUSED = [
     (with_too_few_places, 1, "3 elements"),
     (of_a_call_between, 1, "call"),
     (of_arrays_that_a_loop_exchanges, 0, "two names"),
+    (of_an_array_that_a_loop_shares, 0, "two names"),
     (of_an_array_that_a_call_chooses, 0, "two names"),
     (powers, 1, "Pow"),
     (of_two_forms, 4, "value"),

@@ -59,23 +59,6 @@ HEAD = """\
 
 #define INLINE static inline __attribute__((always_inline))
 """
-FROM_END = """\
-
-/* index of an element, counted from the end if it is negative */
-INLINE int64_t from_end(int64_t index, int64_t length)
-{
-    return index < 0 ? index + length : index;
-}
-"""
-REMAINDER = """\
-
-/* remainder with the sign of the divisor */
-INLINE int64_t remainder_of(int64_t number, int64_t divisor)
-{
-    const int64_t rest = number % divisor;
-    return rest != 0 && (rest < 0) != (divisor < 0) ? rest + divisor : rest;
-}
-"""
 PRODUCT = """\
 
 #ifdef __AVX__
@@ -115,7 +98,6 @@ INLINE void matrix_product(
     }
 }
 """
-HELPERS = {"from_end(": FROM_END, "remainder_of(": REMAINDER, "matrix_product(": PRODUCT}
 WIDTH = 110
 LONG = 200
 
@@ -230,8 +212,8 @@ class Program:
         for name, text in reversed(self._texts.items()):  # C requires that a function precedes its callers
             if any(f"{name}(" in caller for caller in functions):
                 functions.insert(0, text)
-        helpers = [text for call, text in HELPERS.items() if any(call in caller for caller in functions)]
-        return "\n\n".join(["".join((HEAD, *helpers)), *functions]) + "\n"
+        helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
+        return "\n\n".join([HEAD + helpers, *functions]) + "\n"
 
 
 def body_of(head: str, arrays: list[str], lines: Lines) -> str:

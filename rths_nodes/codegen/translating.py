@@ -14,7 +14,7 @@ import inspect
 import operator
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -173,7 +173,8 @@ class Expressions(Scope):
         if integral and isinstance(op, ast.Div):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
         if isinstance(op, ast.Mod) and not self.never_negative(left.c + right.c):
-            return Scalar(INT, f"remainder_of({left.c}, {right.c})")
+            number, divisor = wrapped(left.c), wrapped(right.c)
+            return Scalar(INT, f"({number} % {divisor} + {divisor}) % {divisor}")  # the sign of the divisor
         first, second = PLAIN.get(sign, ("", ""))
         return Scalar(INT if integral else FLOAT, f"{wrapped(left.c, first)} {sign} {wrapped(right.c, second)}")
 
@@ -388,6 +389,7 @@ class FunctionTranslator(Expressions):
         self.loops: list[Callable[[], None] | None] = []
         """For each enclosing loop, a function that emits the end of a pass; None if the loop is unrolled."""
         self.arguments = arguments
+        self.held = {part.base for argument in arguments for part in leaves(argument) if isinstance(part, Arr)}
         self.last_reads: dict[str, int] = {}
         for name in names_in([self.tree]):
             if isinstance(name.ctx, ast.Load):
@@ -506,12 +508,11 @@ class FunctionTranslator(Expressions):
         state, new = self.arguments[1], result.items[0]
         if not isinstance(state, Tup) or not isinstance(new, Tup) or len(leaves(state)) != len(leaves(new)):
             return
-        held = {part.base for argument in self.arguments for part in leaves(argument) if isinstance(part, Arr)}
         pairs = zip(leaves(state), leaves(new), strict=True)
         arrays = [(old, now) for old, now in pairs if isinstance(old, Arr) and isinstance(now, Arr)]
         for position, (old, now) in enumerate(arrays):
             memory = self.memory_of(now)
-            moved = memory & held if now != old else set()
+            moved = memory & self.held if now != old else set()
             moved = moved.union(*(memory & self.memory_of(part) for _, part in arrays[:position]))
             if moved and self.written & (moved | {old.base}):
                 raise Untranslatable("an array of the new state is also in another place. Copy the array")
@@ -552,10 +553,12 @@ class FunctionTranslator(Expressions):
     def _undo(self) -> Callable[[], None]:
         env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
         lines, indent, loops, counting = len(self.lines), self.indent, list(self.loops), set(self.counting)
+        written, copied = set(self.written), len(self.copied)
 
         def undo() -> None:
             self.env, self.arrays, self.taken, self.sources = env, arrays, taken, sources
-            del self.lines[lines:]
+            del self.lines[lines:], self.copied[copied:]
+            self.written = written
             self.indent, self.loops, self.counting = indent, loops, counting
 
         return undo
@@ -564,7 +567,7 @@ class FunctionTranslator(Expressions):
         carried = self._carried(node, begin)
         env = dict(self.env)  # names bound in the loop are local to the C block
         with self.nested(f"{head} {{"):
-            self._pass(node, begin, partial(self._hand_on, carried))
+            self._pass(node, begin, partial(self._hand_on, carried, env))
         self.env = env
         if isinstance(node, ast.For):  # the C index is one too large after the loop
             for name in names_in([node.target]):
@@ -610,17 +613,20 @@ class FunctionTranslator(Expressions):
         for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
             if isinstance(part, Arr) and part.c.startswith(HANDED_ON):
                 parts[position] = self.fresh(part.kind, part.shape, name)
-                self._replace(parts[position], begin)
+                self._put(parts[position], begin)
             elif isinstance(part, Scalar) and part.c.startswith(HANDED_ON):
                 parts[position] = self.variable(replace(part, c=scalar(begin).c), name)
-        return rebuilt(planned, parts)
+        declared = rebuilt(planned, parts)
+        self._note_copies(name, declared, first, self.env)
+        return declared
 
-    def _hand_on(self, carried: dict[str, Value]) -> None:
+    def _hand_on(self, carried: dict[str, Value], before: dict[str, Value]) -> None:
         pairs: list[tuple[Scalar | Arr, Value]] = []
         for name, variables in carried.items():
             if name in self.env and not isinstance(variables, Plain):
                 values = zip(leaves(variables), leaves(self.env[name]), strict=True)
                 pairs += [(one, value) for one, value in values if isinstance(one, (Scalar, Arr)) and one != value]
+                self._note_copies(name, variables, self.env[name], before)
         changed = {variable.c for variable, _ in pairs}
         for at, (variable, value) in enumerate(pairs):
             overwritten = changed - {variable.c}
@@ -629,16 +635,21 @@ class FunctionTranslator(Expressions):
             elif isinstance(value, Scalar) and overwritten.intersection(re.findall(r"\w+", value.c)):
                 pairs[at] = variable, self.variable(value, "next")
         for variable, value in pairs:
-            self._replace(variable, value, shifted=not (isinstance(value, Arr) and value.contiguous))
+            self._put(variable, value, shifted=not (isinstance(value, Arr) and value.contiguous))
 
-    def _replace(self, variable: Scalar | Arr, value: Value, shifted: bool = True) -> None:
-        """Assign to a variable of a loop. Its name now stands for the array ``value``, which C copies."""
+    def _put(self, variable: Scalar | Arr, value: Value, shifted: bool = True) -> None:
         written = set(self.written)
         self.store(variable, value, shifted)
-        self.written = written
-        if isinstance(variable, Arr) and isinstance(value, Arr):
-            held = {part.base for argument in self.arguments for part in leaves(argument) if isinstance(part, Arr)}
-            self.copied.append((variable.base, self.memory_of(value) & held))
+        self.written = written  # in Python this is no change of an array
+
+    def _note_copies(self, name: str, variables: Value, value: Value, names: Iterable[str]) -> None:
+        """Note arrays that C copies to the variables of ``name``, and that another name shares in Python."""
+        bound = [part for other in names if other != name for part in leaves(self.env.get(other, MISMATCH))]
+        bases = {part.base for part in bound if isinstance(part, Arr)}
+        for variable, part in zip(leaves(variables), leaves(value), strict=True):
+            if isinstance(variable, Arr) and isinstance(part, Arr) and variable != part:
+                memory = self.memory_of(part)
+                self.copied.append((variable.base, memory if part.base in bases else memory & self.held))
 
 
 def tree_of(function: FunctionType) -> ast.FunctionDef:
@@ -647,7 +658,7 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
     except (OSError, TypeError, SyntaxError) as error:
         raise Untranslatable(f"{function.__qualname__}: its source is not available ({error})") from error
     if not isinstance(tree, ast.FunctionDef):
-        unnamed = Untranslatable(f"{function.__qualname__}must be a function with a name, not a lambda")
+        unnamed = Untranslatable(f"{function.__qualname__}: must be a function with a name, not a lambda")
         unnamed.location = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}: "
         raise unnamed
     return tree

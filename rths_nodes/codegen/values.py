@@ -384,8 +384,10 @@ class Scope:
 
     def position_of(self, index: Scalar, length: int | None) -> str:
         if index.const is None:
-            negative = length is not None and not self.never_negative(index.c)
-            return f"from_end({index.c}, {length})" if negative else index.c
+            if length is None or self.never_negative(index.c):
+                return index.c
+            c = wrapped(index.c)
+            return f"({c} < 0 ? {c} + {length} : {c})"
         if index.const >= 0:
             return index.c
         if length is None:
@@ -394,8 +396,7 @@ class Scope:
 
     def never_negative(self, c: str) -> bool:
         """Return whether an integer expression has only literals, loop indices from 0 on, and no difference."""
-        names = set(re.findall(r"[A-Za-z_]\w*", c))
-        return "-" not in c and names <= {"from_end", "remainder_of", *self.counting}
+        return "-" not in c and self.counting.issuperset(re.findall(r"[A-Za-z_]\w*", c))
 
     def items_of(self, value: Value) -> list[Value]:
         if isinstance(value, Tup):
