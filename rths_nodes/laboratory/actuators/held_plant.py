@@ -79,11 +79,7 @@ def constants(plant: Plant, dt: float) -> Constants:
     a, b, c, d, hold = plant
     slope = d / dt if hold == "ramp" else 0.0
     shown = [[*c.tolist(), 0.0, d], [*(c @ a).tolist(), -slope, float(c @ b) + slope]]
-    return _rows(transition(a, b, dt, hold).tolist()), _rows(shown)
-
-
-def _rows(rows: list[list[float]]) -> Rows:
-    return tuple([tuple(row) for row in rows])
+    return tuple(map(tuple, transition(a, b, dt, hold).tolist())), tuple(map(tuple, shown))
 
 
 def rest(k: Constants) -> tuple[tuple[float, ...], float]:
@@ -140,10 +136,7 @@ class SecondOrder(HeldPlant):
 
 
 class TransferFunction(HeldPlant):
-    """Solves a stable and proper transfer function G(s) = numerator / denominator exactly.
-
-    ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
-    """
+    """Solves a stable and proper transfer function G(s) = numerator / denominator exactly."""
 
     ABOUT = "Actuator defined by an identified transfer function from command to displacement."
 
@@ -191,10 +184,6 @@ class TransferFunction(HeldPlant):
                 f"numerator[-1] / denominator[-1] = {gain:.4g}: the actuator settles at this multiple of its "
                 "command"
             ]
-
-    def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
-        super().__init__(params, dt, specimen)
-        self.dc_gain = params.numerator[-1] / params.denominator[-1]
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:

@@ -12,20 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core import arithmetic
 from rths_nodes.core.actuator import Actuator
-from rths_nodes.core.arithmetic import Numbers, all_nan, root, tanh
+from rths_nodes.core.arithmetic import Numbers, all_nan, along, along_mean, root, tanh
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.frequency_response import held as held_response
+from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.specimen import Specimen, no_force
 from rths_nodes.laboratory.actuators.held_plant import transition
 
 Whole = tuple[float, float, float, float, float, float, Numbers]
-Along = Callable[..., Numbers]
 PASSES = (1, 2)
 """Passes of the fixed-point iteration for the piston velocity v. For a specimen with damping c, each pass
 multiplies the error by about v c / 2 F_max. This is below 0.15 for the defaults of this package."""
@@ -59,44 +56,30 @@ last command (m)."""
 # v and the fastest v are passed from stage to stage and not integrated
 
 
-def moved_with(along: Along) -> Callable[..., Whole]:
-    def moved(s: Whole, h: float, rates: Whole) -> Whole:
-        """Return the state after ``h`` s at ``rates``. Velocity and fastest velocity are copied from ``rates``."""
-        f, y, w, x, _, _, inner = s
-        df, dy, dw, dx, v, fastest, changes = rates
-        return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
-
-    return moved
+def moved(s: Whole, h: float, rates: Whole) -> Whole:
+    """Return the state after ``h`` s at ``rates``. Velocity and fastest velocity are copied from ``rates``."""
+    f, y, w, x, _, _, inner = s
+    df, dy, dw, dx, v, fastest, changes = rates
+    return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
 
 
-def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
-    def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
-        """Return the state after ``h`` s at the Runge-Kutta mean of four rates."""
-        f, y, w, x, _, _, inner = s
-        af, ay, aw, ax, _, _, a = one
-        bf, by, bw, bx, _, _, b = two
-        cf, cy, cw, cx, _, _, c = three
-        df, dy, dw, dx, v, fastest, d = four
-        sixth = h / 6.0
-        return (
-            f + sixth * (af + 2.0 * (bf + cf) + df),
-            y + sixth * (ay + 2.0 * (by + cy) + dy),
-            w + sixth * (aw + 2.0 * (bw + cw) + dw),
-            x + sixth * (ax + 2.0 * (bx + cx) + dx),
-            v,
-            fastest,
-            along_mean(inner, h, a, b, c, d),
-        )
-
-    return moved_mean
-
-
-def held(inner: tuple[()], h: float, rates: tuple[()]) -> tuple[()]:
-    return inner
-
-
-def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[()], d: tuple[()]) -> tuple[()]:
-    return inner
+def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
+    """Return the state after ``h`` s at the Runge-Kutta mean of four rates."""
+    f, y, w, x, _, _, inner = s
+    af, ay, aw, ax, _, _, a = one
+    bf, by, bw, bx, _, _, b = two
+    cf, cy, cw, cx, _, _, c = three
+    df, dy, dw, dx, v, fastest, d = four
+    sixth = h / 6.0
+    return (
+        f + sixth * (af + 2.0 * (bf + cf) + df),
+        y + sixth * (ay + 2.0 * (by + cy) + dy),
+        w + sixth * (aw + 2.0 * (bw + cw) + dw),
+        x + sixth * (ax + 2.0 * (bx + cx) + dx),
+        v,
+        fastest,
+        along_mean(inner, h, a, b, c, d),
+    )
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
@@ -164,11 +147,9 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
 
 
 def servo_hydraulic(
-    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Numbers], remembers: bool
+    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Numbers]
 ) -> Function:
     velocity = velocity_of(load)
-    along, along_mean = (arithmetic.along, arithmetic.along_mean) if remembers else (held, held_mean)
-    moved, moved_mean = moved_with(along), moved_mean_with(along_mean)
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
@@ -250,7 +231,7 @@ class ServoHydraulic(Actuator):
         return Kernel(
             constants,
             lambda k: (0.0, 0.0, 0.0, 0.0, 0.0, tuple(inner), 0.0),
-            servo_hydraulic(kernel.force, load, kernel.rate, bool(inner)),
+            servo_hydraulic(kernel.force, load, kernel.rate),
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
@@ -263,7 +244,7 @@ class ServoHydraulic(Actuator):
         a[3, 1] = k.gain
         hold = "ramp" if k.ramp else "staircase"
         rows = transition(a, np.array([k.roll_off, 0.0, 0.0, 0.0]), self._dt, hold)
-        return held_response(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
+        return held(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:

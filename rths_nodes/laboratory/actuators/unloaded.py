@@ -147,11 +147,12 @@ def with_specimen(go: Going, move: ToNumber) -> Function:
 
 
 def with_force(go: Going, force: Callable[..., float]) -> Function:
-    def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
+    def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
         """Advance an actuator, then compute the force of a specimen without states."""
         of_actuator, of_specimen = k
-        s, displacement, velocity = go(of_actuator, s, command)
-        return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
+        state, none = s
+        state, displacement, velocity = go(of_actuator, state, command)
+        return (state, none), (displacement, velocity, force(of_specimen, (), displacement, velocity))
 
     return step
 
@@ -171,14 +172,11 @@ class Unloaded(Actuator):
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
         motion, path = cls.motion_of(params), path_of(specimen)
+        step = with_specimen(motion.step, path.step)
         if not (specimen.initial_state or specimen.mass):
-            return Kernel(
-                lambda plant, dt: (motion.constants(plant, dt), path.constants(dt)),
-                lambda k: motion.rest(k[0]),
-                with_force(motion.step, specimen.bound()[0].force),
-            )
+            step = with_force(motion.step, specimen.bound()[0].force)
         return Kernel(
             lambda plant, dt: (motion.constants(plant, dt), path.constants(dt)),
             lambda k: (motion.rest(k[0]), path.rest(k[1])),
-            with_specimen(motion.step, path.step),
+            step,
         )

@@ -39,9 +39,9 @@ class Followed(Rig):
             for actuator, felt in zip(actuators.values(), self._felt, strict=True)
         ]
         self._stiffness = np.zeros((n, n))
-        self._rest()
+        self.reset()
 
-    def _rest(self) -> None:
+    def reset(self) -> None:
         self.failure = ""
         self.displacement, self.velocity, self.force = np.zeros((3, self._n))
         self._before: tuple[Array, Array, Array] = (self.displacement, self.velocity, self.force)

@@ -80,7 +80,7 @@ class Fmu(Followed):
         self.reset()
 
     def reset(self) -> None:
-        self._rest()
+        super().reset()
         self._taken = 0
         process = self._process
         if process is not None and process.moved:

@@ -120,9 +120,6 @@ class OpenSees(Followed):
         self._channel: socket.socket | None = None
         self.name = self._process.name
 
-    def reset(self) -> None:
-        self._rest()
-
     def open(self) -> None:
         self.close()
         with ExitStack() as failed:
