@@ -321,11 +321,7 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
         ("slow_error", axis.slow_error, "m", limits.stroke, "limits.stroke"),
     ]
     if axis.small_move is not None:
-        far = (
-            (limits.stroke, "limits.stroke")
-            if axis.elastic_limit is None
-            else (axis.elastic_limit, "elastic_limit")
-        )
+        far = (axis.elastic_limit, "elastic_limit") if axis.elastic_limit else (limits.stroke, "limits.stroke")
         bounds += [
             ("small_move.displacement", axis.small_move.displacement, "m", *far),
             ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
@@ -352,11 +348,8 @@ def _check_characterised(axis: Any, path: str) -> None:
     characterised, accuracy = axis.characterised, axis.stiffness_known_to
     if characterised is None or axis.stiffness is None or accuracy is None:
         return
-    off, may = (
-        abs(characterised.stiffness - axis.stiffness),
-        accuracy * axis.stiffness + characterised.known_to * characterised.stiffness,
-    )
-    if off > may:
+    may = accuracy * axis.stiffness + characterised.known_to * characterised.stiffness
+    if abs(characterised.stiffness - axis.stiffness) > may:
         raise ConfigError(
             f"{join(path, 'characterised.stiffness')} = {characterised.stiffness:g} N/m (accurate to "
             f"{characterised.known_to:.1%}): must be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m "

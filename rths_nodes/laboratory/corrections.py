@@ -166,28 +166,6 @@ def unfiltered(
     return s, of_specimen(k, shown, velocity, acceleration)
 
 
-class _Axis:
-    def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
-        # -1 without an acceleration channel
-        self.channel = channel
-        self._constants: object = masses
-        self._step: ToNumber = unfiltered
-        self._rest: object = ()
-        if filtered is not None:
-            self._constants = masses, filtered.constants
-            self._step = filtering(filtered.kernel, filtered.settled)
-            self._rest = False, filtered.settled(filtered.constants, 0.0)
-        self.reset()
-
-    def reset(self) -> None:
-        self._state = self._rest
-
-    def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
-        acceleration = auxiliary[self.channel] if self.channel >= 0 else 0.0
-        self._state, force = self._step(self._constants, self._state, shown, velocity, acceleration)
-        return float(force)
-
-
 class ForceCorrections:
     """Corrects the measured forces of axes with a ``rig_axis`` every ``dt`` s.
 
@@ -197,7 +175,9 @@ class ForceCorrections:
 
     def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
         self._dt = dt
-        self._rows: dict[int, _Axis] = {}
+        self._rows: dict[int, tuple[ToNumber, object, int]] = {}
+        """Kernel step, constants and acceleration channel (-1: none) by index of the axis."""
+        self._at_rest: dict[int, object] = {}
         for index, (name, axis) in enumerate(axes.items()):
             rig = axis.rig_axis
             if rig.corrections is None and rig.feedback_filter is None:
@@ -205,17 +185,20 @@ class ForceCorrections:
             masses, channel = (0.0, 0.0, 0.0), -1
             if rig.corrections is not None and not simulated:
                 masses, channel = _corrected(rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
-            self._rows[index] = _Axis(masses, channel, low_pass(axis, dt))
+            self._rows[index], self._at_rest[index] = (unfiltered, masses, channel), ()
+            if (filtered := low_pass(axis, dt)) is not None:
+                step, constants = filtering(filtered.kernel, filtered.settled), (masses, filtered.constants)
+                self._rows[index] = step, constants, channel
+                self._at_rest[index] = False, filtered.settled(filtered.constants, 0.0)
         self.names = tuple(f"{UNCORRECTED}{list(axes)[index]} [N]" for index in self._rows)
-        self._before: Measurement | None = None
+        self.reset()
 
     def __bool__(self) -> bool:
         return bool(self._rows)
 
     def reset(self) -> None:
-        self._before = None
-        for row in self._rows.values():
-            row.reset()
+        self._before: Measurement | None = None
+        self._states = dict(self._at_rest)
 
     def corrected(self, shown: Measurement) -> Measurement:
         """Return ``shown`` with the forces of the specimens, and the load-cell forces as additional channels."""
@@ -224,16 +207,15 @@ class ForceCorrections:
         passed = self._dt * max(1, shown.sample - before.sample)
         force, channels = shown.force.tolist(), shown.auxiliary.tolist()
         velocity = ((shown.displacement - before.displacement) / passed).tolist()
-        for index, row in self._rows.items():
-            force[index] = row.force(force[index], velocity[index], channels)
-        return self._with(shown, np.array(force))
-
-    def _with(self, shown: Measurement, force: Array) -> Measurement:
-        return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
+        for index, (step, constants, channel) in self._rows.items():
+            acceleration = channels[channel] if channel >= 0 else 0.0
+            inputs = force[index], velocity[index], acceleration
+            self._states[index], force[index] = step(constants, self._states[index], *inputs)
+        return replace(self.with_channels(shown), force=np.array(force))
 
     def with_channels(self, true: Measurement) -> Measurement:
         """Return ``true`` with unchanged forces and with the additional channels of :meth:`corrected`."""
-        return self._with(true, true.force)
+        return replace(true, auxiliary=np.append(true.auxiliary, true.force[list(self._rows)]))
 
 
 def _corrected(

@@ -25,7 +25,6 @@ from rths_nodes.core.kernels import Kernel, ToNumber, no_state
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.sensors import Sensors, converted
 
-Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
 """Number of samples whose noise is drawn together, in the same sequence as with single draws."""
 
@@ -64,12 +63,12 @@ SHORT = 8
 """Largest delay, samples, for which a tuple holds the forces. A compiled ring buffer adds 10 ns per sample."""
 
 
-def late(sense: Sense, passed: ToNumber) -> Sense:
+def late(passed: ToNumber) -> Callable[..., tuple[object, tuple[float, float, bool]]]:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
         """Measure displacement and force, and delay the force."""
-        _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
+        _, (displacement, force, end) = sensors(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
 
@@ -114,29 +113,23 @@ class Noise:
 
     def reset(self) -> None:
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
-        self._left: list[Array] = []
+        self._left: list[list[float]] = []
 
     def resume(self, sample: int) -> None:
         self.reset()
         if self.any:
             self.ahead(sample + 1)
 
-    def row(self) -> Array:
+    def row(self) -> list[float]:
         if not self._left:
-            self._left = list(self.ahead(BLOCK)[::-1])
+            self._left = self.ahead(BLOCK)[::-1].tolist()
         return self._left.pop()
-
-    def numbers(self) -> list[list[float]]:
-        """Return the rows of the next ``BLOCK`` samples, the last sample first."""
-        rows: list[list[float]] = self.ahead(BLOCK)[::-1].tolist()
-        return rows
 
     def ahead(self, samples: int) -> Array:
         """Return the next rows, ``(samples, n)``, after all rows that have been drawn."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
-        for column, rms in zip(
-            drawn.T, self._rms.tolist(), strict=True
-        ):  # by columns, because scaling row by row takes five times as long
+        # by columns, because scaling row by row takes five times as long
+        for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):
             column *= rms
         return drawn
 
@@ -158,11 +151,10 @@ class SensorPair:
         if not params.force_delay:
             return Kernel(constants, no_state, sensors)
         rest, passed = waiting(params.force_delay)
-        return Kernel(constants, rest, late(sensors, passed))
+        return Kernel(constants, rest, late(passed))
 
     def reset(self) -> None:
         self.noise.reset()
-        self._drawn: list[list[float]] = []
         self._state = self._kernel.rest(self._constants)
         self._sample = 0
         self.saturated = False
@@ -172,7 +164,7 @@ class SensorPair:
 
     def resume(self, sample: int) -> None:
         self.noise.resume(sample)
-        self._drawn, self._sample = [], sample + 1
+        self._sample = sample + 1
 
     def take(self, change: Callable[[object], object]) -> None:
         self._state = change(self._state)
@@ -183,9 +175,7 @@ class SensorPair:
             return displacement, force
         noise = noise_of_force = 0.0
         if self.noise.any:
-            if not self._drawn:
-                self._drawn = self.noise.numbers()
-            noise, noise_of_force = self._drawn.pop()
+            noise, noise_of_force = self.noise.row()
         sample, self._sample = self._sample, self._sample + 1
         self._state, (displacement, force, self.saturated) = self._kernel.step(
             self._constants, self._state, displacement, force, noise, noise_of_force, sample

@@ -59,10 +59,7 @@ class FaultySensors(SensorPair):
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         if self.faults == [None, None]:
             return super().measure(displacement, force)
-        noises = [0.0, 0.0]
-        if self.noise.any:
-            self._drawn = self._drawn or self.noise.numbers()
-            noises = list(self._drawn.pop())
+        noises = self.noise.row() if self.noise.any else [0.0, 0.0]
         sample, self._sample = self._sample, self._sample + 1
         seen = []
         for k, value, noise, fault in zip(

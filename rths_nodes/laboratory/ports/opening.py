@@ -76,7 +76,7 @@ def checked_answer(terms: Terms, label: str, address: str, head: Head, data: byt
     wider: list[str] = []
     for name, declared, stated, gains in zip(terms.axes, terms.limits, answer.limits, terms.gains, strict=True):
         scaled = stated.times(abs(gains.command), abs(gains.force))
-        wider += [f"axes.{name}.limits.{text}" for text in _wider(declared, scaled)]
+        wider += _wider_limits(f"axes.{name}.limits", declared, scaled)
         if not terms.params.emulator and math.isinf(scaled.error):
             log.warning("axes.%s: the receiver at %s does not limit the command error", name, address)
     if any(terms.loads) and not head.flags & datagrams.NEWTONS:
@@ -107,9 +107,7 @@ def _wider_loads(terms: Terms, answer: Answer) -> list[str]:
             ("limits.force_error", "N", declared.error, far.error),
             ("force_control.largest_correction", "m", declared.travel, far.travel),
         ):
-            if not there <= ours * _ROUNDING:
-                text = f"the receiver allows {there:.6g} {unit}. Lower the limit of the receiver"
-                wider.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {text}")
+            wider += _wider(f"axes.{name}.{path}", unit, ours, there)
     return wider
 
 
@@ -231,20 +229,21 @@ def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
     return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)
 
 
-def _wider(declared: Limits, stated: FarLimits) -> list[str]:
-    wider = []
+def _wider(path: str, unit: str, ours: float, there: float) -> list[str]:
+    if there <= ours * _ROUNDING:
+        return []
+    return [f"{path} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the receiver"]
+
+
+def _wider_limits(path: str, declared: Limits, stated: FarLimits) -> list[str]:
+    wider: list[str] = []
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
-        ours, there = getattr(declared, key), getattr(stated, key)
-        if not there <= ours * _ROUNDING:
-            wider.append(
-                f"{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
-                "receiver"
-            )
+        wider += _wider(f"{path}.{key}", unit, getattr(declared, key), getattr(stated, key))
     ours, there = declared.deceleration, stated.acceleration
     if not abs(there - ours) <= _SAME * ours:
         worse = "harder" if there > ours else "longer"
         wider.append(
-            f"deceleration = {ours:.6g} m/s^2: the receiver brakes {worse}; must be {there:.6g} m/s^2, as in "
-            "the receiver"
+            f"{path}.deceleration = {ours:.6g} m/s^2: the receiver brakes {worse}; must be {there:.6g} m/s^2, "
+            "as in the receiver"
         )
     return wider

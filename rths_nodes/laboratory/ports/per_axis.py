@@ -170,9 +170,8 @@ class PerAxisPort(OfPort, Readback):
                 if truth[0].sample >= self._true_sample:  # older states are duplicates
                     self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        complete = len(self._with_truth) == len(
-            self._axes
-        )  # with a real axis the true state of the rig is unknown
+        # with a real axis the true state of the rig is unknown
+        complete = len(self._with_truth) == len(self._axes)
         if not complete or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)

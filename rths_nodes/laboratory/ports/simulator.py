@@ -225,7 +225,7 @@ class Simulator(WarningPort):
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
             {None: INTERLOCK_NOT_TOLD, "closed": INTERLOCK_CLOSED, "open": INTERLOCK_OPEN}[params.interlock],
         )
-        self._modes = bytes([MODE_DISPLACEMENT]) * len(axes)
+        self.control_mode = bytes([MODE_DISPLACEMENT]) * len(axes)
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
@@ -239,12 +239,12 @@ class Simulator(WarningPort):
         for part in parts:
             part.reset()
         self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
-        self._hydraulics, self._interlock = HYDRAULICS_HIGH, INTERLOCK_CLOSED
+        self.hydraulics, self._interlock = HYDRAULICS_HIGH, INTERLOCK_CLOSED
         none = np.zeros(len(self.auxiliary_inputs))
         self._places, self._forces = self._rig.displacement.tolist(), self._rig.force.tolist()
         for command in self._drive.walk() if walk else ():
             self._lead(command.tolist(), none)
-        self._hydraulics, self._interlock = self._at_start
+        self.hydraulics, self._interlock = self._at_start
         self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
         wrong = self._driven or self._seats or self._loops is not None
         unlike = bool(wrong or self._second.names or self.trigger.wired)
@@ -258,7 +258,7 @@ class Simulator(WarningPort):
         self.partial_stop = ""
         if self._loops is not None:
             self._loops.start(start)
-            self._modes = self._loops.modes
+            self.control_mode = self._loops.modes
         self.sample = self.heartbeat = 0
         self._flags = 0
         self._high = False
@@ -271,19 +271,11 @@ class Simulator(WarningPort):
     def active_command(self) -> Array:
         return np.array(self._command if self._loops is None else self._last)
 
-    @property
-    def hydraulics(self) -> int:
-        return self._hydraulics
-
-    @property
-    def control_mode(self) -> bytes:
-        return self._modes
-
     def set_hydraulics(self, pressure: str) -> None:
         if pressure not in PRESSURES:
             raise unknown("hydraulics", "pressure", pressure, PRESSURES)
         self._take_over()
-        self._hydraulics = PRESSURES[pressure]
+        self.hydraulics = PRESSURES[pressure]
 
     def set_interlock(self, closed: bool) -> None:
         self._take_over()
@@ -341,7 +333,7 @@ class Simulator(WarningPort):
             self._high = self._triggers.popleft()
         if self._loops is not None:
             driven = self._loops.transported(command, self._applied, self._shown_forces, self.interlock).tolist()
-            self._modes, self.partial_stop = self._loops.modes, self._loops.breach
+            self.control_mode, self.partial_stop = self._loops.modes, self._loops.breach
             self._last = driven
         if self._driven:
             self._lead(driven, auxiliary)
@@ -353,7 +345,7 @@ class Simulator(WarningPort):
 
     def _lead(self, command: list[float], auxiliary: Array) -> None:
         stopped = self._interlock == INTERLOCK_OPEN
-        led = self._drive.led(command, self._forces, self._hydraulics, stopped)
+        led = self._drive.led(command, self._forces, self.hydraulics, stopped)
         self._places, self._forces = self._rig.follow(led, auxiliary)
 
     def _convert(self, modes: bytes) -> None:
@@ -408,8 +400,8 @@ class Simulator(WarningPort):
             self._applied,
             channels,
             self._flags,
-            self._modes,
-            self._hydraulics,
+            self.control_mode,
+            self.hydraulics,
             self._interlock,
         )
 
@@ -432,18 +424,15 @@ class SeparateAxes(Rig):
 
     def reset(self) -> None:
         self.states = [kernel.rest(constants) for kernel, constants in self.axes]
-        self.displacement, self.velocity, self.force = np.zeros((3, len(self.axes)))
+        self.displacement, self.force = np.zeros((2, len(self.axes)))
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        places, forces = self.follow(command.tolist(), auxiliary)
-        self.displacement, self.velocity, self.force = (np.array(row) for row in (places, self._rates, forces))
+        self.displacement, self.force = map(np.array, self.follow(command.tolist(), auxiliary))
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        states, places, rates, forces = self.states, [], [], []
+        states, places, forces = self.states, [], []
         for index, ((_, _, step), constants) in enumerate(self.axes):
-            states[index], (displacement, rate, force) = step(constants, states[index], command[index])
+            states[index], (displacement, _, force) = step(constants, states[index], command[index])
             places.append(displacement)
-            rates.append(rate)
             forces.append(force)
-        self._rates = rates
         return places, forces
