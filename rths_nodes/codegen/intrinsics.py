@@ -180,10 +180,7 @@ def _times(t: Translator, rows: Value, vector: Value) -> Value:
 
 
 FORMS: dict[object, Callable[..., Value]] = {
-    operator.add: lambda t, one, other: t.operated(ast.Add(), one, other),
-    operator.sub: lambda t, one, other: t.operated(ast.Sub(), one, other),
     operator.mul: lambda t, one, other: t.operated(ast.Mult(), one, other),
-    operator.truediv: lambda t, one, other: t.operated(ast.Div(), one, other),
     operator.getitem: lambda t, rows, position: t.row(array(rows), scalar(position)),
     builtins.abs: _absolute,
     builtins.len: _length,

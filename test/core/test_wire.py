@@ -163,7 +163,7 @@ def encoded(message: str) -> bytes:
     """Return a message of a type, with a value in every field."""
     fill = {"string": "text ü", "bool": True}
     values = {}
-    for name, kind, is_array in layout.described(message):
+    for name, kind, is_array in layout.fields_of(layout.definition(message)):
         value: Any = fill.get(kind, 3)
         values[name] = [value] * 3 if is_array else value
     return encode(message, values | {"stamp": STAMP, "run": RUN.mark})
@@ -240,7 +240,7 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
 def test_message_of_any_type_is_restored(message: str, data: st.DataObject) -> None:
     sent = {
         name: data.draw(st.lists(values_of(kind), max_size=5) if is_array else values_of(kind))
-        for name, kind, is_array in layout.described(message)
+        for name, kind, is_array in layout.fields_of(layout.definition(message))
         if kind != layout.HEADER
     } | {"stamp": data.draw(stamps), "frame_id": data.draw(values_of("string"))}
     assert decode(message, encode(message, sent)) == sent

@@ -240,10 +240,6 @@ class Session:
     counts: dict[str, int]
 
 
-TAKEN = "another program uses this port, so set another number as port.port of the rig file"
-ELSEWHERE = "set an address of this computer with --address"
-
-
 class Emulator:
     """Emulates the rig of ``scenario`` for the port ``udp``, and serves one session after another.
 
@@ -296,7 +292,9 @@ class Emulator:
         except OSError as error:
             self._socket.close()
             here = f"port.address = {params.address!r}, port.port = {params.port if port is None else port}"
-            hint = TAKEN if error.errno == errno.EADDRINUSE else ELSEWHERE
+            hint = "set an address of this computer with --address"
+            if error.errno == errno.EADDRINUSE:
+                hint = "another program uses this port, so set another number as port.port of the rig file"
             raise ConfigError(f"{here}: cannot listen here ({error.strerror or error}); {hint}") from error
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()

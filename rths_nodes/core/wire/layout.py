@@ -201,10 +201,6 @@ def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)
 
 
-def described(message: str) -> tuple[tuple[str, str, bool], ...]:
-    return fields_of(definition(message))
-
-
 @cache
 def constants(message: str) -> dict[str, int]:
     """Return the constants of a message by name, e.g. ``{"IDLE": 0, ...}`` of TestState."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, described, fields_of, stamp_of
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, definition, fields_of, stamp_of
 
 
 def encode(message: str, values: Data) -> bytes:
@@ -24,7 +24,7 @@ def encode(message: str, values: Data) -> bytes:
         put("I", 4, len(data))
         out.extend(data)
 
-    for name, kind, is_array in described(message):
+    for name, kind, is_array in fields_of(definition(message)):
         if kind in (HEADER, TIME):
             put("I", 4, *stamp_of(values.get("stamp", 0)))
             if kind == HEADER:
@@ -69,7 +69,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
     try:
         if data[:4] != ENCAPSULATION:
             raise ValueError("the byte order or the encapsulation differs")
-        for name, kind, is_array in described(message) if text is None else fields_of(text):
+        for name, kind, is_array in fields_of(definition(message) if text is None else text):
             if kind in (HEADER, TIME):
                 values["stamp"] = get("I", 4) * SECOND + get("I", 4)
                 if kind == HEADER:

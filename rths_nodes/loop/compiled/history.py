@@ -133,8 +133,9 @@ class Histories:
         if self._bounds or every:
             shown = self._all_shown[:, begin:end] if every else np.empty((self._shown.shape[1], end - begin))
             self._repeat(shown)
-        if self._bounds:
-            self._mark_bounds(shown[:, :count], marks[:count])
+        for column, low, high in self._bounds:
+            values = shown[column, :count]
+            marks[:count][~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
         made = self._next_targets[:steps]
         if self._kept:
             behind = slice(self._steps + 1, self._steps + 1 + steps)
@@ -169,11 +170,6 @@ class Histories:
             self._repeat(table)
             self._reported.append(table.T)
 
-    def _mark_bounds(self, shown: Array, marks: NDArray[np.int64]) -> None:
-        for column, low, high in self._bounds:
-            values = shown[column]
-            marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
-
     def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         marks, columns = self._marks, self._columns
@@ -200,9 +196,8 @@ class Histories:
         columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
-        sent = columns[
-            "command"
-        ]  # without converters, these are the applied commands; row 0 is from Measurement 0
+        # without converters, these are the applied commands; row 0 is from Measurement 0
+        sent = columns["command"]
         applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {
@@ -228,9 +223,8 @@ class Histories:
         histories = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
         histories["displacement"] = self._displacement[:count]
         external = np.asarray(self._external)
-        histories["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[
-            :count
-        ]
+        all_forces = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])
+        histories["external_force"] = all_forces[:count]
         histories["energies"] = np.broadcast_to(math.nan, (count, 4))
         return histories
 
@@ -253,9 +247,8 @@ class Histories:
                 values_by_name = {name: values[targets] for name, values in target.items() if name != "energies"}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
-            if (
-                sample < last or last == self._scenario.samples
-            ):  # an interrupted test ends before the answer of the compensator
+            # an interrupted test ends before the answer of the compensator
+            if sample < last or last == self._scenario.samples:
                 yield "state", (sample, shown[sample].tolist())
             if sample == last:
                 return

@@ -51,7 +51,9 @@ def way_of(parts: Parts) -> Way:
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
     if key not in _ways:
         try:
-            _ways[key] = _compiled(parts, values)
+            check_elementary(tools := toolchain())
+            call, library = loaded(function_of(parts), values, tools)
+            _ways[key] = Way(call, True, library.notes, library.digest)
         except (Unbuilt, Untranslatable) as error:
             note = f"{error}. The loop runs in plain Python, {SLOWER}"
             line = labelled(str(error), parts.kernels.values()) if isinstance(error, Untranslatable) else ""
@@ -67,13 +69,6 @@ def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
     fixed: tuple[Fixed, ...] = (False, False, of_constants, False, False, False)
     slots, pairs = Slots(), zip(arguments, fixed, strict=True)
     return [slots.value(*pair, lengths=position < TABLES) for position, pair in enumerate(pairs)]
-
-
-def _compiled(parts: Parts, values: list[Value]) -> Way:
-    tools = toolchain()
-    check_elementary(tools)
-    call, library = loaded(function_of(parts), values, tools)
-    return Way(call, True, library.notes, library.digest)
 
 
 TABLES = 4

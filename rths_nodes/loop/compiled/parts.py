@@ -284,9 +284,8 @@ class _Gathered:
                 self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
                 self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
-        transport = (
-            self._port.transport + self._scenario.hops.depth
-        )  # hops and port delay a Command in the same way
+        # hops and port delay a Command in the same way
+        transport = self._port.transport + self._scenario.hops.depth
         if coupled:
             self._states["inputs"] = np.zeros(inputs)
         if transport:
