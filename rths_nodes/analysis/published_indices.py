@@ -133,7 +133,8 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 def _check_frame(evaluation: Evaluation) -> None:
-    if evaluation.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
+    as_is, n_dof = evaluation.assembly.observation.as_is, evaluation.run.dof_displacement.shape[1]
+    if not as_is or n_dof <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
         raise ConfigError(
             "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
         )
@@ -159,13 +160,21 @@ def _compared(evaluation: Evaluation, several: bool) -> _Compared:
     steps = steps_of(evaluation)
     numerical = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = np.asfortranarray(reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)])
-    columns = STORIES if several else {str(dof + 1): dof for dof in range(1, exact.shape[1])}
     stories: dict[str, float] = {}
-    for name, dof in columns.items():
+    for name, dof in (STORIES if several else _floors(evaluation)).items():
         stories |= errors_of("", f"_{name}", numerical[:, dof] - exact[:, dof], scale_of(exact[:, dof]))
     driven = exact if several else axes_of(evaluation.assembly, exact)
     targets = [scale_of(target) for target in evaluation.run.target[rows_of(evaluation.counted)].T]
     return _Compared(steps, numerical, exact, driven, stories, targets)
+
+
+def _floors(evaluation: Evaluation) -> dict[str, int]:
+    """Return the recorded columns of the floors above the first, by number of the floor."""
+    structure = evaluation.assembly.full_structure
+    assert structure is not None  # whose response is known
+    columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
+    floors = enumerate(structure.names, 1)
+    return {str(floor): columns[name] for floor, name in floors if floor > 1 and name in columns}
 
 
 def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
@@ -216,8 +225,8 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return displacements of the axes, ``(steps, n_axes)`` m, for ``displacement`` ``(steps, n_dof)`` m."""
-    histories: Array = assembly.fresh("setup").histories(displacement)
+    """Return displacements of the axes, ``(steps, n_axes)`` m, for observed ``displacement`` ``(steps, n)`` m."""
+    histories: Array = assembly.fresh("setup").histories(displacement[:, : assembly.observation.n_interface])
     return histories
 
 
@@ -306,7 +315,7 @@ def _share(part: float, total: float) -> float:
 
 
 def reference_displacement(assembly: Assembly) -> Array:
-    """Return the displacement of the whole structure after the soft start, ``(steps + 1, n_dof)`` m."""
+    """Return the observed displacement of the whole structure after the soft start, ``(steps + 1, n)`` m."""
     if states_its_test(assembly):
-        return linear_displacement(assembly)
+        return assembly.observation.motion(linear_displacement(assembly))
     return whole_response(assembly.scenario)[0]

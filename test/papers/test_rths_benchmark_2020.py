@@ -132,6 +132,17 @@ def test_lag_of_short_run_uses_moving_part() -> None:
     assert published_lag(np.zeros(40), measured) == published_lag(target[:1], measured[:1]) == 0
 
 
+@pytest.mark.parametrize("observed", [("x_3", "x_2"), ("x_3",), ()])
+def test_floors_are_compared_by_name(observed: tuple[str, ...]) -> None:
+    """The recording has the interface first, then the other floors in the order of the scenario."""
+    strong = ["ground_motion.begin=5", "duration=1"]
+    changes = [*strong, "setup={type: identity}", "interface=[x_1]", f"observed=[{', '.join(observed)}]"]
+    all_floors, some = (indices_of(files.load(NAME, overrides))[0] for overrides in (strong, changes))
+    hidden = [f"{kind}_{number}_percent" for number in (2, 3) for kind in ("rms", "peak")]
+    hidden = [name for name in hidden if f"x_{name.split('_')[1]}" not in observed]
+    assert some == pytest.approx({name: value for name, value in all_floors.items() if name not in hidden})
+
+
 def test_code_and_paper_number_the_same_indices() -> None:
     assert sorted(BENCHMARK_2020[CODE]) == sorted(BENCHMARK_2020[PAPER])
     assert numbers(NAME, "peak_1_percent") == {CODE: "J5", PAPER: "J7"}
