@@ -13,9 +13,12 @@ from messages import naming
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.linear_reference import BLOCK, recursion
+from rths_nodes.analysis.published_indices import axes_of, reference_displacement
+from rths_nodes.analysis.report.document import render
 from rths_nodes.analysis.response_errors import response, response_errors, whole_response
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import compare
+from rths_nodes.app.studies.identification import expected_rms, fitted_up_to
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -23,6 +26,8 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.structure import combined
+from rths_nodes.numerical.structures.damping import lowest_frequencies
 from rths_nodes.recording.run import Collector
 
 MASS, FREQUENCY, ZETA = 2e4, 1.5, 0.03
@@ -216,6 +221,22 @@ def test_response_errors_exclude_soft_start() -> None:
     assert response_errors(Evaluation(started))["x"]["displacement"] == pytest.approx(
         response_errors(Evaluation(plain))["x"]["displacement"], rel=1e-6
     )
+
+
+def test_large_structure_has_report_and_reference() -> None:
+    """Its matrices are sparse; the reference has its lowest modes, and the displacement of the interface."""
+    scenario = files.load("tall_frame", ["duration=0.5"])
+    assembly = Assembly(scenario)
+    reference = reference_displacement(assembly)
+    assert reference.shape[1] == 3
+    np.testing.assert_array_equal(axes_of(assembly, reference), reference[:, :1])
+    assert expected_rms(scenario) == np.std(reference[:, 0])
+    structure = assembly.structure
+    assert structure is not None
+    mass, _, stiffness = combined(structure)
+    lowest = lowest_frequencies(mass, stiffness, 1)[0] / (2.0 * math.pi)
+    assert fitted_up_to(scenario, (0.1, 1e6)) == pytest.approx(2.75 * lowest)
+    assert "tall_frame" in render(hosts.run(scenario).read())
 
 
 def test_response_errors_need_structure() -> None:

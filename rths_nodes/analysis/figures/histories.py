@@ -50,7 +50,7 @@ from rths_nodes.analysis.units import (
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.structure import combined, transition
-from rths_nodes.numerical.structures.damping import modes
+from rths_nodes.numerical.structures.damping import lowest_frequencies
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
@@ -450,12 +450,12 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 def _periods(view: View) -> Array:
     structure = view.of.assembly.structure
-    if structure is None or len(structure.mass) > LARGEST:
+    if structure is None or len(structure.influence) > LARGEST:
         return np.zeros(0)
     try:
         frequencies = partition(view.of.assembly, {}).frequencies[:MARKED]
     except ConfigError:  # too large for a partition: use the structure as declared
         mass, _, stiffness = combined(structure)
-        frequencies = modes(mass, stiffness)[0][:MARKED] / (2.0 * math.pi)
+        frequencies = lowest_frequencies(mass, stiffness, MARKED)[:MARKED] / (2.0 * math.pi)
     periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
