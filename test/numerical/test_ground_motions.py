@@ -326,6 +326,13 @@ def test_motion_is_zero_outside_its_duration(name: str, tapered: bool) -> None:
     assert np.abs(motion.sample(np.linspace(1.5, 2.5, 50))).max() > 0.01
 
 
+@pytest.mark.filterwarnings("error")
+def test_rest_after_a_logarithmic_sweep_is_finite() -> None:
+    sweep = make("sweep", end_frequency=100.0, duration=1.0, spacing="logarithmic", crossover=2.0)
+    times = np.geomspace(1.001, 1e4, 20)
+    np.testing.assert_array_equal([sweep.sample(times), *sweep.derivatives(times)], np.zeros((3, 20)))
+
+
 @finite
 def test_tapered_motion_starts_and_ends_at_rest(name: str) -> None:
     motion = ending(name)

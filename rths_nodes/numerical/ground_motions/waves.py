@@ -208,6 +208,8 @@ class Sweep(Finite):
 
     def _triple(self, times: Array) -> Triple:
         p, t = self._p, np.asarray(times, dtype=float)
+        shape = window(t, p.duration, p.taper)
+        t = np.minimum(t, p.duration)  # later the exponential would overflow
         start = 2.0 * np.pi * p.start_frequency
         if p.spacing == LOGARITHMIC and p.end_frequency != p.start_frequency:
             rate = np.log(p.end_frequency / p.start_frequency) / p.duration
@@ -217,7 +219,6 @@ class Sweep(Finite):
             growth = 2.0 * np.pi * (p.end_frequency - p.start_frequency) / p.duration
             angle = ((start + 0.5 * growth * t) * t, start + growth * t, np.full(t.shape, growth))
             jerk = np.zeros(t.shape)
-        shape = window(t, p.duration, p.taper)
         if p.crossover is not None:
             shape = product(shape, _falling(2.0 * np.pi * p.crossover, *angle[1:], jerk))
         value, first, second = product(shape, wave(angle))
