@@ -12,9 +12,11 @@ import pytest
 from messages import mentions, naming
 from scipy.optimize import fsolve
 
+from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -168,6 +170,17 @@ def test_servo_valve_margins_have_closed_form() -> None:
     open_loop = 20.0 * dt / (1.0 - 1.0 / z) * spool / z * cmath.exp(-1j * omega * 0.01)
     assert abs(open_loop) == pytest.approx(1.0, rel=1e-3)
     assert delay == pytest.approx((math.pi + cmath.phase(open_loop)) / omega, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("proportional", "integral", "limit"), [(0.0, 0.05, 40.0), (0.85, 0.05, 8.0 / 7.0), (0.5, 0.1, 20.0 / 11.0)]
+)
+def test_stiffness_limit_includes_nyquist_frequency(proportional: float, integral: float, limit: float) -> None:
+    """Without a delay in the rig, a PI loop (k_p + k_i / (1 - 1/z)) / z first grows at z = -1."""
+    law = np.array([proportional + integral, -proportional])
+    loop = ForceLoop("a", NODES, 1.0, law, np.ones(1), 1, 1e-3)
+    assert loop.gain == pytest.approx(limit)
+    assert [bool(loop.growing(gain=share * limit)) for share in (0.999, 1.001)] == [False, True]
 
 
 @pytest.mark.parametrize("how", ["nodes", "controller"])

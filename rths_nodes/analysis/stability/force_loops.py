@@ -109,12 +109,10 @@ class ForceLoop:
     @cached_property
     def gain(self) -> float | None:
         """Smallest factor above 1 on the stiffness at which a motion grows; None without a limit."""
-        gains = [
-            1.0 / abs(self.open(np.array([omega]))[0])
-            for omega, phase in self._crossings(lambda loop: loop.imag)
-            if math.cos(phase) < 0.0
-        ]
-        return min((float(gain) for gain in gains if gain > 1.0), default=None)
+        real = [omega for omega, _ in self._crossings(lambda loop: loop.imag)]
+        loop = self.open(np.array([*real, math.pi / self.dt])).real  # also real at the Nyquist frequency
+        gains = -1.0 / loop[loop < -FADED]
+        return min(gains[gains > 1.0].tolist(), default=None)
 
     def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
         from scipy.optimize import brentq
