@@ -28,7 +28,7 @@ from rths_nodes.core.specimen import NoSpecimen
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, step_of, substeps_of
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, massless
@@ -106,7 +106,11 @@ class _Whole:
         self._specimens = [
             registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes
         ]
-        self._inverse = np.linalg.inv(structure.mass + structure.experimental_mass)
+        tested, masses = structure.experimental_mass, [specimen.mass for specimen in self._specimens]
+        if any(masses) and not tested.any():  # not declared: the mass of the specimens at small rotations
+            axes_of, forces_of = transformation(assembly)
+            tested = forces_of @ np.diag(masses) @ axes_of
+        self._inverse = np.linalg.inv(structure.mass + tested)
 
     def run(self, substeps: int) -> tuple[Array, Array, Array, Array]:
         steps, n_dof = self._external.shape

@@ -136,6 +136,17 @@ def test_mass_under_test_moves_with_its_floor() -> None:
     np.testing.assert_allclose(without.displacement, included.displacement, atol=1e-12)
 
 
+def test_undeclared_mass_of_specimen_has_inertia_without_ground_load() -> None:
+    heavy = scene()
+    inner = heavy.data()["axes"]["story"]["specimen"]
+    specimen = {"type": "with_mass", "mass": 0.5 * MASS, "specimen": inner}
+    structure = heavy.data()["structure"] | {"masses": [1.5 * MASS]}
+    slower = {"type": "sine", "amplitude": 2.0 / 1.5, "frequency": 0.9}
+    expected = response(scene(structure=structure, ground_motion=slower)).displacement
+    computed = response(scene(axes={"story": axis(specimen)})).displacement
+    np.testing.assert_allclose(computed, expected, atol=1e-9 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("integrator", ["central_difference", "runge_kutta", "explicit_newmark"])
 def test_loop_with_perfect_actuator_converges_to_response(integrator: str) -> None:
     """The rig moves linearly and its force lags by half a sample: an error of first order."""
