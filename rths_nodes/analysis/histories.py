@@ -115,7 +115,7 @@ class Evaluation:
 
     @property
     def first_step(self) -> int:
-        return self.first_sample // self.scenario.samples_per_step
+        return max(0, self.first_sample - 1) // self.scenario.samples_per_step  # the last Target of the soft start
 
     @cached_property
     def counted(self) -> Indices:

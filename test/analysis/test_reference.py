@@ -226,9 +226,11 @@ def test_response_error_is_rms_of_difference() -> None:
     np.testing.assert_allclose(whole_response(run.scenario)[1], whole.acceleration + ground[:, None])
 
 
-def test_response_errors_exclude_soft_start() -> None:
+@pytest.mark.parametrize("substeps", [1, 2, 10])
+def test_response_errors_exclude_soft_start(substeps: int) -> None:
     soft = ("soft_start={amplitude: 0.002, rise_time: 0.1, duration: 0.3, fall_time: 0.1, rest_time: 0.5}",)
-    plain, started = (hosts.run("chen_ricles_2010", (*PERFECT, *changes)).read() for changes in ((), soft))
+    test = (*PERFECT, f"substeps={substeps}")
+    plain, started = (hosts.run("chen_ricles_2010", (*test, *changes)).read() for changes in ((), soft))
     assert response_errors(Evaluation(started))["x"]["displacement"] == pytest.approx(
         response_errors(Evaluation(plain))["x"]["displacement"], rel=1e-6
     )
