@@ -259,6 +259,22 @@ def test_motions_equal_eigenvalues_of_state_matrix(late: int) -> None:
     assert mode.motion == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("late", [0, 3])
+def test_fed_back_force_belongs_to_the_loop(late: int) -> None:
+    """The force follows the command after 8 + ``late`` samples, so that an open law has the same response."""
+    test, share = override(held(), [f"axes.story.sensors.force_delay={late}"]), 0.2
+    recursion = [1.0, *([0.0] * (8 + late)), -share]
+    numerator = [1.0, *([0.0] * (9 + late))]
+    laws = (
+        f"inputs: [target, force], law: {{D: [[1.0, {share / 30420.0!r}]]}}",
+        f"law: {{numerator: {numerator}, denominator: {recursion}, Ts: {test.dt!r}}}",
+    )
+    closed, open_law = (judge(override(test, [f"compensator={{type: linear, {law}}}"])) for law in laws)
+    assert closed.modes[0].motion == pytest.approx(open_law.modes[0].motion, rel=1e-9)
+    assert abs(closed.modes[0].motion - judge(test).modes[0].motion) > 1e-3
+    assert closed.continuous_delay is None
+
+
 def test_only_degrees_of_freedom_on_axes_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only one of three floors is on the rig."""
     simulated, response = set(), Way._response

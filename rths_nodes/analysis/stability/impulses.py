@@ -238,14 +238,13 @@ class Way:
         parts[kind, dof] = size
         ramp, moved, compensator, n = self._ramp, self._setup.moved, self._compensator, self.per_step
         in_time = InTime(n * self.scenario.dt, 0) if self._late_velocity else None
-        force = self._rest_force.tolist()
 
         def target(step: int) -> Target:
             displacement, velocity, acceleration = parts if step == MOVED else nothing
             response = Target(step, displacement, velocity, acceleration, rest, rest, rest)
             return response if in_time is None else in_time.of(response)
 
-        def command(sample: int, measured: Floats) -> Floats:
+        def command(sample: int, measured: Floats, force: Floats) -> Floats:
             step, substep = divmod(sample, n)
             if substep == 0:
                 ramp.follow(target(step + 1))
@@ -263,8 +262,16 @@ class Way:
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 
+    def _load_cells(self) -> Callable[[Floats], Floats] | None:
+        """Return a function that delays and filters the forces of a sample; None if they are shown at once."""
+        filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]
+        if not any(self._late) and filters == [None] * self.n_axes:
+            return None
+        felt, rest = _Felt(self._late, filters, np.ones(1)), self._rest_force
+        return lambda force: (rest + felt.after(np.array([force]) - rest)[0]).tolist()
+
     def _record(
-        self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None, share: float = FADED
+        self, commands: Callable[[int, Floats, Floats], Floats], felt: _Felt | None = None, share: float = FADED
     ) -> Array:
         """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
 
@@ -275,11 +282,13 @@ class Way:
         line: deque[Floats] = deque([0.0] * self.n_axes for _ in range(self.transport))
         felt = felt or _Felt(self._late, self._filters, self._weights)
         blocks: list[Array] = []
-        measured, faded, finite = [0.0] * self.n_axes, _Faded(self._patience, share), True
+        shown = self._load_cells()
+        measured, force = [0.0] * self.n_axes, self._rest_force.tolist()
+        faded, finite = _Faded(self._patience, share), True
         for first in range(0, LONGEST, BLOCK):
             rows, moving = [], []
             for sample in range(first, first + BLOCK):
-                command = commands(sample, measured)
+                command = commands(sample, measured, force if shown is None else shown(force))
                 line.append(command)
                 moving.append(any(command))
                 measured, force = follow(line.popleft(), auxiliary)
@@ -301,9 +310,9 @@ class Way:
         )
 
 
-def _push(unit: Array) -> Callable[[int, Floats], Floats]:
+def _push(unit: Array) -> Callable[[int, Floats, Floats], Floats]:
     first, nothing = (SMALL * unit).tolist(), [0.0] * len(unit)
-    return lambda sample, _: nothing if sample else first
+    return lambda sample, *_: nothing if sample else first
 
 
 def _rig(scenario: Scenario) -> Any:

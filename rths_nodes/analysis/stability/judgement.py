@@ -317,9 +317,9 @@ def continuous_delay(scenario: Scenario) -> float | None:
     """Return the critical delay (s) in continuous time; None without a limit or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
+        places = places_of(modes_of(loop))
     except ConfigError:
         return None
-    places = places_of(modes_of(loop))
     late = delays(loop, sweep(loop, places), loop.delay)
     further = _limit(late, 0.0, growing_motions(loop, places))
     return None if further is None else max(0.0, loop.delay + further.value)
