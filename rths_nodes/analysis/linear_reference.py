@@ -7,8 +7,6 @@ Degrees of freedom without mass are allowed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
@@ -23,31 +21,27 @@ _displacements = Recent(2)
 """Displacements cached for further tests with the same structure and ground motion."""
 
 
-@dataclass(frozen=True, eq=False)
-class LinearResponse:
-    """Response of a linear structure from the end of the soft start.
+class Response:
+    """Computes the motion of axes of a linear structure at the servo rate.
 
-    ``states`` ``(steps + 1, n)`` satisfy z' = A z + B f, where A is ``system``, B is ``inputs``, and f is
-    ``force``, the load of the degrees of freedom ``(steps + 1, n_dof)`` N.
+    ``matrices`` are mass, damping and stiffness. ``axes`` ``(n_axes, n_dof)`` maps degrees of freedom to axes.
     """
 
-    states: Array
-    force: Array
-    system: Array
-    inputs: Array
-    rows: Array
-    """Matrix from states to displacements of the degrees of freedom."""
+    def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
+        self._system, self._inputs, rows = first_order(*matrices)
+        self._rows = axes @ rows
+        self._steps = transition(self._system, self._inputs, dt)
 
-    @property
-    def displacement(self) -> Array:
-        """Displacement relative to the ground, ``(steps + 1, n_dof)`` m."""
-        return self.states @ self.rows.T
+    def motion(self, force: Array) -> Array:
+        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, from rest.
 
-    @property
-    def acceleration(self) -> Array:
-        """Acceleration relative to the ground, ``(steps + 1, n_dof)`` m/s^2."""
-        rates: Array = self.states @ self.system.T + self.force @ self.inputs.T
-        return rates @ (self.rows @ self.system).T
+        ``force`` is ``(samples, n_dof)`` N.
+        """
+        phi, before, now = self._steps
+        states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
+        rates = states @ self._system.T + force @ self._inputs.T
+        over_rates = self._rows @ self._system
+        return np.stack([states @ self._rows.T, rates @ self._rows.T, rates @ over_rates.T], axis=1)
 
 
 def states_its_test(assembly: Assembly) -> bool:
@@ -57,29 +51,28 @@ def states_its_test(assembly: Assembly) -> bool:
     return bool(structure.experimental_stiffness.any())
 
 
-def linear_response(assembly: Assembly) -> LinearResponse:
+def linear_response(assembly: Assembly) -> Array:
+    """Return displacement, velocity and acceleration relative to the ground, ``(steps + 1, 3, n_dof)``.
+
+    The response begins at the end of the soft start.
+    """
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
             "structure: must be linear and declare experimental_stiffness, because the response of the whole "
             "structure is computed"
         )
-    system, inputs, displacement = first_order(*combined(structure))
-    phi, before, now = transition(system, inputs, assembly.scenario.step)
-    force = assembly.force_on_whole
-    driven = force[:-1] @ before.T + force[1:] @ now.T
-    states = recursion(phi, driven)
-    return LinearResponse(states, force, system, inputs, displacement)
+    response = Response(combined(structure), np.eye(len(structure.influence)), assembly.scenario.step)
+    return response.motion(assembly.force_on_whole)
 
 
 def linear_displacement(assembly: Assembly) -> Array:
     """Return the displacement, ``(steps + 1, n_dof)`` m. Do not change the array, because tests may share it."""
     structure = assembly.structure
-    if structure is None:
-        return linear_response(assembly).displacement
+    assert structure is not None  # states_its_test
     step = np.array(assembly.scenario.step)
     key = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
-    return _displacements.result(key, lambda: np.asfortranarray(linear_response(assembly).displacement))
+    return _displacements.result(key, lambda: np.asfortranarray(linear_response(assembly)[:, 0]))
 
 
 def recursion(phi: Array, driven: Array) -> Array:

@@ -285,11 +285,15 @@ def _whole_response(text: str) -> tuple[Array, Array]:
         return ideal.displacement, ideal.acceleration
     scenario = _small_enough(scenario)
     assembly = Assembly(scenario)
-    histories = response(scenario) if scenario.rig is None else linear_response(assembly)
+    if scenario.rig is None:
+        whole = response(scenario)
+        displacement, acceleration = whole.displacement, whole.acceleration
+    else:
+        displacement, _, acceleration = linear_response(assembly).swapaxes(0, 1)
     assert assembly.structure is not None  # both functions refuse a test without a structure
     seen = assembly.observation
     ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))
-    return seen.motion(histories.displacement), seen.motion(histories.acceleration) + ground
+    return seen.motion(displacement), seen.motion(acceleration) + ground
 
 
 def _small_enough(scenario: Scenario) -> Scenario:

@@ -101,16 +101,8 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
     return True
 
 
-class FirstOrder(NamedTuple):
-    """First-order system z' = A z + B p, x = C z, with loads p ``(n,)`` N and displacements x ``(n,)`` m."""
-
-    system: Array
-    inputs: Array
-    displacement: Array
-
-
-def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return a structure as a system of first order; loads act only on masses.
+def first_order(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array, Array]:
+    """Return A, B and C of z' = A z + B p, x = C z, with loads p ``(n,)`` N on masses and displacements x (m).
 
     The states are displacements and velocities of masses, then displacements of damped degrees of freedom without
     mass. Raises ConfigError if :func:`followers` does.
@@ -124,7 +116,7 @@ def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
     nothing, one = np.zeros((k, k)), np.eye(k)
     if not m:
         system = np.block([[nothing, one], [-inverse @ stiffness, -inverse @ damping]])
-        return FirstOrder(system, np.vstack([nothing, inverse]), np.hstack([one, nothing]))
+        return system, np.vstack([nothing, inverse]), np.hstack([one, nothing])
     rule = followers(mass, damping, stiffness)
     kept = (2 * k + m) if rule.damped else 2 * k
     x, v = np.zeros((n, kept)), np.zeros((n, kept))
@@ -138,7 +130,7 @@ def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
     system = np.vstack([v[t], acceleration, v[o]] if rule.damped else [v[t], acceleration])
     inputs = np.zeros((kept, n))
     inputs[k : 2 * k] = inverse @ force
-    return FirstOrder(system, inputs, x)
+    return system, inputs, x
 
 
 def combined_load(structure: Any) -> Array:

@@ -39,11 +39,11 @@ def test_zero_mass_row_marks_massless_degree_of_freedom() -> None:
     "damping", [NOTHING, 1e-3 * STIFFNESS, np.diag([5.0, 3.0, 2.0, 7.0])], ids=["none", "stiff", "any"]
 )
 def test_first_order_system_has_response_of_matrices(damping: np.ndarray) -> None:
-    model = first_order(MASS, damping, STIFFNESS)
-    assert len(model.system) == (6 if damping.any() else 4)
+    system, inputs, displacement = first_order(MASS, damping, STIFFNESS)
+    assert len(system) == (6 if damping.any() else 4)
     for omega in (1.0, 11.0, 40.0):
-        z = np.linalg.solve(1j * omega * np.eye(len(model.system)) - model.system, model.inputs[:, [0, 2]])
-        np.testing.assert_allclose(model.displacement @ z, response(MASS, damping, omega), rtol=1e-9, atol=1e-15)
+        z = np.linalg.solve(1j * omega * np.eye(len(system)) - system, inputs[:, [0, 2]])
+        np.testing.assert_allclose(displacement @ z, response(MASS, damping, omega), rtol=1e-9, atol=1e-15)
 
 
 def test_static_condensation_is_exact_with_rayleigh_damping() -> None:

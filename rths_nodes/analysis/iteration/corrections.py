@@ -33,7 +33,7 @@ import numpy as np
 from rths_nodes.analysis.iteration import learning
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
-from rths_nodes.analysis.linear_reference import recursion
+from rths_nodes.analysis.linear_reference import Response
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.errors import ConfigError, unknown
@@ -44,7 +44,6 @@ from rths_nodes.loop.scenario.overrides import changed as changed_by
 from rths_nodes.loop.scenario.overrides import replace, replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
-from rths_nodes.mechanics.structure import first_order, transition
 from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 from rths_nodes.recording.run import Run
 
@@ -136,29 +135,6 @@ LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
 """Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
 STRAIGHT = 1e-3
 """Largest permitted relative deviation of the setup from a linear transformation."""
-
-
-class Response:
-    """Computes the motion of axes of a linear structure at the servo rate.
-
-    ``matrices`` are mass, damping and stiffness. ``axes`` ``(n_axes, n_dof)`` maps degrees of freedom to axes.
-    """
-
-    def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
-        self._system, self._inputs, rows = first_order(*matrices)
-        self._rows = axes @ rows
-        self._steps = transition(self._system, self._inputs, dt)
-
-    def motion(self, force: Array) -> Array:
-        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, from rest.
-
-        ``force`` is ``(samples, n_dof)`` N.
-        """
-        phi, before, now = self._steps
-        states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
-        rates = states @ self._system.T + force @ self._inputs.T
-        over_rates = self._rows @ self._system
-        return np.stack([states @ self._rows.T, rates @ self._rows.T, rates @ over_rates.T], axis=1)
 
 
 class Substructure:

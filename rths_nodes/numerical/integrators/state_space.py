@@ -19,7 +19,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.structure import combined, transition
+from rths_nodes.mechanics.structure import combined, first_order, transition
 from rths_nodes.numerical.integrators.dynamics import (
     Advance,
     Dynamics,
@@ -36,15 +36,6 @@ from rths_nodes.numerical.structures.restoring_forces.linear import is_linear, r
 from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
 
 Matrices = tuple[Array, Array, Array]
-
-
-def state_space(structure: Structure) -> tuple[Array, Array]:
-    """Return A ``(2 n, 2 n)`` and B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
-    n = len(structure.influence)
-    inverse = np.linalg.inv(structure.mass)
-    nothing, identity = np.zeros((n, n)), np.eye(n)
-    system = np.block([[nothing, identity], [-inverse @ structure.stiffness, -inverse @ structure.damping]])
-    return system, np.vstack([nothing, inverse])
 
 
 def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
@@ -232,7 +223,8 @@ class Exact(ByMatrix):
 
     @staticmethod
     def matrices(params: Params, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        return transition(*state_space(structure), dt), params.measured_force == "extrapolated"
+        system, inputs, _ = first_order(structure.mass, structure.damping, structure.stiffness)
+        return transition(system, inputs, dt), params.measured_force == "extrapolated"
 
 
 RungeKuttaConstants = tuple[Operand, Operand, object, float]
@@ -257,7 +249,8 @@ class RungeKutta(ByMatrix):
 
     @staticmethod
     def matrices(params: Params, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        return runge_kutta_transition(*state_space(structure), dt), True
+        system, inputs, _ = first_order(structure.mass, structure.damping, structure.stiffness)
+        return runge_kutta_transition(system, inputs, dt), True
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
