@@ -23,8 +23,8 @@ UNITS: dict[str, float] = {"g": G, "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "m
 
 TIME_UNITS: dict[str, float] = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 1e-3),
-    **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "msecs", "millisec", "millisecs", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "µs", "μs", "usec", "microsec", "microsecs", "microsecond", "microseconds"), 1e-6),
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
 }
 """Units of time, and their values in s."""
