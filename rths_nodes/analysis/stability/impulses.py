@@ -48,6 +48,8 @@ BLOCK = 64
 PATIENCE = 64
 """Number of quiet samples after which a response has ended, in addition to the memory of ramp, compensator and
 transport."""
+FED_BACK = 8
+"""Number of samples in which a compensator with feedback changes its commands."""
 MOVED = 2
 KINDS = 3
 
@@ -156,6 +158,17 @@ class Way:
         self._patience = PATIENCE + 4 * self.per_step + late + round(spans / scenario.dt)
         self._rig.reset()
         self._rest_force = np.array(self._rig.follow([0.0] * self.n_axes, self.auxiliary)[1])
+        nothing, rest = [0.0] * self.n_axes, self._rest_force.tolist()
+        still = self._answer(nothing, rest)
+        self._by_force = self._answer(nothing, (self._rest_force + 1.0).tolist()) != still
+        self.feeds_back = self._by_force or self._answer([SMALL] * self.n_axes, rest) != still
+        """True if the commands depend on measured displacements or forces."""
+
+    def _answer(self, measured: Floats, force: Floats) -> list[Floats]:
+        """Return the first commands for a target at rest and constant measurements."""
+        self._compensator.reset()
+        arguments = *[[0.0] * self.n_axes] * 3, measured, force
+        return [self._compensator.commands(*arguments, True, False) for _ in range(FED_BACK)]
 
     def _inputs(self, assembly: Assembly) -> Array:
         if not self._rig.auxiliary_inputs:
@@ -263,10 +276,10 @@ class Way:
         return longest * self.scenario.dt
 
     def _load_cells(self) -> Callable[[Floats], Floats] | None:
-        """Return a function that delays and filters the forces of a sample; None if they are shown at once."""
-        filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]
-        if not any(self._late) and filters == [None] * self.n_axes:
+        """Return a function that delays and filters the forces of a sample; None if the commands ignore them."""
+        if not self._by_force:
             return None
+        filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]
         felt, rest = _Felt(self._late, filters, np.ones(1)), self._rest_force
         return lambda force: (rest + felt.after(np.array([force]) - rest)[0]).tolist()
 

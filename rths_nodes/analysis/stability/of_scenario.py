@@ -77,7 +77,7 @@ def sampled_loop(
         impulses,
         scenario.step,
         scenario.samples_per_step,
-        tuple(_assumptions(assembly, structure, matrices)),
+        tuple(_assumptions(assembly, structure, matrices, way)),
         scenario.rig is None and impulses.at_once is None,
         () if way.loaded is None else force_loops(scenario, way.loaded),
     )
@@ -282,7 +282,7 @@ def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceL
     return response
 
 
-def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure) -> Iterator[str]:
+def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure, way: Way) -> Iterator[str]:
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup are linearised at rest"
     if scenario.force_axes:
@@ -291,6 +291,11 @@ def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStruct
     if compensator.state_names:
         name = type(scenario.compensator).type_name
         yield f"{name}: judged with its initial parameters, without learning"
+    if way.feeds_back:
+        yield (
+            f"{type(scenario.compensator).type_name}: feeds measurements back; a further delay acts on the "
+            "forces, but not within this feedback, so the critical delay of the rig may be shorter"
+        )
     if scenario.semi_active is not None:
         yield f"{type(scenario.semi_active).type_name}: judged with its output at rest"
     stated = structure.experimental_stiffness
