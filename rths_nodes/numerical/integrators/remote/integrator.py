@@ -242,27 +242,10 @@ LONGEST_TALK = 10_000
 """Largest number of requests between two commitState requests. A client that sends more does not converge."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Expected steps of the client: ``static_steps``, then ``steps`` time steps from ``start_time``.
-
-    A time step of the client lasts ``iterations * dt`` s, and each of its iterations is a Target.
-    """
-
-    steps: int
-    static_steps: int
-    start_time: float
-    iterations: int
-    dt: float
-
-    @property
-    def time_step(self) -> float:
-        return self.iterations * self.dt
-
-
 class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
+    The client makes ``static_steps``, then ``steps`` time steps of ``iterations * dt`` s; an iteration is a Target.
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
     dynamic stage, a request for the force of a new trial response sets ``due`` to its displacement ``(n,)``.
     ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
@@ -274,27 +257,27 @@ class Conversation:
     requests by action.
     """
 
-    def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
-        self._matrices, self._plan = matrices, plan
-
+    def __init__(self, n: int, matrices: Mapping[int, Array], params: AnyParams, steps: int, dt: float) -> None:
+        self._matrices, self._p, self._all_steps = matrices, params, steps
+        self._time_step = params.iterations * dt
         self.due: Array | None = None
         self.offset = self.static_force = np.zeros(n)
         self.steps = 0
         self.asked: Counter[int] = Counter()
         self.idle = True
         """True between commitState and the next trial response, when the client may disconnect."""
-        self._static = plan.static_steps
+        self._static = params.static_steps
         self._trial = Request(TRIAL, np.zeros(n), np.zeros(n), 0.0)
         self._fresh = False
         self._index = self._iteration = self._requests = 0
-        self._imposed, self._time = self.offset, plan.start_time
+        self._imposed, self._time = self.offset, params.start_time
         self._force = self.static_force
 
     @property
     def where(self) -> str:
         if self._static:
-            return f"in static step {self._plan.static_steps - self._static + 1} of {self._plan.static_steps}"
-        return f"after {self.steps} of {self._plan.steps} steps, at model time {self._trial.time:g} s"
+            return f"in static step {self._p.static_steps - self._static + 1} of {self._p.static_steps}"
+        return f"after {self.steps} of {self._all_steps} steps, at model time {self._trial.time:g} s"
 
     def reply(self, request: Request) -> Array | None:
         """Return the answer, or None if the request has no answer or a displacement is ``due``.
@@ -348,9 +331,9 @@ class Conversation:
         if not self._fresh:
             return self._force
         self._fresh = False
-        index = math.ceil((trial.time - self._plan.start_time) / self._plan.time_step - ROUNDING)
+        index = math.ceil((trial.time - self._p.start_time) / self._time_step - ROUNDING)
         again = np.array_equal(trial.displacement, self._imposed)
-        if again and index == self._index and (index == 0 or self._plan.iterations == 1):
+        if again and index == self._index and (index == 0 or self._p.iterations == 1):
             return self._force
         self._check_time(index, trial.time)
         self._imposed = trial.displacement
@@ -358,29 +341,28 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        plan = self._plan
-        if index == self._index and 0 < self._iteration < plan.iterations:
+        params, step = self._p, self._time_step
+        if index == self._index and 0 < self._iteration < params.iterations:
             self._iteration += 1
             return
-        step = plan.time_step
         if index == self._index:
             raise IntegratorError(
                 f"the client requests the force at another displacement in the same time step {self.where}, but "
-                f"the number of iterations in a step of {step:g} s must be {plan.iterations}"
+                f"the number of iterations in a step of {step:g} s must be {params.iterations}"
             )
         late = self._index > 0 and abs(time - self._time - step) > ROUNDING * step + 1e-12 * abs(time)
         if index != self._index + 1 or late:
-            before = plan.start_time if self._index == 0 else self._time
-            gravity = not (self._index or plan.static_steps)
+            before = params.start_time if self._index == 0 else self._time
+            gravity = not (self._index or params.static_steps)
             hint = "; set static_steps if a gravity analysis comes first" if gravity else ""
             raise IntegratorError(
                 f"the client advances from time {before:g} s to {time:g} s, but the step must be {step:g} s "
                 f"(iterations * substeps / servo_rate) from start_time on{hint}"
             )
-        if self._index and self._iteration != plan.iterations:
+        if self._index and self._iteration != params.iterations:
             raise IntegratorError(
                 f"the number of iterations of the client is {self._iteration} {self.where}, but must be "
-                f"{plan.iterations}"
+                f"{params.iterations}"
             )
         self._index, self._iteration, self._time = index, 1, time
 
@@ -479,8 +461,7 @@ class Served(Integrator):
         stiffness, damping, mass = (self._matrix(name) for name in ("stiffness", "damping", "mass"))
         matrices = {INITIAL_STIFFNESS: stiffness, TANGENT_STIFFNESS: stiffness, DAMPING: damping, MASS: mass}
         steps = (len(external_force) - 1) // params.iterations
-        plan = Plan(steps, params.static_steps, params.start_time, params.iterations, dt)
-        self.talk = Conversation(n, matrices, plan)
+        self.talk = Conversation(n, matrices, params, steps, dt)
         self._length, self._due = 0, 0.0
         self._patience = params.connect_within
         self._begun = self._welcomed = False
