@@ -13,17 +13,18 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.app.studies.ensembles import Plant, plants
-from rths_nodes.app.studies.runs import known_indices, shown_indices, to_json
+from rths_nodes.app.studies.runs import known_indices, needs_response, shown_indices, to_json
 from rths_nodes.core import registry
 from rths_nodes.core.distributions import KINDS, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.inputs import Named, named_files
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data, walk
@@ -73,8 +74,8 @@ class Level:
 class Row:
     """Run of a study, with the ``scenario`` as text.
 
-    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies the scenario and the
-    version of this package, and also the process if a component is not part of a package.
+    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies scenario, contents of
+    its files, version of this package, and the process if a component is not part of a package.
     """
 
     number: int
@@ -118,6 +119,7 @@ class Design:
         if self.count > MOST_RUNS:
             raise ConfigError(f"number of runs = {self.count}: must be <= {MOST_RUNS}")
         self.indices = study.indices or shown_indices(self.base)
+        self._hash = cache(Named.hash)
         self._check()
 
     @property
@@ -159,14 +161,17 @@ class Design:
         name = (
             ", ".join(level_labels + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])) or self.base.name
         )
-        resolved = ""
+        resolved = contents = ""
         if not reason:
             try:
-                resolved = to_json(plant.of(scenario).data() | {"cases": {}})
+                data = plant.of(scenario).data() | {"cases": {}}
+                resolved, contents = to_json(data), " ".join(map(self._hash, named_files(Scenario, data)))
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        key = hashlib.sha256(f"{__version__} {session}{resolved or name}".encode()).hexdigest()[:20]
+        response = "with response " if needs_response(self.indices) else ""  # other runs lack these indices
+        parts = f"{__version__} {session}{response}{contents}{resolved or name}"
+        key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
         return Row(number, name, labels, plant, resolved, reason, key)
 

@@ -181,6 +181,26 @@ def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
     assert (lines[:2], len(lines)) == (first, 3)
 
 
+def test_runs_are_repeated_after_change_of_file(tmp_path: Path) -> None:
+    record = tmp_path / "record.txt"
+    ground = {"type": "record", "file": str(record), "step": 0.01, "unit": "m/s^2"}
+    plan = {"factors": {GAIN: {"list": [0.0]}}, "plants": 0, "set": {"duration": 0.2, "ground_motion": ground}}
+
+    def largest(acceleration: float, folder: str) -> object:
+        record.write_text(f"{acceleration}\n" * 30)
+        return run_study(designed(**plan), tmp_path / folder).columns["min_displacement_mm"]
+
+    assert largest(0.5, "out") != largest(1.0, "out") == largest(1.0, "other")
+
+
+def test_runs_are_repeated_for_indices_of_response(tmp_path: Path) -> None:
+    run_study(designed(**PLAIN), tmp_path / "out")
+    again, other = (
+        run_study(designed(**PLAIN, indices=["response_x"]), tmp_path / name) for name in ("out", "other")
+    )
+    assert again.columns["response_x"] == other.columns["response_x"]
+
+
 def test_run_of_truncated_line_is_repeated(tmp_path: Path) -> None:
     expected = run_study(designed(), tmp_path)
     (tmp_path / NAME).write_bytes((tmp_path / NAME).read_bytes()[:-7])
