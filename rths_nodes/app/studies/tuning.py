@@ -124,7 +124,8 @@ def parameters(
         return chosen
     if isinstance(stated, Mapping):
         return [_parameter(scenario, key, limits) for key, limits in stated.items()]
-    return [_parsed(scenario, text) for text in stated]
+    texts = (text.partition("=") for text in stated)
+    return [_parameter(scenario, key, limits.split(":") if sign else None) for key, sign, limits in texts]
 
 
 def tunable(scenario: Scenario) -> list[str]:
@@ -142,34 +143,30 @@ def _numbers(built: object, path: str) -> list[str]:
     return keys
 
 
-def _parsed(scenario: Scenario, text: str) -> Parameter:
-    key, sign, range_ = text.partition("=")
-    if not sign:
-        return _parameter(scenario, key, None)
-    low, colon, high = range_.partition(":")
-    try:
-        limits = float(low), float(high)
-    except ValueError:
-        colon = ""
-    if not colon or not (math.isfinite(limits[0]) and limits[0] < limits[1] < math.inf):
-        raise ConfigError(f"parameters = {text}: must be KEY=LOW:HIGH with LOW < HIGH")
-    return _parameter(scenario, key, limits)
-
-
-def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
+def _parameter(scenario: Scenario, key: str, limits: Sequence[str | float] | None) -> Parameter:
     value, spec = declaration(scenario, key, f"parameters: {key}")
     if spec is None or spec.kind not in ("number", "integer"):
         raise ConfigError(f"parameters: {key} = {show(value)}: must be a number")
     if limits is None:
         if value is None or not value > 0.0:
             raise ConfigError(f"parameters: {key} = {show(value)}: has no default range. Use {key}=LOW:HIGH")
-        limits = value / AROUND, value * AROUND
-        low = max(bound for bound in (limits[0], spec.at_least, spec.more_than) if bound is not None)
-        high = min(bound for bound in (limits[1], spec.at_most, spec.less_than) if bound is not None)
-        limits = low, high
-    begin = value if value is not None else 0.5 * (limits[0] + limits[1])
-    logarithmic = limits[0] > 0.0 and limits[1] / limits[0] >= AROUND
-    return Parameter(key, *limits, begin, logarithmic, spec.kind == "integer")
+        low = max(bound for bound in (value / AROUND, spec.at_least, spec.more_than) if bound is not None)
+        high = min(bound for bound in (value * AROUND, spec.at_most, spec.less_than) if bound is not None)
+    else:
+        low, high = _range(key, limits)
+    begin = value if value is not None else 0.5 * (low + high)
+    logarithmic = low > 0.0 and high / low >= AROUND
+    return Parameter(key, low, high, begin, logarithmic, spec.kind == "integer")
+
+
+def _range(key: str, limits: Sequence[str | float]) -> tuple[float, float]:
+    try:
+        low, high = map(float, limits)
+    except (TypeError, ValueError, OverflowError):
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ConfigError(f"parameters: {key} = {show(limits)}: must be KEY=LOW:HIGH with LOW < HIGH")
+    return low, high
 
 
 class Search:

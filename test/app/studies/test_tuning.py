@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from messages import mentions
+from messages import mentions, naming
 
 from rths_nodes.app.studies import tuning
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.runs import to_json
 from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, judged, parameters, ran, tunable
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -254,6 +255,12 @@ def test_invalid_arguments_are_refused(
     options: list[str], parts: tuple[str, ...], refusal: Callable[..., str]
 ) -> None:
     assert mentions(refusal("tune", "chen_ricles_2010", *options), *parts)
+
+
+@pytest.mark.parametrize("limits", [(40, 15), (20, 20), (15, math.inf), (math.nan, 20), (1, 2, 3), "ab", 7])
+def test_invalid_range_in_mapping_is_refused(limits: Any) -> None:
+    with pytest.raises(ConfigError, match=naming("parameters", "compensator.alpha_es", "LOW < HIGH")):
+        parameters(paper(), {"compensator.alpha_es": limits})
 
 
 def test_command_prints_result_as_set_options(output: Callable[..., str]) -> None:
