@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -25,9 +24,10 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.records import locked
 
 NAME = "runs.jsonl"
-_SUM = b',"crc32":"'
+_BEGIN, _SUM = b'{"key":"', b',"crc32":"'
 
 
 class Journal:
@@ -42,9 +42,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / NAME
         self._file = self.path.open("a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if locked(self._file):
             self._file.close()
             raise ConfigError(f"{folder}: another study writes to this folder") from None
         self.results: dict[str, Data] = {}
@@ -54,7 +52,7 @@ class Journal:
         self._file.seek(0)
         complete, ours, problems = 0, False, Problems()
         for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and line[: len(_BEGIN)] == _BEGIN[: len(line)]:
                 break
             ours = ours or _SUM in line
             try:

@@ -265,11 +265,12 @@ def test_second_study_in_same_folder_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path)
 
 
-def test_other_file_is_not_overwritten_by_journal(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text("my notes\n")
+@pytest.mark.parametrize("notes", ["my notes\n", "my notes", '{"mine": 1}'])
+def test_other_file_is_not_overwritten_by_journal(notes: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(notes)
     with pytest.raises(ConfigError, match=naming("runs.jsonl", "journal")):
         Journal(tmp_path)
-    assert (tmp_path / NAME).read_text() == "my notes\n"
+    assert (tmp_path / NAME).read_text() == notes
 
 
 def test_parquet_equals_csv(tmp_path: Path) -> None:
