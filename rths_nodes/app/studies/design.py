@@ -36,7 +36,10 @@ from rths_nodes.loop.scenario.overrides import changed, declaration, pairs_of, r
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
+LARGEST = float(np.finfo(float).max)
 CASE = "case"
+COLUMNS = ("run", "name", "outcome", "reason", "plant", "scenario")
+"""Columns of the table, in addition to factors, drawn values and indices."""
 LEVELS = ("list", "grid", "log_grid", "settings")
 
 
@@ -196,6 +199,11 @@ class Design:
                         known_names.update(known_indices(checked_loop(scenario).assembly))
                     except ConfigError:
                         continue
+        problems += [
+            f"factors.{name}: is the name of another column of the table; choose another name"
+            for name in self.factors
+            if name in COLUMNS or name in known_names
+        ]
         problems.refuse()
         for index in self.indices:
             if index not in known_names:
@@ -241,9 +249,9 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     if name != CASE:
         return tuple(Level(_label(value), ((name, value),)) for value in values)
     for value in values:
-        if value not in base.cases:
+        if not isinstance(value, str) or value not in base.cases:
             raise unknown(where, "case", value, base.cases)
-    return tuple(Level(str(value), case=str(value)) for value in values)
+    return tuple(Level(value, case=value) for value in values)
 
 
 def _settings(where: str, levels: Any) -> tuple[Level, ...]:
@@ -255,7 +263,8 @@ def _settings(where: str, levels: Any) -> tuple[Level, ...]:
 
 def _grid(where: str, bounds: list[object], logarithmic: bool) -> list[float]:
     numbers = [value for value in bounds if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    if len(bounds) != 3 or len(numbers) != 3 or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
+    finite = len(bounds) == len(numbers) == 3 and all(abs(value) <= LARGEST for value in numbers)
+    if not finite or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
         raise ConfigError(f"{where} = {show(bounds)}: must be [first, last, number of values]")
     first, last, count = float(numbers[0]), float(numbers[1]), int(numbers[2])
     if logarithmic and not (first > 0.0 and last > 0.0):
