@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,13 @@ def test_commands_are_reproduced_until_first_bridged_sample(tmp_path: Path) -> N
     result = reproduced(rths_nodes.read(tmp_path / "run"))
     assert result.first_difference is None
     assert 1000 < result.compared < 1100 < result.samples
+
+
+def test_recording_without_complete_command_is_not_reproduced(recording: Path) -> None:
+    run = rths_nodes.read(recording)
+    run.force[0] = math.nan
+    with pytest.raises(ConfigError, match=naming("command", "bridged", "lost")):
+        reproduced(run)
 
 
 def test_changed_command_is_detected(recording: Path) -> None:

@@ -95,6 +95,10 @@ def reproduced(run: Run) -> Reproduction:
     finally:
         numerical.close()
         commands.close()
+    if not compared:
+        raise ConfigError(
+            "there is no command before the first bridged or lost sample, so nothing can be compared"
+        )
     return Reproduction(compared, run.scenario.samples, first, largest)
 
 
