@@ -23,12 +23,13 @@ from rths_nodes.analysis.identification.estimate import estimate
 from rths_nodes.analysis.report import document, tables
 from rths_nodes.app import cli
 from rths_nodes.app.commands import importing
+from rths_nodes.app.hosts import open_writer, recorded_topics
 from rths_nodes.app.studies.prediction import predict
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.models import file
-from rths_nodes.recording import procedure
+from rths_nodes.recording import bag, procedure
 from rths_nodes.recording.run import Run
 
 NAME = "rths_benchmark_2020"
@@ -353,10 +354,13 @@ def test_archive_gives_same_figures_by_numpy_alone(recording: Path, run: Run, tm
 def test_impossible_export_is_refused(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
+    about = bag.read(recording).information | {"outcome": "failed"}
+    open_writer(str(tmp_path / "empty"), recorded_topics("rths", rths_nodes.load(NAME)), about).close({})
     for sources, target, reason in (
         ([recording], "full", "exists and is not an empty folder"),
         ([recording, recording], "to", "two recordings have the same name: run, run"),
         ([tmp_path / "none"], "to", "cannot be read"),
+        ([tmp_path / "empty"], "to", "empty: has no samples"),
     ):
         assert rths("export", *sources, "--out", tmp_path / target) == 2
         assert reason in capsys.readouterr().err

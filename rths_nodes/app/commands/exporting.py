@@ -183,6 +183,8 @@ def run(options: argparse.Namespace) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"--out {folder}: exists and is not an empty folder")
     runs = {name: _read(path) for name, path in recordings}
+    if empty := [f"{name}: has no samples to export" for name, recorded in runs.items() if not len(recorded.time)]:
+        raise ConfigError(*empty)
     for recorded in runs.values():
         terminal.tell(recorded.notes)
     if options.form == ARCHIVE and len({recorded.scenario.name for recorded in runs.values()}) > 1:
