@@ -429,6 +429,11 @@ def test_unwritable_report_is_refused_before_run(refusal: Callable[..., str], tm
         assert mentions(refusal("run", PAPER, "--report", path), path, "written")
 
 
+def test_recording_is_not_replaced_by_report(output: Callable[..., str], refusal: Callable[..., str]) -> None:
+    output("run", PAPER, *SHORT, "--record", "rec")
+    assert mentions(refusal("report", "rec", "--out", "rec/rec_0.mcap"), "rec/rec_0.mcap", "recordings")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
