@@ -399,6 +399,8 @@ def test_invalid_ground_motion_is_refused(
         (["run", PAPER, "--pace", "realtime"], ("embedded", "clock")),
         (["check", "predefined_sine", "--set", "integrator.type=cr"], ("structure: missing",)),
         (["report", "nowhere"], ("nowhere",)),
+        (["report", "a", "b", "--defaults"], ("--defaults", "single")),
+        (["report", "rig.commissioned.yaml", "--defaults"], ("--defaults", "commissioning")),
         (["params", "first_ordr"], ("unknown", "first_ordr", "first_order")),
     ],
 )

@@ -137,6 +137,7 @@ def test_model_compensates_test_on_its_rig(folder: Path, output: Callable[..., s
         (["--out", "{rec}"], ("rec", "written")),
         (["--out", "{rec}/../rig.yaml/model.yaml"], ("rig.yaml/model.yaml", "written")),
         (["--from", "{rec}/story_1", "--from", "{rec}/story_1"], ("story_1", "driven")),
+        (["--from", "nowhere", "--rms", "1e-3", "--record", "again"], ("--rms", "--record", "--from")),
     ],
 )
 def test_invalid_options_are_refused(

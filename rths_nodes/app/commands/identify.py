@@ -108,6 +108,8 @@ def _experiments(
     options: argparse.Namespace, scenario: Scenario, noise: Callable[[], Noise]
 ) -> tuple[list[Experiment], str]:
     if options.from_:
+        unused = ("rms", "duration", "record")
+        arguments.refuse_idle(options, unused, "has no effect, because --from runs no test")
         return identification.read(options.from_, scenario), ", ".join(options.from_)
     wanted = noise()
     experiments = identification.run(scenario, wanted, options.record, terminal.progress)

@@ -58,6 +58,7 @@ SCENARIO = "scenario.yaml"
 WITHIN = 1.1
 """Largest allowed ratio of a run's peaks to the peaks of run 1."""
 SAME = 1e-6
+FIGURE = ("figure", "style", "width")
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,11 +388,8 @@ def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
 
 
 def _next(options: argparse.Namespace) -> int:
-    needless = ("scenario", "set", "case", "rig", "change", "record", "no_record", "figure", "report")
-    if extra := [f"--{name.replace('_', '-')}" for name in needless if getattr(options, name)]:
-        raise ConfigError(
-            f"{', '.join(extra)}: must be left out with --next, which reads the recordings of the series"
-        )
+    run_options = ("scenario", "set", "case", "rig", "change", "record", "no_record", *FIGURE, "report")
+    arguments.refuse_idle(options, run_options, "must be left out with --next, which reads recordings")
     series = find(Path(options.next))
     following = write(series, _settings(options, series.scenario))
     file = series.scenario_of(following.number)

@@ -97,7 +97,7 @@ def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
     from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.recording import commissioning
 
-    for name in ("figures", "csv", "reference"):
+    for name in ("figures", "csv", "reference", "defaults"):
         if getattr(options, name):
             raise ConfigError(f"--{name}: not allowed with {file}, because a commissioning has no histories")
     out = Path(options.out) if options.out else file.with_suffix(".html")
@@ -112,8 +112,9 @@ def _check(options: argparse.Namespace, out: Path) -> None:
     problems = Problems()
     with problems.gathered():
         arguments.figures_width(options)
-    if options.reference and len(options.recording) > 1:
-        problems += ConfigError("--reference: requires a single recording").problems
+    if len(options.recording) > 1:
+        several = [name for name in ("reference", "defaults") if getattr(options, name)]
+        problems += [f"--{name}: requires a single recording" for name in several]
     problems.refuse()
     terminal.check_writable(out)
 

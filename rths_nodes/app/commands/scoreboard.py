@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
+OF_RUNS = ("set", "cases", "laws", "settings", "training", "plants", "records", "indices", "rank", "response")
+OF_RUNS += ("out", "entry", "figures", "format", "width", "json")
+OF_PLACE = ("jobs", "scheduler", "run_programs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,10 +86,13 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.studies import competition, study, tuning
 
     if options.merge:
+        arguments.refuse_idle(options, (*OF_RUNS, *OF_PLACE), "has no effect, because --merge runs nothing")
         return _merged([Path(path) for path in options.merge])
     where = arguments.where(options)
     if options.verify:
+        arguments.refuse_idle(options, OF_RUNS, "has no effect with --verify; the entry has all conditions")
         return _verified(Path(options.verify), where, options.run_programs)
+    arguments.refuse_idle(options, ("run_programs",), "requires --verify")
     width = arguments.figures_width(options)
     arguments.check_least(options, training_plants=0, noise_seeds=1, seed=0, tune=0)
     if options.plants is not None:
@@ -96,6 +102,8 @@ def run(options: argparse.Namespace) -> int:
     loaded = files.load(options.benchmark, options.set)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / competition.SCORES)
+    if options.entry:
+        terminal.check_writable(Path(options.entry))
     conditions = competition.Conditions(
         **{field.name: vars(options)[field.name] for field in fields(competition.Conditions)}
     )

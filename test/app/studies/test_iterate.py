@@ -365,6 +365,7 @@ def test_unfinished_run_is_refused(tmp_path: Path) -> None:
     [
         (["--next", "nowhere"], ("--next", "nowhere")),
         ([NAME, "--next", "nowhere"], ("--scenario", "--next")),
+        (["--next", "nowhere", "--style", "paper"], ("--style", "--next")),
         ([], ("SCENARIO", "missing")),
     ],
 )

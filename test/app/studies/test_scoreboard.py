@@ -363,6 +363,8 @@ def test_plants_are_scored_if_scenario_has_scatter(
         (["--records", "elcentro_1940_ns,nowhere"], ("ground_motion.record", "unknown")),
         (["--plants", "2"], ("draw", "2", "plants")),
         (["--laws", "predefined"], ("predefined", "settings")),
+        (["--run-programs"], ("--run-programs", "--verify")),
+        (["--entry", "no/such/entry.yaml"], ("no/such/entry.yaml", "folder")),
     ],
 )
 def test_invalid_arguments_are_refused(
@@ -458,6 +460,12 @@ def test_entries_are_merged_into_one_table(
     content["scored"]["seed"] = 7
     another = write_signed(content, tmp_path / "another.yaml")
     assert mentions(refusal("scoreboard", "--merge", str(entry), another), "another", "scored")
+
+
+@pytest.mark.parametrize("option", ["--verify", "--merge"])
+def test_options_of_runs_are_refused_with_entries(option: str, refusal: Callable[..., str]) -> None:
+    error = refusal("scoreboard", option, "entry.yaml", "--json", "--plants", "3", "--out", "folder")
+    assert mentions(error, "--json", "--plants", "--out", option)
 
 
 def test_files_without_entry_are_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
