@@ -141,6 +141,7 @@ def test_invalid_corridor_file_is_refused(tmp_path: Path, capsys: pytest.Capture
     ("options", "code", "message"),
     [
         (["--plants", "0"], 2, ("--plants", "0", ">= 1")),
+        (["--margin", "inf"], 2, ("--margin", "inf", "finite")),
         (["--set", "scatter={}"], 2, ("scatter", "draw")),
         (["--set", f"axes.{AXIS}.limits.force=1e3", "--jobs", "1"], 3, ("finish", "plant")),
     ],

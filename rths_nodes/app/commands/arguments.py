@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -180,8 +181,9 @@ def where(options: argparse.Namespace) -> Where:
 
 def check_least(options: argparse.Namespace, **least: float) -> None:
     for name, bound in least.items():
-        if not getattr(options, name) >= bound:
-            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)}: must be >= {bound:g}")
+        if not bound <= (value := getattr(options, name)) < math.inf:
+            finite = "" if value < bound else " and finite"
+            raise ConfigError(f"--{name.replace('_', '-')} = {value}: must be >= {bound:g}{finite}")
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
