@@ -442,6 +442,9 @@ def identify(
     elif purpose == identification.MODEL_BASED:
         if fit_up_to is not None:
             raise ConfigError(f"fit_up_to: must be left out with purpose = {purpose!r}")
+        if transport not in (None, identification.DECLARED, identification.MEASURED):
+            sources = identification.DECLARED, identification.MEASURED
+            raise unknown("transport", "transport", transport, sources)
         driven = from_data(Noise, wanted)
         experiments = identification.run(loaded, driven, None, progress or tasks.silent)
         source = identification.description(driven)
@@ -617,8 +620,13 @@ def tune(
     from rths_nodes.app.studies.ensembles import plants as drawn
 
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(scenario, overrides, case, rig)
-    if evaluations < tuning.LEAST:
-        raise ConfigError(f"evaluations = {evaluations}: must be >= {tuning.LEAST}")
+    for name, value, least in (
+        ("evaluations", evaluations, tuning.LEAST),
+        ("plants", plants, 0),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise ConfigError(f"{name} = {value}: must be >= {least}")
     variants = [with_case(loaded, name) for name in cases] or [loaded]
     scenarios = [plant.of(variant) for variant in variants for plant in drawn(loaded, plants, seed, nominal=True)]
     search = tuning.Search(scenarios, tuning.parameters(loaded, parameters), index, where)

@@ -332,6 +332,16 @@ def test_invalid_scoreboard_arguments_are_refused(conditions: Any, parts: tuple[
         rths_nodes.scoreboard(CHEN, {"duration": 0.5}, **conditions)
 
 
+def test_invalid_arguments_are_refused_before_any_run() -> None:
+    test = rths_nodes.run(CHEN, duration=0.1)
+    with pytest.raises(ConfigError, match=naming("engine", "fast", "compiled")):
+        rths_nodes.estimate(test, set="duration=1", engine="fast")
+    with pytest.raises(ConfigError, match=naming("transport", "meassured", "measured")):
+        rths_nodes.identify(CHEN, noise={"rms": 1e-3, "duration": 10.0}, transport="meassured")
+    with pytest.raises(ConfigError, match=naming("seed", "-1", ">= 0")):
+        rths_nodes.tune(CHEN, seed=-1)
+
+
 def test_compensator_example_is_short_compiles_and_learns() -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 40

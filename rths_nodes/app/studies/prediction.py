@@ -19,7 +19,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models, usable
 from rths_nodes.analysis.units import MM, plain
 from rths_nodes.app import hosts
-from rths_nodes.app.studies.engine import Where
+from rths_nodes.app.studies.engine import chosen
 from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.options import AUTO
@@ -193,6 +193,7 @@ def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
     ``engine`` is an engine of ``loop/options.py``. Raises ConfigError if the rig cannot be identified, or if
     changes are invalid.
     """
+    where = chosen(1, engine=engine)
     check(changes, run.scenario)
     models = axis_models(run)
     base = simulated_rig(run.scenario, models)
@@ -202,7 +203,7 @@ def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
             "servo_rate: must be the rate of the recording, because the rig was identified at this rate"
         )
     runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
-    preferred = Where(engine=engine).engine_of(base, len(wanted) * base.samples)
+    preferred = where.engine_of(base, len(wanted) * base.samples)
     for name, scenario in wanted.items():
         result = hosts.run(scenario, preferred=preferred)
         runs[name], outcomes[name] = result.read(), (result.outcome, result.reason)
