@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,8 +216,9 @@ def complete(
         where = runs.decided(where, samples, [design.base, *of_each_kind(rows)], hooks.say)
         hooks.begun(len(rows))
         try:
-            with hooks.shown(design.name) as progress:
-                threading.Thread(target=load_writers, name="writers").start()
+            # the executor waits for its import, which would fail at the exit of Python
+            with hooks.shown(design.name) as progress, ThreadPoolExecutor(1) as writers:
+                writers.submit(load_writers)
                 lost = run(design, journal, where, weighed(rows, progress, where))
         except BaseException as error:
             error.add_note(
