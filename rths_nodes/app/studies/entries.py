@@ -91,11 +91,15 @@ def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
         content = read_bytes(file, LARGEST_FILE)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{law}.{named.place} = {file}: cannot be included ({reason(error)})") from None
+    text: object
     try:
-        carried[f"{law}_{file.name}"] = content.decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
-        carried[f"{law}_{file.name}"] = {BASE64: base64.b64encode(content).decode()}
-    return f"{law}_{file.name}"
+        text = {BASE64: base64.b64encode(content).decode()}
+    name = f"{law}_{file.name}"
+    while carried.setdefault(name, text) != text:  # another file of this name
+        name = f"{law}_{name}"
+    return name
 
 
 def _put(carried: Data, folder: Path) -> None:

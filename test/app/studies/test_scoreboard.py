@@ -462,6 +462,19 @@ def test_entries_are_merged_into_one_table(
     assert mentions(refusal("scoreboard", "--merge", str(entry), another), "another", "scored")
 
 
+def test_entry_keeps_files_of_equal_name_apart(tmp_path: Path) -> None:
+    stages = {}
+    for stage in ("first", "second"):
+        (tmp_path / stage).mkdir()
+        (tmp_path / stage / "law.yaml").write_text(f"# {stage}\n")
+        stages[stage] = {"type": "linear", "file": str(tmp_path / stage / "law.yaml")}
+    law = candidates.Candidate("mine", {"type": "chain"} | stages)
+    scenario = files.load("chen_ricles_2010")
+    content: Any = entries.begun(scenario, scoreboard.Scored((), 1, 0, 1, ("J2",)), [law], tmp_path)
+    names = [content["laws"]["mine"][stage]["file"] for stage in ("first", "second")]
+    assert [content["files"][name] for name in names] == ["# first\n", "# second\n"]
+
+
 @pytest.mark.parametrize("option", ["--verify", "--merge"])
 def test_options_of_runs_are_refused_with_entries(option: str, refusal: Callable[..., str]) -> None:
     error = refusal("scoreboard", option, "entry.yaml", "--json", "--plants", "3", "--out", "folder")
