@@ -55,6 +55,15 @@ def test_zooms_are_at_peak_and_zero_crossing(simulate: Simulate) -> None:
     assert tracking.zooms(Sheet(), View.one(Evaluation(still))) is None
 
 
+@pytest.mark.filterwarnings("error")
+def test_windows_without_delay_are_not_drawn(simulate: Simulate) -> None:
+    evaluation = Evaluation(simulate("predefined_sine", "duration=9")[1])
+    assert evaluation.windowed
+    unknown = np.full_like(evaluation.windowed.delay, math.nan)
+    vars(evaluation)["windowed"] = dataclasses.replace(evaluation.windowed, delay=unknown)
+    assert histories.delay(Sheet(), View.one(evaluation)) is None
+
+
 @pytest.mark.parametrize(
     ("overrides", "limits"),
     [

@@ -172,7 +172,7 @@ def _by_axis(
 
 def delay(sheet: Sheet, view: View) -> Words | None:
     windows = [test.of.windowed for test in view.tests]
-    first = next((window for window in windows if window), None)
+    first = next((window for window in windows if window and np.isfinite(window.delay).any()), None)
     if first is None:
         return None
     nothing = np.zeros((len(view.axes), 0))
