@@ -466,6 +466,9 @@ def test_report_is_written_next_to_recording(output: Callable[..., str], tmp_pat
     assert output("report", "runs/rec", "runs/other") == "runs/rec_compared.html\n"
     assert (tmp_path / "runs" / "rec.html").is_file()
     assert (tmp_path / "runs" / "rec_compared.html").is_file()
+    (tmp_path / "runs" / "rec" / "sub").mkdir()
+    assert output("report", "runs/rec/sub/..") == f"{tmp_path}/runs/rec.html\n"
+    assert output("export", "runs/rec/sub/..", "--out", "to", "--form", "mat") == "to/rec.mat\n"
 
 
 @pytest.mark.parametrize(

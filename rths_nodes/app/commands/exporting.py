@@ -150,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _recordings(path: Path) -> list[tuple[str, Path]]:
     from rths_nodes.recording import procedure
 
-    name = path.name or path.resolve().name
+    name = path.name if path.name.strip(".") else path.resolve().name
     if not procedure.exists(path):
         return [(name, path)]
     rungs = dict.fromkeys(rung.recording for rung in procedure.read(path).rungs if rung.recording)

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(recording: Path, ending: str) -> Path:
-    named = recording if recording.name else recording.resolve()
+    named = recording if recording.name.strip(".") else recording.resolve()
     return named.with_name(f"{named.name}{ending}.html")
 
 
