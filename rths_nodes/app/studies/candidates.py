@@ -85,12 +85,12 @@ def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")
     estimates, experiments = [], []
-    for axis, run in zip(scenario.axes, runs, strict=True):
+    for axis, run in zip(scenario.moved_axes, runs, strict=True):
         estimates.append(estimate(run, axis)[axis])
-        experiments.append(Experiment(run.command, run.displacement))
+        experiments.append(identification.experiment(run))
     notes = [
         f"{axis}: {note}"
-        for axis, axis_estimate in zip(scenario.axes, estimates, strict=True)
+        for axis, axis_estimate in zip(scenario.moved_axes, estimates, strict=True)
         for note in axis_estimate.notes
     ]
     text = f"periodic noise of {noise.rms:.3g} m rms for {noise.duration:g} s"

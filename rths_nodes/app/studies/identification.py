@@ -71,10 +71,10 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -
     Stopped if a test does not finish.
     """
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
-    return [_experiment(experiment) for experiment in result]
+    return list(map(experiment, result))
 
 
-def _experiment(run: Run) -> Experiment:
+def experiment(run: Run) -> Experiment:
     first = round(loaded_at(run.scenario) * run.scenario.servo_rate)
     return Experiment(run.command[first:], run.displacement[first:])
 
@@ -120,7 +120,7 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
         raise ConfigError(
             f"{recording}: servo_rate = {rate:g} Hz: must be {scenario.servo_rate:g} Hz, as in the scenario"
         )
-    return _experiment(run_read)
+    return experiment(run_read)
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:

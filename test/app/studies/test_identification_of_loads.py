@@ -13,7 +13,7 @@ import rths_nodes
 from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, driven, loaded_at
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import characterise, terminal
-from rths_nodes.app.studies import identification
+from rths_nodes.app.studies import candidates, identification
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
@@ -68,6 +68,12 @@ def test_drift_axis_is_identified_under_its_load(tmp_path: Path) -> None:
     assert run.loads is not None
     loaded = run.time > loaded_at(scenario)
     np.testing.assert_allclose(run.loads.true_force[loaded, 0], LOAD, rtol=5e-3)
+
+
+def test_compensators_of_drift_axis_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identification, "PERIODIC", identification.PERIODIC._replace(periods=2))
+    identified = candidates.identify(column(), tmp_path, terminal.progress)
+    assert identified.delay == pytest.approx(0.0131, abs=0.5e-3)
 
 
 def test_column_is_characterised_under_its_load() -> None:
