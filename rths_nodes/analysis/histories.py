@@ -127,7 +127,7 @@ class Evaluation:
 
     @cached_property
     def gaps(self) -> str:
-        return "" if len(self.counted) == len(self.run.time) else self.run.incomplete
+        return "" if len(self.counted) == self.scenario.samples + 1 else self.run.incomplete
 
     @cached_property
     def running(self) -> Histories:

@@ -165,10 +165,20 @@ class Run:
     @property
     def incomplete(self) -> str:
         """Number and range of the missing samples, as text; an empty string for a complete recording."""
-        numbers = np.flatnonzero(self.missing)
-        if not len(numbers):
+        recorded, stated, numbers = (
+            len(self.time),
+            self.information.get("samples", ""),
+            np.flatnonzero(self.missing),
+        )
+        sent = int(stated) if recorded and stated.isdecimal() else 0
+        if self.outcome == "finished":
+            sent = self.scenario.samples + 1
+        count = len(numbers) + max(0, sent - recorded)
+        if not count:
             return ""
-        return f"{len(numbers)} of {len(self.time)} samples are missing ({numbers[0]} to {numbers[-1]})"
+        first = numbers[0] if len(numbers) else recorded
+        last = sent - 1 if sent > recorded else numbers[-1]
+        return f"{count} of {max(recorded, sent)} samples are missing ({first} to {last})"
 
     @property
     def in_lockstep(self) -> bool:

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
 from messages import each_mentions, mentions
-from rewritten_recordings import rewritten
+from rewritten_recordings import rewritten, without
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -323,6 +323,16 @@ def test_damaged_chunk_is_left_out_and_file_is_kept(long_recording: Path, rths: 
     assert run.information["outcome"] == "finished"  # recorded after the damaged chunk
     assert "is damaged" in run.information["recovered"]
     assert mentions(rths("recover", long_recording)[1], "recover", recovered, "messages")
+
+
+@pytest.mark.parametrize("outcome", ["finished", "tripped"])
+def test_samples_lost_from_the_end_are_reported(outcome: str, originals: dict[str, Path], tmp_path: Path) -> None:
+    streams = ("measurement", "command", "true_state", "compensator_state")
+    directory = without(originals["finished"], tmp_path / "short", streams, range(190, 211))
+    run = rths_nodes.read(directory)
+    run.information["outcome"] = outcome
+    assert (len(run.time), run.scenario.samples) == (190, 210)
+    assert run.incomplete == "21 of 211 samples are missing (190 to 210)"
 
 
 def test_recording_with_damaged_first_chunk_is_recovered(long_recording: Path) -> None:
