@@ -30,7 +30,7 @@ from mcap.writer import Writer as McapWriter
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
-from rths_nodes.core.text_files import read_text
+from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.wire import layout
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, offered, write_metadata
@@ -47,7 +47,6 @@ from rths_nodes.recording.records import (
     is_indexed,
     locked,
     parsed,
-    reason,
     recording,
     summary,
 )
@@ -179,16 +178,10 @@ def _of_channel(topic: Topic) -> dict[str, str]:
     return {"offered_qos_profiles": dump([dict(topic.qos)]), "topic_type_hash": type_hash(topic.type)}
 
 
-def _announcement(topic: Topic, number: int) -> bytes:
+def _records(*records: Schema | Channel | Metadata) -> bytes:
     builder = RecordBuilder()
-    Schema(number, definition(topic.type).encode(), "ros2msg", topic.type).write(builder)
-    Channel(number, topic.name, "cdr", _of_channel(topic), number).write(builder)
-    return bytes(builder.end())
-
-
-def _information_record(information: Mapping[str, str]) -> bytes:
-    builder = RecordBuilder()
-    Metadata(name=INFORMATION, metadata=dict(information)).write(builder)
+    for record in records:
+        record.write(builder)
     return bytes(builder.end())
 
 
@@ -247,7 +240,9 @@ class Writer:
         """Add a topic with messages of type ``kind``. Raises ConfigError if the type is not installed."""
         qos = offered_qos("reliable" if reliable else "best_effort", "transient_local" if latched else "volatile")
         number = len(self._channels) + 1
-        self._pending.append(_announcement(Topic(topic, kind, qos), number))
+        schema = Schema(number, definition(kind).encode(), "ros2msg", kind)
+        channel = Channel(number, topic, "cdr", _of_channel(Topic(topic, kind, qos)), number)
+        self._pending.append(_records(schema, channel))
         self._channels[topic] = [number, 0]
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
@@ -298,7 +293,7 @@ class Writer:
         if self._file.closed:
             return
         try:
-            self._pending.append(_information_record(information))
+            self._pending.append(_records(Metadata(name=INFORMATION, metadata=dict(information))))
             self.flush()
             index(self.path)
         finally:

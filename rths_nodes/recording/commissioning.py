@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import reason
 from rths_nodes.loop.commissioning import VERDICTS, Commissioning, barred
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import plain
-from rths_nodes.recording.records import reason
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1

@@ -26,6 +26,7 @@ from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import reason
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import (
     INFORMATION,
@@ -36,7 +37,6 @@ from rths_nodes.recording.records import (
     RecordingError,
     is_indexed,
     parsed,
-    reason,
     summary,
 )
 
@@ -250,10 +250,9 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
     except (OSError, McapError, RecordingError) as error:
         with contextlib.suppress(OSError):
             part.unlink()
-        why = reason(error) if isinstance(error, OSError) else str(error)
         raise RecordingError(
-            f"{path}: could not be indexed in {target.parent} ({why}). Try again, or use another disk with "
-            f"rths recover {path.parent} --out DIR"
+            f"{path}: could not be indexed in {target.parent} ({reason(error)}). Try again, or use another disk "
+            f"with rths recover {path.parent} --out DIR"
         ) from error
     return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
-from rths_nodes.core.text_files import read_text
+from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.recording.records import reason
 
 END = "..."
 
@@ -48,10 +47,8 @@ def text_of(record: object, version: int, head: str = "") -> bytes:
 def read(cls: type[T], path: Path, version: int) -> T:
     try:
         text = read_text(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: the file is too large or contains invalid text
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
-    except ValueError as error:  # the file is too large or contains invalid text
-        raise ConfigError(f"{path}: cannot be read ({error})") from error
     if text.rstrip("\n").rpartition("\n")[2] != END:
         raise ConfigError(
             f"{path}: the file is damaged, because its end is missing; the last line must be {END!r}"

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import reason
 from rths_nodes.loop.procedure_record import ProcedureRecord, moves
 from rths_nodes.recording import plain
-from rths_nodes.recording.records import RecordingError, locked, reason
+from rths_nodes.recording.records import RecordingError, locked
 
 FILE = "procedure.yaml"
 ROOM = f".{FILE}.room"

@@ -19,7 +19,7 @@ from mcap.records import Chunk, Footer, MetadataIndex
 from mcap.stream_reader import get_chunk_data_stream
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.text_files import read_head
+from rths_nodes.core.text_files import read_head, reason
 
 MAGIC = b"\x89MCAP0\r\n"
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -40,10 +40,6 @@ _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 class RecordingError(RuntimeError):
     """A recording failed or cannot be read. The message contains the path and the reason."""
-
-
-def reason(error: OSError) -> str:
-    return error.strerror or str(error)
 
 
 def recording(path: Path | str) -> Path:

@@ -77,8 +77,9 @@ def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tu
                 behind.setdefault(stream, {})[name] = values[:, n:]
                 streams[stream][name] = values[:, :n]
     measured, commanded, true = behind["measurement"], behind["command"], behind["true_state"]
-    by_force = _of_force(commanded["control_mode"]) & _of_force(measured["control_mode"])
-    applied = np.where(_of_force(measured["control_mode"]), np.nan, measured["command"])
+    forced = measured["control_mode"] == MODE_FORCE
+    by_force = forced & (commanded["control_mode"] == MODE_FORCE)
+    applied = np.where(forced, np.nan, measured["command"])
     return streams, Loads(
         names,
         np.where(by_force, commanded["target"], np.nan),
@@ -89,11 +90,6 @@ def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tu
         true["displacement"],
         true["force"],
     )
-
-
-def _of_force(modes: Array) -> NDArray[np.bool_]:
-    forced: NDArray[np.bool_] = modes == MODE_FORCE
-    return forced
 
 
 @dataclass(eq=False)

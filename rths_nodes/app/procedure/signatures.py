@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import reason
 from rths_nodes.loop.commissioning import rig_hash
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import plain
-from rths_nodes.recording.records import reason
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
