@@ -331,7 +331,6 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.loop.stages.monitor import MonitorStage
     from rths_nodes.loop.supervision.states import State
     from rths_nodes.recording import bag
-    from rths_nodes.recording.run import ELSEWHERE
     from rths_nodes.recording.sink import RecordingSink
 
     if not options.scenario and (options.rig or options.set or options.case):

@@ -130,13 +130,13 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
             "you trust the authors, give --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
-        verdicts, differs = entries.verify(content, Path(folder), where, terminal.progress)
+        rows, differs = entries.verify(content, Path(folder), where, terminal.progress)
     for difference in differs:
         print(f"code: {difference}")
-    wrong = [verdict for verdict in verdicts if verdict.problems]
-    for verdict in verdicts:
-        print(f"{verdict.law} {verdict.block}: {'; '.join(verdict.problems) or 'as stated'}")
-    print(f"{path}: {f'{len(wrong)} of {len(verdicts)} rows differ' if wrong else 'verified'}")
+    for row, problems in rows.items():
+        print(f"{row}: {'; '.join(problems) or 'as stated'}")
+    wrong = sum(map(bool, rows.values()))
+    print(f"{path}: {f'{wrong} of {len(rows)} rows differ' if wrong else 'verified'}")
     return ExitCode.TRIPPED if wrong else ExitCode.FINISHED
 
 

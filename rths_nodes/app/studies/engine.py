@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -56,9 +56,6 @@ class Where:
         if self.engine != AUTO:
             return self.engine
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
-
-    def decided(self, scenario: Scenario, samples: float) -> Where:
-        return replace(self, engine=self.engine_of(scenario, samples))
 
 
 def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:

@@ -15,7 +15,6 @@ import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version as version_of
@@ -163,18 +162,13 @@ def write(content: Data, path: Path) -> None:
     path.write_text(yaml_text.dump(dict(content)), encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    law: str
-    block: str
-    problems: tuple[str, ...]
-
-
-def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
+def verify(
+    content: Data, folder: Path, where: engine.Where, progress: Shown
+) -> tuple[dict[str, list[str]], list[str]]:
     """Repeat an entry in ``folder``.
 
-    Return a verdict for each row, and the differences between this code and the code of the entry. Raises
-    ConfigError if the entry cannot be repeated.
+    Return the problems of each row by compensator and block, and the differences between this code and the code
+    of the entry. Raises ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
@@ -189,21 +183,22 @@ def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) ->
     table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)
     computed = scoreboard.scores(table, laws, scored.indices[0])
     by_law = {(score.law, score.block): score for score in computed}
-    verdicts = [_verdict(stated, by_law, content["version"]) for stated in content["scores"]]
+    problems = {
+        f"{row['law']} {row['block']}": _problems(row, by_law.get((row["law"], row["block"])), content["version"])
+        for row in content["scores"]
+    }
     here = _code(scenario, [law.settings for law in laws])
     differs = [
         f"{name}: {stated} in the entry, {here.get(name, 'none')} in this repetition"
         for name, stated in content["code"].items()
         if here.get(name) != stated
     ]
-    return verdicts, differs
+    return problems, differs
 
 
-def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int) -> Verdict:
-    law, block = stated["law"], stated["block"]
-    score = by_law.get((law, block))
+def _problems(stated: Data, score: Score | None, version: int) -> list[str]:
     if score is None:
-        return Verdict(law, block, ("the compensator was not run, because the entry lacks its settings",))
+        return ["the compensator was not run, because the entry lacks its settings"]
     problems = [
         f"{name}: the entry states {stated[name]}, but the repetition gives {getattr(score, name)}"
         for name in ("runs", "failures")
@@ -217,7 +212,7 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
                 problems.append(
                     f"{kind} of {index}: the entry states {value:.6g}, but the repetition gives {result:.6g}"
                 )
-    return Verdict(law, block, tuple(problems))
+    return problems
 
 
 def _equal(stated: float, computed: float) -> bool:

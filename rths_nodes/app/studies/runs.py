@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -182,7 +182,7 @@ def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], 
     """
     if samples:
         engine.start(where, prepare, to_json(scenarios[0].data()))
-    where = where.decided(scenarios[0], samples)
+    where = replace(where, engine=where.engine_of(scenarios[0], samples))
     if where.engine == COMPILED:
         kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}
         say(dict.fromkeys(text for scenario in kinds.values() for text in remarks(scenario)))
@@ -208,11 +208,6 @@ def run_remote(
     if result.run is not None:
         plain["run"] = {name: value for name, value in vars(result.run).items() if name != "scenario"}
     return plain
-
-
-def from_plain(plain: Data, scenario: Scenario) -> Findings:
-    run = plain.pop("run", None)
-    return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
 def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
@@ -244,4 +239,5 @@ def all_of(
     for number, plain in engine.as_completed(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")
-        yield number, from_plain(plain, chosen[number])
+        run = plain.pop("run", None)
+        yield number, Findings(run=None if run is None else Run(scenario=chosen[number], **run), **plain)
