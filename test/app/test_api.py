@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import inspect
 import runpy
@@ -270,6 +271,9 @@ def test_quantity_is_plotted_on_given_axes(
 
 
 def test_unknown_quantity_is_refused(two_axes: rths_nodes.Run) -> None:
+    lost = dataclasses.replace(two_axes, displacement=np.full_like(two_axes.displacement, np.nan))
+    with pytest.raises(ConfigError, match=naming("tracking", "target")):
+        lost.plot("tracking")
     with pytest.raises(ConfigError, match=naming("forces", "force", "tracking")):
         two_axes.plot("forces")
 

@@ -55,7 +55,8 @@ def plot(
 
 def _draw(run: Run, quantity: str, axes: Axes) -> None:
     histories = _histories(run)
-    names = [TRACKING, LOOPS, *histories]
+    tracked = [TRACKING] if {"target", "displacement"} <= histories.keys() else []
+    names = [*tracked, LOOPS, *histories]
     if quantity not in names:
         raise unknown("quantity", "quantity", quantity, names)
     if quantity == TRACKING:
