@@ -141,9 +141,11 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> int:
+    from rths_nodes.analysis import overlay
     from rths_nodes.app.studies import entries
 
-    rows, indices = entries.merged({path.stem: entries.read(path) for path in paths})
+    names = overlay.names([path.resolve().with_suffix("").parts for path in paths])
+    rows, indices = entries.merged(dict(zip(names, map(entries.read, paths), strict=True)))
     grid = terminal.grid("entry", "compensator", "block", numbers=indices, last=["outcome"])
     for name, score in rows:
         grid.add_row(

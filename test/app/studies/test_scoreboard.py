@@ -457,6 +457,12 @@ def test_entries_are_merged_into_one_table(
     text = output("scoreboard", "--merge", str(entry), write_signed(content, tmp_path / "other.yaml"))
     rows = [line.split()[:2] for line in text.splitlines() if " A " in line]
     assert sorted(rows) == [["entry", "inverse"], ["entry", "mine"], ["other", "inverse"]]
+    (tmp_path / "theirs").mkdir()
+    theirs = write_signed(content, tmp_path / "theirs" / "entry.yaml")
+    text = output("scoreboard", "--merge", str(entry), theirs)
+    assert [line.split()[:2] for line in text.splitlines() if "theirs/entry" in line] == [
+        ["theirs/entry", "inverse"]
+    ]
     content["scored"]["seed"] = 7
     another = write_signed(content, tmp_path / "another.yaml")
     assert mentions(refusal("scoreboard", "--merge", str(entry), another), "another", "scored")
