@@ -43,8 +43,7 @@ from rths_nodes.recording.records import (
     Contents,
     RecordingError,
     check_free,
-    has_summary,
-    is_indexed,
+    footer_of,
     locked,
     parsed,
     recording,
@@ -345,7 +344,7 @@ def read(path: Path | str) -> Bag:
     file = recording(path)
     inventory = Inventory()
     try:
-        if not is_indexed(file):
+        if footer_of(file) is None:
             return _unfinished(file, path)
         if not _summarised(file, inventory):
             if _scanned(file, inventory).lost_bytes:
@@ -361,7 +360,7 @@ def read(path: Path | str) -> Bag:
 
 
 def _summarised(file: Path, inventory: Inventory) -> bool:
-    if not has_summary(file):
+    if (footer := footer_of(file)) is None or not footer.summary_start:
         return False
     for opcode, content in summary(file):
         inventory.add(opcode, content)
@@ -417,7 +416,7 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     if out is not None:
         check_free(Path(out))
     try:
-        if is_indexed(path):
+        if footer_of(path) is not None:
             messages, damage = _examined(path)
             if not damage:
                 notes = _restored_metadata(path) if Path(directory).is_dir() and out is None else ()

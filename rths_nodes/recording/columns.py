@@ -64,17 +64,10 @@ def steps_of(run: Run) -> list[History]:
     return [history for history in histories if history.values.size and np.isfinite(history.values).any()]
 
 
-def updating_of(run: Run) -> list[History]:
-    if not run.updating.size:
-        return []
-    return [
-        History("updating_time", run.updating_time, "s"),
-        History("updating", run.updating, "", run.updating_names),
-    ]
-
-
 def groups_of(run: Run) -> list[tuple[str, list[History]]]:
-    groups = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
+    time = History("updating_time", run.updating_time, "s")
+    updating = [time, History("updating", run.updating, "", run.updating_names)] if run.updating.size else []
+    groups = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating)]
     return [(name, histories) for name, histories in groups if histories]
 
 

@@ -35,7 +35,7 @@ from rths_nodes.recording.records import (
     ROSBAG2,
     Contents,
     RecordingError,
-    is_indexed,
+    footer_of,
     parsed,
     summary,
 )
@@ -258,7 +258,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
 
 
 def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
-    if not is_indexed(path):
+    if footer_of(path) is None:
         return {}
     inventory = Inventory()
     with contextlib.suppress(RecordingError, ValueError):

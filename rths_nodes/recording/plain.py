@@ -81,9 +81,7 @@ def plain(value: object) -> Any:
     return str(value)
 
 
-@cache
-def _kinds(cls: type) -> Mapping[str, object]:
-    return typing.get_type_hints(cls)
+_kinds = cache(typing.get_type_hints)
 
 
 def built(cls: type[T], data: object, path: str) -> T:

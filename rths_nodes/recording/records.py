@@ -100,15 +100,10 @@ def locked(stream: IO[bytes]) -> bool:
     return False
 
 
-def is_indexed(path: Path) -> bool:
+def footer_of(path: Path) -> Footer | None:
+    """Return the footer of an indexed file, or None for a journal."""
     with path.open("rb") as stream:
-        return _footer(stream) is not None
-
-
-def has_summary(path: Path) -> bool:
-    with path.open("rb") as stream:
-        footer = _footer(stream)
-    return footer is not None and footer.summary_start > 0
+        return _footer(stream)
 
 
 def _footer(stream: IO[bytes]) -> Footer | None:

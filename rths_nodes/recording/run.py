@@ -32,6 +32,8 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 Flags = NDArray[np.uint32]
 
+OF_DOF = ("displacement", "velocity", "acceleration", "exact_acceleration", "external_force", "restoring_force")
+"""Fields of a Target with one value for each degree of freedom."""
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target with the energies of a model."""
 ELSEWHERE = "elsewhere"
@@ -300,14 +302,12 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
 def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
     mode = {"control_mode": n_axes} if modes else {}
     axis = dict.fromkeys(("displacement", "force"), n_axes)
-    forces = ("exact_acceleration", "external_force", "restoring_force")
     return {
         "measurement": axis | {"command": n_axes, "flags": 1} | mode,
         "command": {"target": n_axes, "command": n_axes, "flags": 1} | mode,
         "true_state": axis,
         "compensator_state": {"values": n_state},
-        "target": dict.fromkeys(("displacement", "velocity", "acceleration", *forces), n_dof)
-        | dict.fromkeys(ENERGIES, 1),
+        "target": dict.fromkeys(OF_DOF, n_dof) | dict.fromkeys(ENERGIES, 1),
     }
 
 
@@ -346,12 +346,8 @@ class Collector:
     def target(self, target: Target) -> None:
         step, table = target.step, self._tables["target"]
         self._last_step = max(self._last_step, step)
-        _put(table, "displacement", step, target.displacement)
-        _put(table, "velocity", step, target.velocity)
-        _put(table, "acceleration", step, target.acceleration)
-        _put(table, "exact_acceleration", step, target.exact_acceleration)
-        _put(table, "external_force", step, target.external_force)
-        _put(table, "restoring_force", step, target.restoring_force)
+        for name in OF_DOF:
+            _put(table, name, step, getattr(target, name))
         energies = () if math.isnan(target.energies[0]) else ENERGIES
         for name, energy in zip(energies, target.energies, strict=False):
             _put(table, name, step, energy)
