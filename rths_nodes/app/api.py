@@ -540,7 +540,6 @@ def study(
 
 
 def _design(file: Place | None, contents: OfStudy) -> Design:
-
     if (file is None) == (not contents):
         raise ConfigError("study: give either a file or its contents by keyword (scenario, factors, plants, ...)")
     if file is not None:

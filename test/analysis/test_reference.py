@@ -19,6 +19,7 @@ from rths_nodes.analysis.response_errors import response, response_errors, whole
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import compare
 from rths_nodes.app.studies.identification import expected_rms, fitted_up_to
+from rths_nodes.app.studies.runs import needs_response
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -263,7 +264,7 @@ def test_comparison_includes_published_response_errors() -> None:
     data["cases"] = {"paper": {"published": {"response_x": 1.5, "J2_story_1": 0.5}}}
     loaded = files.from_text(yaml_text.dump(data), "test")
     chosen = compare.variants(loaded)
-    assert compare.has_response(chosen)
+    assert needs_response(name for variant in chosen for name in variant.published)
     (result,) = compare.compare(chosen, response=True)
     assert result.values["response_x"] == result.response["x"]["displacement"]
     assert result.values["J2_story_1"] == result.values["J2"]

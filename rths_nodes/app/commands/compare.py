@@ -91,10 +91,6 @@ def _check(variant: Variant) -> None:
             raise unknown(f"cases.{variant.name}.published.{name}", "index", name, indices)
 
 
-def has_response(chosen: Sequence[Variant]) -> bool:
-    return needs_response(name for variant in chosen for name in variant.published)
-
-
 def compare(
     chosen: Sequence[Variant],
     keep: bool = False,
@@ -176,7 +172,7 @@ def run(options: argparse.Namespace) -> int:
     where = runs.decided(engine.Where(processes, engine=options.engine), samples, scenarios, terminal.tell)
     _announce(chosen, samples, where)
     with terminal.progress(loaded.name) as progress:
-        response = options.response or has_response(chosen)
+        response = options.response or needs_response(name for variant in chosen for name in variant.published)
         results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
     terminal.output(options.json, as_json(loaded, results), _print_comparison, loaded.name, results)
     if figure:

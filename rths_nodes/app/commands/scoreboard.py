@@ -122,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _verified(path: Path, where: Where, run_programs: bool) -> int:
     from rths_nodes.app.studies import entries
+    from rths_nodes.app.studies.study import Hooks
 
     content = entries.read(path)
     if not run_programs and (programs := entries.programs(content)):
@@ -130,7 +131,7 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
             "you trust the authors, give --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
-        rows, differs = entries.verify(content, Path(folder), where, terminal.progress)
+        rows, differs = entries.verify(content, Path(folder), where, Hooks(terminal.progress, terminal.tell))
     for difference in differs:
         print(f"code: {difference}")
     for row, problems in rows.items():

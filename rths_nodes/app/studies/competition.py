@@ -95,9 +95,7 @@ def compete(
     design = scoreboard.design(scenario, chosen, scored)
     # before any run, refuse files that cannot be included
     entry = entries.begun(scenario, scored, chosen, folder) if conditions.entry else None
-    samples = design.count * scenario.samples
-    where = runs.decided(where, samples, [scenario, *study.of_each_kind(design.rows)], hooks.say)
-    table = scoreboard.run(design, folder, where, hooks.shown)
+    table = study.complete(design, folder, where, hooks)
     scores = scoreboard.scores(table, chosen, rank)
     board = Outcome(
         table=table,

@@ -10,10 +10,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell, with_components
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, with_components
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.embedded import Loop
@@ -143,17 +144,14 @@ def _here(
 ) -> Iterator[tuple[int, R | Lost]]:
     shares = np.zeros(count)
 
-    def progress_of(number: int) -> Tell:
-        def tell(share: float) -> None:
-            shares[number] = share
-            if progress:
-                progress(shares.tolist())
-
-        return tell
+    def tell(number: int, share: float) -> None:
+        shares[number] = share
+        if progress:
+            progress(shares.tolist())
 
     for number, arguments in jobs:
-        result = work(*arguments, progress_of(number))
-        progress_of(number)(1.0)
+        result = work(*arguments, partial(tell, number))
+        tell(number, 1.0)
         yield number, result
 
 

@@ -21,10 +21,10 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 from rths_nodes.analysis.report.studies import Score
-from rths_nodes.app.studies import engine, scoreboard
+from rths_nodes.app.studies import engine, scoreboard, study
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.scoreboard import Scored
-from rths_nodes.app.studies.tasks import Shown
+from rths_nodes.app.studies.study import Hooks
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -163,7 +163,7 @@ def write(content: Data, path: Path) -> None:
 
 
 def verify(
-    content: Data, folder: Path, where: engine.Where, progress: Shown
+    content: Data, folder: Path, where: engine.Where, hooks: Hooks
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Repeat an entry in ``folder``.
 
@@ -180,7 +180,7 @@ def verify(
     scored = Scored(
         **scored_settings | {name: tuple(scored_settings[name]) for name in ("cases", "indices", "records")}
     )
-    table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)
+    table = study.complete(scoreboard.design(scenario, laws, scored), folder, where, hooks)
     computed = scoreboard.scores(table, laws, scored.indices[0])
     by_law = {(score.law, score.block): score for score in computed}
     problems = {

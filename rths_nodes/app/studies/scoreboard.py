@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.report.studies import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
-from rths_nodes.app.studies import engine, study, tuning
+from rths_nodes.app.studies import engine, tuning
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.study import Journal
-from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
@@ -160,12 +158,6 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
         indices=scored.indices,
     )
     return Design(file, Path(), scenario)
-
-
-def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:
-    with Journal(folder) as journal, progress(design.name) as report:
-        lost = study.run(design, journal, where, study.weighed(study.undone(design, journal), report, where))
-        return study.table(design, journal.results | lost)
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
