@@ -7,6 +7,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from messages import naming
 
 import rths_nodes
 from rths_nodes.core.declarations import OfPort
+from rths_nodes.core.errors import PortError
 from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.ports.wrappers import NamedPort, PortBefore
@@ -174,3 +176,11 @@ def test_external_port_without_optional_members_has_defaults() -> None:
     for act, argument in (("set_interlock", False), ("set_hydraulics", "low")):
         with pytest.raises(Exception, match=naming("switched", "software")):
             getattr(named, act)(argument)
+
+
+def test_port_that_calls_exit_fails_with_its_name() -> None:
+    """Otherwise the test would end with the exit code of the port, without a safe stop."""
+    port = Bare()
+    port.read = lambda: sys.exit(0)  # type: ignore[method-assign,assignment]
+    with pytest.raises(PortError, match=naming("bare", "Measurement", "SystemExit: 0")):
+        NamedPort(port, "bare").read()

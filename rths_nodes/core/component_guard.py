@@ -23,12 +23,15 @@ import numpy as np
 
 from rths_nodes.core import protocols
 from rths_nodes.core.arithmetic import is_finite
+from rths_nodes.core.checks import ChecksScenario
 from rths_nodes.core.errors import (
+    FOREIGN,
     ComponentError,
     ConfigError,
     IntegratorError,
     PortError,
     located,
+    package_of,
     raised_at,
     show,
 )
@@ -109,7 +112,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             return made(params, *arguments)
         except IN_WORDS:
             raise
-        except Exception as error:
+        except FOREIGN as error:
             raise ConfigError(
                 f"{label}: the component cannot be built: "
                 f"{raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
@@ -133,6 +136,16 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             if family == "compensator":
                 _probe(one(), label, int(arguments[1]))
     return built
+
+
+def guard_params(family: str, name: str, cls: Any) -> None:
+    """Report exceptions in methods of ``cls.Params`` from another package as errors of the component."""
+    for method in _members(ChecksScenario):
+        function = getattr(cls.Params, method)
+        if inspect.isfunction(function) and package_of(function.__module__) != package_of(__name__):
+            label = f"type = {name!r}" if method == "fits" else f"{family}.type = {name!r}"  # callers add a path
+            failure = ComponentError if method == "remarks" else ConfigError  # remarks follow the test
+            setattr(cls.Params, method, Guard(label, cls.__module__, failure).around(function))
 
 
 def _defaults(protocol: Any) -> dict[str, object]:
@@ -224,7 +237,7 @@ class Guard(NamedTuple):
                 result = function(*arguments, **named)
             except IN_WORDS:
                 raise
-            except Exception as error:
+            except FOREIGN as error:
                 where = raised_at(error, self.module) or f"{located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
             if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):

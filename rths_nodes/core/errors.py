@@ -102,11 +102,15 @@ def printable(text: str, kept: str = "") -> str:
     return "".join(map(shown, text))
 
 
+# another package may call sys.exit, but must not set the exit code of a test
+FOREIGN = Exception, SystemExit
+
+
 def package_of(module: object) -> str:
     return str(module).partition(".")[0]
 
 
-def raised_at(error: Exception, module: str) -> str:
+def raised_at(error: BaseException, module: str) -> str:
     """Return file, line and function in the package of ``module`` that raised ``error``, or an empty string."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):

@@ -20,7 +20,7 @@ from typing import Any
 
 from rths_nodes.core import declarations
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.errors import ConfigError, located, raised_at, unknown
+from rths_nodes.core.errors import FOREIGN, ConfigError, located, raised_at, unknown
 from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.parameters import is_declared
 
@@ -113,9 +113,17 @@ def add(family: str, component: Any, path: str = "") -> str:
         raise ConfigError(f"{at} is a kernel, but only a compensator may be a kernel. Write a class for {family}")
     if not (hasattr(cls, "Params") and is_declared(cls.Params)):
         raise ConfigError(f"{at} has no Params. Add a class Params with the decorator rths_nodes.core.params")
-    declarations.name(family, name, cls)
+    _complete(family, name, cls)
     _added[family, name] = component, cls
     return name
+
+
+def _complete(family: str, name: str, cls: Any) -> None:
+    declarations.name(family, name, cls)
+    if name not in built_in(family):
+        from rths_nodes.core import component_guard
+
+        component_guard.guard_params(family, name, cls)
 
 
 def named(family: str, component: object, path: str = "") -> str:
@@ -143,8 +151,8 @@ def _load(family: str, name: str) -> object:
     module, _, attribute = target.partition(":")
     try:
         loaded = getattr(importlib.import_module(module), attribute)
-        declarations.name(family, name, loaded)
-    except Exception as error:  # a module of another package may raise anything
+        _complete(family, name, loaded)
+    except FOREIGN as error:  # a module of another package may raise anything
         kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
         where = raised_at(error, module)
         raise ConfigError(f"{family} {name!r}: {target} cannot be loaded ({where}{kind}{error})") from error

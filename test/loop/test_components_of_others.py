@@ -86,6 +86,11 @@ def fails_in_fifth_sample(self: Any, target: Any, measured: Any) -> Any:
     return target.displacement if self.count < 5.0 else float(target.displacement[0])
 
 
+def leaves_in_fifth_sample(self: Any, target: Any, measured: Any) -> Any:
+    self.count += 1.0
+    return target.displacement if self.count < 5.0 else sys.exit(0)
+
+
 def loop_with(*overrides: str) -> Loop:
     return checked_loop(files.load("chen_ricles_2010", [*overrides, SHORT]))
 
@@ -134,11 +139,29 @@ def test_command_line_refuses_it_without_traceback(register: Register, capsys: p
         assert mentions(capsys.readouterr().err, "rths", "compensator.type", "mine", "state_names")
 
 
-def test_failing_compensator_trips_with_its_name(register: Register) -> None:
-    register("compensator", mine(step=fails_in_fifth_sample))
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (fails_in_fifth_sample, ("step", "0", "(1,)")),
+        (leaves_in_fifth_sample, ("leaves_in_fifth_sample", "SystemExit")),
+    ],
+)
+def test_failing_compensator_trips_with_its_name(register: Register, step: Any, reason: tuple[str, ...]) -> None:
+    register("compensator", mine(step=step))
     outcome = run()
     assert (outcome.state, outcome.failed) == (State.TRIPPED, True)
-    assert mentions(outcome.reason, "sample 5", "compensator.type", "mine", "step", "0", "(1,)")
+    assert mentions(outcome.reason, "sample 5", "compensator.type", "mine", *reason)
+
+
+@pytest.mark.parametrize("method", ["validate", "spans", "fits", "cautions", "contents", "remarks"])
+def test_failing_method_of_parameters_is_reported_by_name(
+    method: str, register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register("compensator", mine(Params=params(type("Params", (), {method: raises}))))
+    command, code = ("run", 1) if method == "remarks" else ("check", 2)
+    assert main([command, "chen_ricles_2010", "--set", "compensator.type=mine", "--set", SHORT]) == code
+    reported = re.compile(r"rths: compensator\.type = 'mine': \S+\.py:\d+: in raises: KeyError: 'gain table'")
+    assert reported.fullmatch(capsys.readouterr().err.strip())
 
 
 def test_valid_compensator_runs(register: Register) -> None:

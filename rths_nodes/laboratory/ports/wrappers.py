@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.declarations import OfPort
-from rths_nodes.core.errors import ConfigError, PortError, raised_at
+from rths_nodes.core.errors import FOREIGN, ConfigError, PortError, raised_at
 from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
@@ -105,8 +105,8 @@ class NamedPort(Port):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         try:
             self._port.open(pacer)
-        except Exception as error:
-            with suppress(Exception):
+        except FOREIGN as error:
+            with suppress(*FOREIGN):
                 self._port.close()
             raise ConfigError(self._message("cannot connect", error)) from error
 
@@ -143,7 +143,7 @@ class NamedPort(Port):
 
     def close(self) -> None:
         if self._failed:  # the cause is already reported; a failed port may not close normally
-            with suppress(Exception):
+            with suppress(*FOREIGN):
                 self._port.close()
         else:
             self._try("closing the connection", self._port.close)
@@ -151,11 +151,11 @@ class NamedPort(Port):
     def _try(self, tried: str, action: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return action(*arguments)
-        except Exception as error:
+        except FOREIGN as error:
             self._failed = True
             raise PortError(self._message(tried, error)) from error
 
-    def _message(self, tried: str, error: Exception) -> str:
+    def _message(self, tried: str, error: BaseException) -> str:
         address = self._port.address if _has(self._port, "address") else OfPort.address
         where = f" at {address}" if address else ""
         reason = str(error)
