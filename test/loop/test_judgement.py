@@ -44,6 +44,8 @@ RIG: dict[str, Any] = {
 }
 D, F, L = "axes.bench.displacement.", "axes.bench.force.", "axes.bench.limits."
 C, V = "axes.bench.corrections.", "axes.bench.limits.levels."
+SETS = "axes.story_1.limits"
+LEVEL = {"minimum": -1e5, "maximum": 1e5, "persistence": 2, "action": "hold"}
 DAMPED = {"mass": 5e5, "frequency": 0.77, "restoring_force": {"type": "linear", "stiffness": 11.7e6}}
 
 ROWS: list[tuple[Any, ...]] = [
@@ -82,6 +84,17 @@ ROWS: list[tuple[Any, ...]] = [
     ("piston_velocity_beside_limit", {V + "piston_velocity": {"maximum": 1e-6}}, "maximum = 1e-06 m/s"),
     ("piston_velocity_beside_limit", {V + "piston_velocity": {"maximum": 2.0}}, "limits.velocity is 1.2 m/s"),
     ("command_step_beyond_velocity", {V + "command_step": {"maximum": 0.1}}, "must be within +- 0.001172 m"),
+    *(
+        ("level_of_rig_is_weaker", {V + "force": dict(LEVEL)}, f"levels.force{part}", f"{SETS}.levels{changed}")
+        for changed, part in {
+            "=null": " = left out: must not be weaker than in the rig file (minimum = -100000.0, maximum = 1",
+            "={displacement: {maximum: 0.1}}": " = left out: must not be weaker",
+            ".force.maximum=1.1e5": ": must not be weaker",
+            ".force.minimum=null": ": must not be weaker",
+            ".force.persistence=3": ": must not be weaker",
+            ".force.action=indicate": ": must not be weaker",
+        }.items()
+    ),
     ("bridge_length_beyond_bridge", {"levels.bridge_length": {"maximum": 1e6}}, "= 1e+06 samples: must be <= 10"),
     ("share_of_all", {"levels.bridged_share": {"maximum": 1.0}}, "bridged_share.maximum = 1: must be < 1"),
     (
@@ -146,6 +159,12 @@ ROWS: list[tuple[Any, ...]] = [
         "known_to = 0.9: a usual value is at most 0.3",
     ),
     ("no_servo_rate", {"servo_rate": None}, "servo_rate of the rig file bench: missing [Hz]"),
+    (
+        "rate_of_another_rig",
+        {},
+        "servo_rate = 512 Hz: must be 1024 Hz, the rate of the controller of the rig bench",
+        "servo_rate=512",
+    ),
     ("bridge_beyond_silence", {"bridge": {"max_bridge": 0.5}}, "max_bridge = 0.5 s: port.silence is 0.1 s"),
     ("silence_is_long", {"port.silence": 10.0}, "port.silence = 10 s: this time is 1.024e+04 servo periods"),
     ("silence_is_long", {"port.silence": 10.0, "port.longest_wait": 10.0}, "a usual value is less than 10 s"),
@@ -237,6 +256,14 @@ def test_implausible_number_is_reported(tmp_path: Path, row: tuple[Any, ...]) ->
     key = REFUSED if rule.weight == REFUSED else name
     assert any(part in text and text.endswith(rule.reason) for text in messages.get(key, [])), messages
     assert set(messages) - {key, "component"} <= BESIDE.get(name, set()), messages
+
+
+def test_level_of_rig_may_be_narrowed_and_added(tmp_path: Path) -> None:
+    sets = [f"{SETS}.levels.force={{minimum: -9e4, maximum: 9e4, persistence: 1, action: stop}}"]
+    sets += [f"{SETS}.levels.displacement={{minimum: -0.1, maximum: 0.1}}"]
+    assert problems(tmp_path, {V + "force": dict(LEVEL)}, sets) == {}
+    told = LEVEL | {"action": "indicate", "maximum": None, "minimum": None, "warn_maximum": 1e5}
+    assert problems(tmp_path, {V + "force": told}, [f"{SETS}.levels=null"]) == {}
 
 
 def test_force_error_beyond_force_is_refused() -> None:

@@ -134,6 +134,18 @@ def test_limits_of_rig_can_only_be_reduced() -> None:
         files.load(name, ["rig_file=null", f"axes={renamed}"], rig="bench_udp")
 
 
+def test_force_limit_of_rig_holds_after_change_of_mode() -> None:
+    data = files.load("column_under_axial_load").data()
+    axis = data["axes"]["load"]
+    changes = {f"axes.load.{key}": axis.pop(key) for key in ("mode", "load", "force_control")}
+    axis["limits"] |= {"force_rate": None, "force_error": None}
+    changes |= {"axes.load.limits.force_rate": 1e12, "axes.load.limits.force_error": 5e4}
+    with pytest.raises(ConfigError, match=naming("axes.load.limits.force_rate", "<= 400000 N/s", "column_udp")):
+        files.load(data, changes, rig="column_udp")
+    changes["axes.load.limits.force_rate"] = 4e5
+    assert files.load(data, changes, rig="column_udp").limits["load"].force_rate == 4e5
+
+
 def test_limit_of_rig_cannot_be_removed(rig: Rig) -> None:
     bounded = rig({"limits.tracking_error": 0.02})
     with pytest.raises(ConfigError, match=naming("limits.tracking_error", "<= 0.02 m")):

@@ -87,7 +87,7 @@ def load(
     if changes := setting(overrides):
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
-    refuse_wider(before, loaded.limits)
+    refuse_wider(before, loaded.axes)
     judgement.refuse(loaded)
     return loaded
 

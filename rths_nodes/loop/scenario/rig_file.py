@@ -8,6 +8,7 @@ values of a scenario by these values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import OfParams, OfPortParams
@@ -268,21 +269,25 @@ def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> Who
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
 
 
-def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raise ConfigError if limits in ``changed``, by axis, exceed limits of the rig file in ``data``."""
+def refuse_wider(data: Data, axes: Mapping[str, Any]) -> None:
+    """Raise ConfigError if limits of ``axes`` exceed limits of the rig file in ``data``."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
     problems, specs = Problems(), declared(Limits)
-    for name, limits in changed.items():
+    for name, axis in axes.items():
         if name not in data["axes"]:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
-        stated = opened(data["axes"][name])["limits"]
+        entry = opened(data["axes"][name])
+        # the limits of the entry lack those of the mode that the axis had in the file
+        stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         for key in NEVER_WIDER:
             unit = specs[key].unit
-            before, now = getattr(stated, key), getattr(limits, key)
-            if before is not None and (now is None or now > before):
+            before, now = getattr(stated, key), getattr(axis.limits, key)
+            if before is None or (key in OF_FORCE and axis.mode == DISPLACEMENT):
+                continue
+            if now is None or now > before:
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
                     f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "

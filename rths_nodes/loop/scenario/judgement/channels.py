@@ -323,6 +323,19 @@ def no_servo_rate(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
+    REFUSED,
+    "`servo_rate` must be the `servo_rate` of the rig file",
+    "The rig would move at another velocity than commanded",
+    real=True,
+)
+def rate_of_another_rig(seen: Seen) -> Iterator[Found]:
+    head, rate = seen.scenario.rig_file, seen.scenario.servo_rate
+    if head is not None and head.servo_rate not in (None, rate):
+        text = f"must be {head.servo_rate:g} Hz, the rate of the controller of the rig {head.name}"
+        yield Found("servo_rate", f"{rate:g} Hz", text)
+
+
+@rule(
     CAUTION,
     "`bridge.max_bridge` should be at most the `silence` of the port",
     "The rig counts as dead before the bridge has ended",

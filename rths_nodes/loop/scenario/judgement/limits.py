@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import drops_heartbeat
-from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, AxisQuantity, Disagreement, Level
+from rths_nodes.core.limits import ACTIONS, INDICATE, INTERLOCK, QUANTITIES, AxisQuantity, Disagreement, Level
+from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
@@ -356,6 +357,34 @@ def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
                 "no test has shown that the rig holds this axis by itself if commands are missing or a limit is "
                 "exceeded",
             )
+
+
+def _is_weaker(level: Level | None, rig: Level) -> bool:
+    return (
+        level is None
+        or (rig.maximum is not None and (level.maximum is None or level.maximum > rig.maximum))
+        or (rig.minimum is not None and (level.minimum is None or level.minimum < rig.minimum))
+        or level.persistence > rig.persistence
+        or ACTIONS.index(level.action) < ACTIONS.index(rig.action)
+        or parameter(level, "channel") != parameter(rig, "channel")
+    )
+
+
+@rule(
+    REFUSED,
+    "`limits.levels` must contain every level of the rig file that stops the axis, at most as wide and as late",
+    "A test can only narrow the limits of its rig",
+    real=True,
+)
+def level_of_rig_is_weaker(seen: Seen) -> Iterator[Found]:
+    for path, axis in seen.axes:
+        rig = None if axis.rig_axis is None else axis.rig_axis.limits
+        for name, level in (rig.levels.in_effect() if rig is not None and rig.levels else {}).items():
+            own = getattr(axis.limits.levels, name, None)
+            if level.acts and _is_weaker(own, level):
+                stated = (f"{key} = {value}" for key, value in to_data(level).items() if value is not None)
+                text = f"must not be weaker than in the rig file ({', '.join(stated)})"
+                yield Found(f"{path}.limits.levels.{name}", "" if own else "left out", text)
 
 
 LIMITS = rules_in(globals())
