@@ -98,8 +98,9 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
     if not isinstance(node, yaml.MappingNode):
         raise _refused(node.start_mark, "not YAML: a tag declares a section here, but the value is not a section")
     seen: set[object] = set()
-    for key_node, _ in node.value:
+    for key_node, value_node in node.value:
         if key_node.tag == _TAG + "merge":  # merge key <<: *anchor; the keys of the anchor may be overridden
+            loader.construct_object(value_node, deep=True)  # check the keys of the anchor
             continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):

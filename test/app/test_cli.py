@@ -246,6 +246,8 @@ VALUES = [
     ("substeps", "--set substeps: must be section.key=value"),
     ("substeps=[", "--set substeps: line 1: not YAML"),
     ("axes.story_1.limits={stroke: 1, stroke: 2}", "line 1: the key 'stroke' appears twice"),
+    ("axes.story_1.limits={<<: {stroke: 1, stroke: 2}}", "line 1: the key 'stroke' appears twice"),
+    ("axes.story_1.limits={<<: [{force: 1}, {stroke: 1, stroke: 2}]}", "line 1: the key 'stroke' appears twice"),
     # inconsistent
     ("integrator.type=central_difference substeps=1000", "must be < .* s .stability limit 2/omega_max"),
     (
