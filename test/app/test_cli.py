@@ -248,6 +248,7 @@ VALUES = [
     ("axes.story_1.limits={stroke: 1, stroke: 2}", "line 1: the key 'stroke' appears twice"),
     ("axes.story_1.limits={<<: {stroke: 1, stroke: 2}}", "line 1: the key 'stroke' appears twice"),
     ("axes.story_1.limits={<<: [{force: 1}, {stroke: 1, stroke: 2}]}", "line 1: the key 'stroke' appears twice"),
+    ("type=none", "type: unknown key 'type'; known: [^;]*version$"),
     # inconsistent
     ("integrator.type=central_difference substeps=1000", "must be < .* s .stability limit 2/omega_max"),
     (

@@ -181,7 +181,7 @@ def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
     if keys == FILE:
         section.clear()
         section["type"] = "record"
-    elif last == "type" and section.get("type") != value:
+    elif last == "type" and len(keys) > 1 and section.get("type") != value:
         section.clear()
     section[last] = value
     if isinstance(value, (str, Mapping)) and (specs := _known(section, spec).get(last)):
