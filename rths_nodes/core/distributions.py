@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.validation import LARGEST
 
 LEAST_SHARE = 1e-9
 
@@ -31,9 +32,12 @@ class Distribution:
         Raises ConfigError if a relative distribution cannot multiply ``nominal``.
         """
         kind = KINDS[self.kind]
-        if not kind.relative:
+        if kind.relative:
+            return self._scaled(generator, nominal)
+        try:
             return kind.draw(generator, *([self.numbers] if kind.any_values else self.numbers))
-        return self._scaled(generator, nominal)
+        except (OverflowError, ValueError):
+            raise ConfigError(f"{self.kind}: {show(list(self.numbers))} gives values that are too large") from None
 
     @property
     def leader(self) -> str:
@@ -52,7 +56,10 @@ class Distribution:
                 f"{self.kind}: {self.leader} must be a number and keep its sign, but {show(standing)} has become "
                 f"{show(drawn)}"
             )
-        factor = (drawn / standing) ** power
+        try:
+            factor = (drawn / standing) ** power
+        except OverflowError:
+            raise ConfigError(f"{self.kind}: the power {power:g} gives values that are too large") from None
         return self._multiplied(nominal, lambda: factor)
 
     def _scaled(self, generator: np.random.Generator, nominal: object) -> object:
@@ -199,7 +206,7 @@ def _numbers(values: object) -> tuple[Any, ...]:
 
 
 def _is_number(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= LARGEST
 
 
 def _listed(kind: Kind) -> str:

@@ -74,6 +74,8 @@ def test_relative_distribution_scales_each_number() -> None:
         ({"normal": [1.0, -2.0]}, ("deviation", "> 0")),
         ({"normal": [1.0, True]}, ("must be [mean",)),
         ({"normal": [1.0, math.inf]}, ("must be [mean",)),
+        ({"normal": [10**400, 1.0]}, ("must be [mean",)),
+        ({"uniform": [-1e308, 1e308]}, ("must be [lower",)),
         ({"uniform": [2.0, 1.0]}, ("lower", "< the")),
         ({"log_uniform": [0.0, 1.0]}, ("limits", "> 0")),
         ({"integers": [1.5, 3]}, ("whole", "numbers")),
@@ -95,6 +97,16 @@ def test_invalid_distribution_is_refused(data: Any, parts: tuple[str, ...]) -> N
 def test_relative_distribution_refuses_nominal_without_numbers(nominal: Any) -> None:
     with pytest.raises(ConfigError, match=naming("relative_normal", "numbers")):
         distribution({"relative_normal": 0.1}, "x").draw(np.random.default_rng(1), nominal)
+
+
+@pytest.mark.parametrize("data", [{"integers": [0, 1e30]}, {"lognormal": [1.0, 1e4]}, {"like": ["a", 1e6]}])
+def test_values_that_are_too_large_are_refused(data: Any) -> None:
+    drawn = distribution(data, "x")
+    with pytest.raises(ConfigError, match=naming(next(iter(data)), "too large")):
+        [
+            drawn.following(1.0, 3.0, 1.0) if drawn.leader else drawn.draw(np.random.default_rng(n))
+            for n in range(9)
+        ]
 
 
 def test_all_kinds_are_tested() -> None:
