@@ -259,6 +259,8 @@ GROUND_MOTION = "ground_motion: {type: sine, amplitude: 1.0, frequency: 1.0}"
         ({"integrator": "parameters: {k1: .nan}"}, ("parameters.k1", "nan", "number")),
         ({"integrator": "parameters: {k1: .inf}"}, ("parameters.k1", "inf")),
         ({"integrator": "units: {x1: mm}"}, ("units.x1", "mm", "m", "FMU")),
+        ({"integrator": "units: {x1: 5}"}, ("units.x1", "5", "text", "mm")),
+        ({"integrator": "units: {x1: [m]}"}, ("units.x1", "text", "mm")),
         ({"integrator": "units: {x7: mm}"}, ("units.x7", "mm", "f1", "x1")),
         ({"more": GROUND_MOTION}, ("integrator.ground", "missing")),
         ({"integrator": "ground: {acceleration: ground_acceleration}"}, ("scenario", "ground_motion")),

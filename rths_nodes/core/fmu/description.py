@@ -177,6 +177,8 @@ def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) 
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{path} = {show(variable.name)}"
+    if not isinstance(stated, (str, type(None))):
+        raise ConfigError(f"units.{variable.name} = {show(stated)}: must be text; known: {units}")
     if unit is None:
         if stated is None:
             raise ConfigError(
