@@ -108,7 +108,8 @@ def purpose(name: str) -> str:
 
 
 def _groups() -> str:
-    columns, indent = shutil.get_terminal_size().columns - 2, max(map(len, COMMANDS)) + 4
+    indent = max(map(len, COMMANDS)) + 4
+    columns = max(2 * indent, shutil.get_terminal_size().columns - 2)
     lines = ["commands (rths COMMAND --help):"]
     for title, group in GROUPS.items():
         lines += ["", f"{title}:"]

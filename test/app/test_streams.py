@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from terminal import Terminal
 
+from rths_nodes.app.cli import main
 from rths_nodes.app.commands.terminal import folded, show
 from rths_nodes.app.streams import unfailing_output
 from rths_nodes.loop.outcomes import ExitCode
@@ -264,6 +265,15 @@ def test_lines_are_folded_between_words_at_a_terminal(
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(sys, "stdout", out)
     assert folded(LINE, "  ", hang=2).splitlines() == expected
+
+
+def test_help_of_terminal_with_one_column(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1")
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "stability" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", [60, 100])
