@@ -311,6 +311,12 @@ def test_too_long_names_are_refused(refusal: Callable[..., str], arguments: list
     assert re.search("too long|300 characters", refusal(*arguments))
 
 
+def test_scenario_in_utf_16_is_checked(tmp_path: Path, output: Callable[..., str]) -> None:
+    path = tmp_path / "wide.yaml"
+    path.write_text(files.locate("predefined_sine").read_text(), encoding="utf-16")
+    assert "fits together" in output("check", str(path))
+
+
 def test_too_large_file_is_refused_before_reading(refusal: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     with path.open("wb") as stream:

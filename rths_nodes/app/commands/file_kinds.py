@@ -16,7 +16,7 @@ from rths_nodes.app.studies import design, entries
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError, counted
 from rths_nodes.core.parameters import declared, required_names, type_of
-from rths_nodes.core.text_files import LARGEST_TEXT, read_bytes, read_head, reason
+from rths_nodes.core.text_files import LARGEST_TEXT, encoding_of, read_bytes, read_head, reason
 from rths_nodes.loop.commissioning import Commissioning
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
@@ -84,7 +84,7 @@ def _unknown(path: Path, problem: str) -> ConfigError:
 
 def _keys(content: bytes, path: Path) -> set[str]:
     try:
-        data = yaml_text.parse(content.decode(), str(path))
+        data = yaml_text.parse(content.decode(encoding_of(content)), str(path))
     except ValueError as error:
         if path.suffix not in YAML:
             return set()
