@@ -8,6 +8,7 @@ In the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/, 10.3.2) ``7.6e6`` 
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import yaml
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.text_files import LARGEST_TEXT, size_of
+from rths_nodes.core.text_files import LARGEST_TEXT, read_text, reason, size_of
 
 MOST_NODES = 200_000
 """Largest number of values, lists and sections, enough for three full matrices of 250 degrees of freedom."""
@@ -200,6 +201,14 @@ def parse(source: str, origin: str) -> Any:
         line = f" line {mark.line + 1}:" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ConfigError(f"{origin}:{line} not YAML: {problem}") from None
+
+
+def source_of(path: str | os.PathLike[str], origin: str) -> str:
+    """Return the text of a file. Raises ConfigError for an unreadable file; the message begins with ``origin``."""
+    try:
+        return read_text(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{origin}: cannot be read ({reason(error)})") from None
 
 
 def number_in(word: str) -> object:

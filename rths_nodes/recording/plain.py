@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
-from rths_nodes.core.text_files import read_text, reason
-from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.core.yaml_text import dump, parse, source_of
 
 END = "..."
 
@@ -45,10 +44,7 @@ def text_of(record: object, version: int, head: str = "") -> bytes:
 
 
 def read(cls: type[T], path: Path, version: int) -> T:
-    try:
-        text = read_text(path)
-    except (OSError, ValueError) as error:  # ValueError: the file is too large or contains invalid text
-        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
+    text = source_of(path, str(path))
     if text.rstrip("\n").rpartition("\n")[2] != END:
         raise ConfigError(
             f"{path}: the file is damaged, because its end is missing; the last line must be {END!r}"
@@ -81,7 +77,9 @@ def plain(value: object) -> Any:
     return str(value)
 
 
-_kinds = cache(typing.get_type_hints)
+@cache
+def _kinds(cls: type) -> Mapping[str, object]:
+    return typing.get_type_hints(cls)
 
 
 def built(cls: type[T], data: object, path: str) -> T:

@@ -354,3 +354,8 @@ def test_low_rate_is_not_rounded_to_zero(step: float, rate: float) -> None:
 def test_steps_without_finite_rate_are_refused(times: list[float]) -> None:
     with pytest.raises(ConfigError):
         importing._rate(np.array(times))
+
+
+def test_folder_as_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=naming(tmp_path.name, "cannot be read", "directory")):
+        importing.read_map(tmp_path)

@@ -24,7 +24,7 @@ from rths_nodes.core.limits import WIDEST, Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.tables import ACCELERATIONS, LENGTHS, TIMES, VELOCITIES, Placed, Table, column
-from rths_nodes.core.text_files import LARGEST, read_text, reason
+from rths_nodes.core.text_files import LARGEST
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.options import COMMAND, LOCKSTEP
 from rths_nodes.loop.options import options as run_options
@@ -149,10 +149,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
 
 
 def read_map(path: Path) -> Columns:
-    try:
-        data = yaml_text.parse(read_text(path), str(path))
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
+    data = yaml_text.parse(yaml_text.source_of(path, str(path)), str(path))
     try:
         return from_data(Columns, data)
     except ConfigError as error:

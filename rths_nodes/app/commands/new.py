@@ -22,7 +22,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
-from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import checked_number
 from rths_nodes.laboratory.calibration import ITS_UNIT, Channel
 from rths_nodes.loop.outcomes import ExitCode
@@ -151,7 +150,7 @@ def _check(kind: str, text: str, path: Path) -> None:
 
 def _copied(kind: str, name: str, source: str) -> str:
     path = scenario_files.locate(source, SHIPPED[kind])
-    text = read_text(path)
+    text = scenario_files.text_of(path, SHIPPED[kind])
     data = yaml_text.parse(text, str(path))
     if not isinstance(data, dict) or not re.search(r"^name:", text, re.MULTILINE):
         raise ConfigError(f"{path}: must be a {kind.replace('_', ' ')} with a name")

@@ -12,14 +12,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, section, text, texts
-from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data
-from rths_nodes.core.yaml_text import parse
+from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
 
 ALL = tuple(RUNGS)
@@ -160,11 +158,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 def read(path: str | os.PathLike[str]) -> Answers:
     """Read an answers file. Raises ConfigError if the file cannot be read or an answer is invalid."""
-    try:
-        source = read_text(Path(path))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"answers {str(path)!r}: cannot be read ({error})") from None
-    data = parse(source, str(path))
+    data = parse(source_of(path, f"answers {str(path)!r}"), str(path))
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: must contain a mapping of answers")
     try:

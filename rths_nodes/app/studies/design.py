@@ -26,10 +26,9 @@ from rths_nodes.core.distributions import KINDS, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.inputs import Named, named_files
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
-from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data, walk
 from rths_nodes.core.version import __version__
-from rths_nodes.core.yaml_text import parse
+from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import changed, declaration, pairs_of, replace, replacing, with_case
@@ -211,12 +210,7 @@ class Design:
 
 
 def load(path: str | os.PathLike[str]) -> Design:
-    try:
-        data = parse(read_text(path), str(path))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"study {str(path)!r}: cannot be read ({error})") from None
+    data = parse(source_of(path, f"study {str(path)!r}"), str(path))
     try:
         return Design(from_data(StudyFile, data), Path(path).parent)
     except ConfigError as error:

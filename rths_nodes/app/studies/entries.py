@@ -31,7 +31,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.inputs import Named, make_absolute, named_files, replace_files
 from rths_nodes.core.registry import load
 from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.text_files import read_bytes, read_text, reason
+from rths_nodes.core.text_files import read_bytes, reason
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import replace
@@ -145,12 +145,7 @@ def digest(content: Mapping[str, object]) -> str:
 
 
 def read(path: Path) -> Data:
-    try:
-        content = yaml_text.parse(read_text(path), str(path))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
+    content = yaml_text.parse(yaml_text.source_of(path, str(path)), str(path))
     if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] not in (FIRST, VERSION):
         raise ConfigError(f"{path}: is not a scoreboard entry (version {FIRST} or {VERSION})")
     if content["digest"] != digest(content):

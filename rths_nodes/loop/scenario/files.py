@@ -13,8 +13,7 @@ from rths_nodes.core import inputs, registry, validation
 from rths_nodes.core.data import Data, plain
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.resources import resource
-from rths_nodes.core.text_files import read_text
-from rths_nodes.core.yaml_text import parse
+from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.overrides import (
     Overrides,
@@ -74,7 +73,7 @@ def load(
         data, stages = _contained(plain(scenario)), _on(on) or [("", dict)]
     else:
         path = locate(scenario)
-        data = _of_scenario(_text(path, SCENARIO), str(path), path.parent)
+        data = _of_scenario(text_of(path, SCENARIO), str(path), path.parent)
         stages = _on(on, str(path)) or [(str(path), dict)]
     if case:
         stages += [*in_case(case), *_on(on)]
@@ -94,7 +93,7 @@ def load(
 
 def load_rig(rig: str | os.PathLike[str]) -> RigFile:
     path = locate(rig, RIG)
-    return rig_from_text(_text(path, RIG), str(path), path.parent)
+    return rig_from_text(text_of(path, RIG), str(path), path.parent)
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
@@ -103,7 +102,7 @@ def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
     Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
     """
     path = locate(file, SETTINGS)
-    data = parse(_text(path, SETTINGS), str(path))
+    data = parse(text_of(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
         raise ConfigError(f"{path}: must be a mapping from names of compensators to their settings")
     settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
@@ -125,11 +124,8 @@ def _on(rig: RigFile | None, path: str = "") -> list[Stage]:
     return [] if rig is None else [(path, lambda data: on_rig(data, rig))]
 
 
-def _text(path: Path, kind: str) -> str:
-    try:
-        return read_text(path)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{kind} {str(path)!r}: cannot be read ({error})") from None
+def text_of(path: Path, kind: str) -> str:
+    return source_of(path, f"{kind} {str(path)!r}")
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:

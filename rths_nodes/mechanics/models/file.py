@@ -21,9 +21,8 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data
-from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.core.yaml_text import dump, parse, source_of
 from rths_nodes.mechanics.models import inverse as inverse_model
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS, StateSpace
 
@@ -135,11 +134,7 @@ def load(
     reason if the file is unreadable, the axes differ, or the model is singular, unstable or not minimal.
     """
     origin = f"model {str(path)!r}"
-    try:
-        source = read_text(Path(path).expanduser())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{origin}: cannot be read ({error})") from None
-    data = parse(source, origin)
+    data = parse(source_of(Path(path).expanduser(), origin), origin)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a nonempty mapping of sections")
     names = _names(data.get("axes"), origin)

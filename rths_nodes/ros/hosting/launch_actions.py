@@ -21,7 +21,6 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.text_files import read_text
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.options import (
@@ -346,10 +345,7 @@ def _check_rviz() -> None:
 def _params_files(path: str) -> list[str]:
     if not path:
         return []
-    try:
-        data = yaml_text.parse(read_text(Path(path)), path)
-    except OSError as error:
-        raise ConfigError(f"params_file = {path!r}: cannot be read ({error.strerror})") from None
+    data = yaml_text.parse(yaml_text.source_of(path, f"params_file = {path!r}"), path)
     sections = data.values() if isinstance(data, Mapping) else ()
     if not sections or not all(isinstance(section, Mapping) for section in sections):
         raise ConfigError(f"params_file = {path!r}: must be a mapping of nodes to ros__parameters")
