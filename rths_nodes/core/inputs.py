@@ -196,7 +196,8 @@ def contained(data: object) -> object:
     if isinstance(data, (list, tuple)):
         return [contained(value) for value in data]
     if isinstance(data, str) and os.path.isabs(data) and os.path.isfile(data):
-        return hashlib.sha256(Path(data).read_bytes()).hexdigest()
+        with suppress(OSError):  # any text may happen to name an unreadable file
+            return hashlib.sha256(Path(data).read_bytes()).hexdigest()
     return data
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from messages import naming
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.inputs import FOLDER, Named, make_absolute, modules_of, named_files, replace_files
+from rths_nodes.core.inputs import FOLDER, Named, contained, make_absolute, modules_of, named_files, replace_files
 from rths_nodes.core.parameters import declared
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
@@ -100,6 +101,13 @@ def test_copy_is_read_only_and_refused_if_changed(tmp_path: Path) -> None:
 def test_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=naming("structure.mass", "file")):
         Named("structure.mass", str(tmp_path / "none.csv")).copy(tmp_path / FOLDER)
+
+
+def test_text_that_names_an_unreadable_file_is_hashed_as_text(tmp_path: Path) -> None:
+    """Reading ``/proc/self/mem`` fails also for root."""
+    (tmp_path / "file").write_text("1")
+    data = {"description": "/proc/self/mem", "further": [str(tmp_path / "file")]}
+    assert contained(data) == data | {"further": [hashlib.sha256(b"1").hexdigest()]}
 
 
 def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
