@@ -219,6 +219,7 @@ def test_check_compares_compiled_and_plain_kernel(register: Register, capsys: py
         (["compensator.none_such"], ("compensator", "none_such", "pi_lead")),
         (["compensator.pi_lead", "--set", "nothing=1"], ("compensator.nothing", "integral", "lead_time")),
         (["port.udp"], ("port.udp", "compensator")),
+        (["compensator.pi_lead", "--rig", "bench_udp"], ("--rig", "bench_udp", "scenario")),
     ],
 )
 def test_check_refuses_unknown_components_and_parameters(

@@ -203,6 +203,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.loop.embedded import checked_loop
 
     if component := component_check.component_of(options.scenario):
+        arguments.refuse_idle(options, ("rig", "case", "hops"), "applies to a scenario, not to a component")
         for result in component_check.check(*component, options.set):
             terminal.say(result)
         return 0
