@@ -83,8 +83,10 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(message: str, code: int) -> int:
+    from rths_nodes.core.errors import printable
+
     for line in message.splitlines():
-        print(f"rths: {line}", file=sys.stderr)
+        print(f"rths: {printable(line)}", file=sys.stderr)
     return code
 
 

@@ -24,6 +24,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.commands.terminal import folded, show
 from rths_nodes.app.streams import unfailing_output
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files
 from rths_nodes.recording.reading import read_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -265,6 +266,19 @@ def test_lines_are_folded_between_words_at_a_terminal(
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(sys, "stdout", out)
     assert folded(LINE, "  ", hang=2).splitlines() == expected
+
+
+def test_terminal_codes_of_files_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rig = tmp_path / "rig.yaml"
+    text = files.locate("bench_simulated", files.RIG).read_text()
+    rig.write_text(re.sub("^name: .*$", r'name: "a\\e[2J"', text, flags=re.M))
+    arguments = ["check", "chen_ricles_2010", "--rig", str(rig)]
+    assert main(arguments) == 0
+    assert main([*arguments, "--set", "axes.story_1.limits.stroke=0.26"]) == 2
+    shown = capsys.readouterr()
+    for stream in (shown.out, shown.err):
+        assert r"a\x1b[2J" in stream
+        assert "\x1b" not in stream
 
 
 def test_help_of_terminal_with_one_column(

@@ -210,7 +210,7 @@ def folded(text: str, head: str = "", hang: int = 0) -> str:
 
 def say(line: str) -> None:
     text = line.lstrip()
-    print(folded(text, " " * (len(line) - len(text)), hang=2))
+    print(folded(printable(text), " " * (len(line) - len(text)), hang=2))
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
