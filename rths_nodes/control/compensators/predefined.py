@@ -53,10 +53,13 @@ class Predefined(Coupled):
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError(
-                    "the targets of the integrator must be known before the test (predefined or prescribed)"
+                    "type = 'predefined': the integrator must know its targets before the test (predefined or "
+                    "prescribed)"
                 )
             if test.has_soft_start:
-                raise ConfigError("soft_start: must be left out, because the commands begin with the test")
+                raise ConfigError(
+                    "type = 'predefined': soft_start must be left out, because the commands begin with the test"
+                )
             loaded, path = history.load(self.history), f"history = {show(self.history)}"
             loaded.check(test.axes, test.servo_rate, path)
             loaded.check_length(round(test.duration * test.servo_rate) + 1, path)

@@ -420,7 +420,10 @@ def test_invalid_history_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "parts"),
-    [({}, ("integrator", "targets")), (PRESCRIBED | {"soft_start": {"amplitude": 0.001}}, ("soft_start", "left"))],
+    [
+        ({}, ("compensator.type", "integrator", "targets")),
+        (PRESCRIBED | {"soft_start": {"amplitude": 0.001}}, ("compensator.type", "soft_start", "left")),
+    ],
 )
 def test_history_without_its_targets_is_refused(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
     compensator = {"type": "predefined", "history": written_history(1, 1.0 / 1024.0)}
