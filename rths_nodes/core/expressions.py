@@ -54,10 +54,10 @@ class Expression:
     """
 
     def __init__(self, text: str, names: Names) -> None:
-        self.text = text
-        reader = _Reader(names)
-        self.unit, made = reader.read(_parsed(text).body)
-        self.places = tuple(reader.places)
+        self.text, self._names = text, names
+        self._places: dict[int, None] = {}
+        self.unit, made = self._read(_parsed(text).body)
+        self.places = tuple(self._places)
         tree = ast.fix_missing_locations(ast.Expression(_lambda(made)))
         functions = {name: function for name, (function, *_) in FUNCTIONS.items()}
         self._value: Callable[[Sequence[float]], float]
@@ -69,6 +69,76 @@ class Expression:
             return self._value(values)
         except (ArithmeticError, ValueError):
             return math.nan
+
+    def _read(self, node: ast.expr) -> tuple[Unit, ast.expr]:
+        if isinstance(node, ast.Constant):
+            return NUMBER, ast.Constant(_number(node))
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            return self._quantity(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            unit, made = self._read(node.operand)
+            return unit, ast.UnaryOp(node.op, made)
+        if isinstance(node, ast.BinOp):
+            return self._operation(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        raise ValueError(
+            f"{ast.unparse(node)!r} is not allowed. Use only numbers, quantities such as {self._example()}, + - "
+            f"* / **, {', '.join(FUNCTIONS)}, and {CONSTANT}(number, unit)"
+        )
+
+    def _example(self) -> str:
+        return next((f"{noun}.{whose}" for noun, named in self._names.items() for whose in named), "none")
+
+    def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
+        noun, whose = _owned(node)
+        if noun not in self._names:
+            raise ValueError(f"{ast.unparse(node)!r}: unknown quantity; known: {', '.join(self._names)}")
+        if whose not in self._names[noun]:
+            choices = ", ".join(self._names[noun]) or "none"
+            raise ValueError(f"{ast.unparse(node)!r}: unknown {noun}; known: {choices}")
+        index, unit = self._names[noun][whose]
+        self._places[index] = None
+        value: ast.expr = ast.Subscript(ast.Name("v", ast.Load()), ast.Constant(index), ast.Load())
+        if unit.factor != 1.0:
+            value = ast.BinOp(value, ast.Mult(), ast.Constant(unit.factor))
+        return Unit(1.0, unit.powers), value
+
+    def _operation(self, node: ast.BinOp) -> tuple[Unit, ast.expr]:
+        (left, a), source = self._read(node.left), ast.unparse(node)
+        if isinstance(node.op, ast.Pow):
+            power = _integer(node.right)
+            return NUMBER.times(left, power), ast.BinOp(a, ast.Pow(), ast.Constant(power))
+        right, b = self._read(node.right)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            _alike(source, left, right)
+            unit = left
+        elif isinstance(node.op, (ast.Mult, ast.Div)):
+            unit = left.times(right, 1 if isinstance(node.op, ast.Mult) else -1)
+        else:
+            raise ValueError(f"{source!r}: the operator must be one of + - * / **")
+        return unit, ast.BinOp(a, node.op, b)
+
+    def _call(self, node: ast.Call) -> tuple[Unit, ast.expr]:
+        name, source = (node.func.id if isinstance(node.func, ast.Name) else ""), ast.unparse(node)
+        if name == CONSTANT:
+            return _constant(node)
+        if name not in FUNCTIONS:
+            raise ValueError(f"{source!r}: unknown function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
+        _, least, most = FUNCTIONS[name]
+        if node.keywords or not least <= len(node.args) <= most:
+            raise ValueError(f"{source!r}: {name} takes {least} to {most} numbers")
+        units, made = zip(*(self._read(argument) for argument in node.args), strict=True)
+        for unit in units[1:]:
+            _alike(source, units[0], unit)
+        unit = units[0]
+        if name == "sign":
+            unit = NUMBER
+        elif name == "sqrt":
+            if any(power % 2 for power in unit.powers):
+                raise ValueError(f"{source!r}: {unit.dimension} has no square root")
+            unit = Unit(1.0, tuple(power // 2 for power in unit.powers))
+        return unit, ast.Call(ast.Name(name, ast.Load()), list(made), [])
 
 
 def _parsed(text: str) -> ast.Expression:
@@ -126,82 +196,6 @@ def _lambda(body: ast.expr) -> ast.expr:
     tree: Any = ast.parse("lambda v: 0.0", mode="eval").body
     tree.body = body
     return tree  # type: ignore[no-any-return]
-
-
-class _Reader:
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self.places: dict[int, None] = {}
-
-    def read(self, node: ast.expr) -> tuple[Unit, ast.expr]:
-        if isinstance(node, ast.Constant):
-            return NUMBER, ast.Constant(_number(node))
-        if isinstance(node, (ast.Attribute, ast.Subscript)):
-            return self._quantity(node)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            unit, made = self.read(node.operand)
-            return unit, ast.UnaryOp(node.op, made)
-        if isinstance(node, ast.BinOp):
-            return self._operation(node)
-        if isinstance(node, ast.Call):
-            return self._call(node)
-        raise ValueError(
-            f"{ast.unparse(node)!r} is not allowed. Use only numbers, quantities such as {self._example()}, + - "
-            f"* / **, {', '.join(FUNCTIONS)}, and {CONSTANT}(number, unit)"
-        )
-
-    def _example(self) -> str:
-        return next((f"{noun}.{whose}" for noun, named in self._names.items() for whose in named), "none")
-
-    def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
-        noun, whose = _owned(node)
-        if noun not in self._names:
-            raise ValueError(f"{ast.unparse(node)!r}: unknown quantity; known: {', '.join(self._names)}")
-        if whose not in self._names[noun]:
-            choices = ", ".join(self._names[noun]) or "none"
-            raise ValueError(f"{ast.unparse(node)!r}: unknown {noun}; known: {choices}")
-        index, unit = self._names[noun][whose]
-        self.places[index] = None
-        value: ast.expr = ast.Subscript(ast.Name("v", ast.Load()), ast.Constant(index), ast.Load())
-        if unit.factor != 1.0:
-            value = ast.BinOp(value, ast.Mult(), ast.Constant(unit.factor))
-        return Unit(1.0, unit.powers), value
-
-    def _operation(self, node: ast.BinOp) -> tuple[Unit, ast.expr]:
-        (left, a), source = self.read(node.left), ast.unparse(node)
-        if isinstance(node.op, ast.Pow):
-            power = _integer(node.right)
-            return NUMBER.times(left, power), ast.BinOp(a, ast.Pow(), ast.Constant(power))
-        right, b = self.read(node.right)
-        if isinstance(node.op, (ast.Add, ast.Sub)):
-            _alike(source, left, right)
-            unit = left
-        elif isinstance(node.op, (ast.Mult, ast.Div)):
-            unit = left.times(right, 1 if isinstance(node.op, ast.Mult) else -1)
-        else:
-            raise ValueError(f"{source!r}: the operator must be one of + - * / **")
-        return unit, ast.BinOp(a, node.op, b)
-
-    def _call(self, node: ast.Call) -> tuple[Unit, ast.expr]:
-        name, source = (node.func.id if isinstance(node.func, ast.Name) else ""), ast.unparse(node)
-        if name == CONSTANT:
-            return _constant(node)
-        if name not in FUNCTIONS:
-            raise ValueError(f"{source!r}: unknown function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
-        _, least, most = FUNCTIONS[name]
-        if node.keywords or not least <= len(node.args) <= most:
-            raise ValueError(f"{source!r}: {name} takes {least} to {most} numbers")
-        units, made = zip(*(self.read(argument) for argument in node.args), strict=True)
-        for unit in units[1:]:
-            _alike(source, units[0], unit)
-        unit = units[0]
-        if name == "sign":
-            unit = NUMBER
-        elif name == "sqrt":
-            if any(power % 2 for power in unit.powers):
-                raise ValueError(f"{source!r}: {unit.dimension} has no square root")
-            unit = Unit(1.0, tuple(power // 2 for power in unit.powers))
-        return unit, ast.Call(ast.Name(name, ast.Load()), list(made), [])
 
 
 def _number(node: ast.Constant) -> float:
