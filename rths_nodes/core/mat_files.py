@@ -24,9 +24,6 @@ MATLAB_HEADER = 512
 LONGEST_HEAD = 16 << 20
 
 
-class _Ended(Exception): ...
-
-
 class Contents(NamedTuple):
     """Holds real numbers and units by name, and the reasons why other values are not read."""
 
@@ -60,14 +57,14 @@ def read(path: Path, most: int = LARGEST) -> Contents:
             os.close(writes)
         try:
             return _received(results, most, kind)
-        except _Ended:
+        except EOFError:
             raise ValueError(process.end(ENDING_S) or "the reader of the file has ended") from None
 
 
 def _received(results: IO[bytes], most: int, kind: str) -> Contents:
     head = results.readline(LONGEST_HEAD)
     if not head.endswith(b"\n"):
-        raise _Ended
+        raise EOFError
     answer = json.loads(head)
     if answer["too_large"]:
         raise TooLarge(f"the file contains more than {size_of(most)} of numbers")
@@ -77,7 +74,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
     for name, shape, _ in answer["items"]:
         columns[name] = values = np.empty(shape)
         if results.readinto(values.reshape(-1).view(np.uint8)) < values.nbytes:  # type: ignore[attr-defined]
-            raise _Ended
+            raise EOFError
     return Contents(columns, {name: unit for name, _, unit in answer["items"] if unit}, answer["skipped"])
 
 

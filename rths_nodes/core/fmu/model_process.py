@@ -131,10 +131,8 @@ class Unit:
     def check(self, status: int, function: str, time: float) -> None:
         if status > GOOD:
             name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
-            raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{self.meaning(status)}")
-
-    def meaning(self, status: int) -> str:
-        return f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
+            meaning = f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
+            raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{meaning}")
 
     get: Callable[..., int]
     getter = ""
