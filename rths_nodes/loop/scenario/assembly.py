@@ -338,9 +338,6 @@ class Assembly:
     def codec(self, run: RunMark | None = None) -> Codec:
         return self.names.codec(self.scenario, run)
 
-    def test_constants(self) -> dict[str, object]:
-        return self.names.test_constants(self.scenario)
-
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
     """Return the matrices of a setup for small motion about zero.

@@ -172,7 +172,7 @@ class ActuatorNode(RthsNode):
         self._after = AfterMeasurement(
             context,
             self.deferred,
-            assembly.test_constants() | run,
+            assembly.names.test_constants(assembly.scenario) | run,
             gathered=bool(axes),
             clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.publishes_clock else 0,
             log=self.get_logger().info,
