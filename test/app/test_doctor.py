@@ -46,9 +46,9 @@ def test_granted_scheduler_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mentions(fact.text, "granted", os.uname().release)
 
 
-def test_facts_restore_the_scheduling() -> None:
+def test_fact_restores_the_scheduling() -> None:
     before = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
-    doctor.facts()
+    doctor.scheduler()
     assert (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority) == before
 
 

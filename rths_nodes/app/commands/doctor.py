@@ -59,10 +59,6 @@ class Fact:
         return {"value": self.value, "words": self.text, "verdict": self.verdict, "advice": self.advice}
 
 
-def facts() -> list[Fact]:
-    return [scheduler(), governor(), memlock()]
-
-
 def scheduler() -> Fact:
     refused = ""
     policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
@@ -168,7 +164,7 @@ def summary(forecasts: Sequence[Data]) -> list[str]:
 
 def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
     check(rate, seconds)
-    findings = facts()
+    findings = scheduler(), governor(), memlock()
     paced, lateness = wake_up(rate, seconds)
     step = python_step()
     forecasts = forecast(lateness, step)

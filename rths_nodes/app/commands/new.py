@@ -128,7 +128,8 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> int:
             "scenario to start from, see rths list scenario (empty: one floor with a new actuator)", _scenario
         )
     text = _copied(kind, name, source) if source else _composed(kind, name, asked)
-    _check(kind, text, path)
+    built = scenario_files.from_text if kind == SCENARIO else scenario_files.rig_from_text
+    built(text, str(path), path.parent)
     beside = folder / schema.file_name(kind)
     with terminal.writing(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,13 +140,6 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> int:
     print(f"{path}: a {kind.replace('_', ' ')}; try the file with {use}")
     print(f"{beside}: JSON Schema for editors; update the schema with rths schema {kind} --out {beside}")
     return ExitCode.FINISHED
-
-
-def _check(kind: str, text: str, path: Path) -> None:
-    if kind == SCENARIO:
-        scenario_files.from_text(text, str(path), path.parent)
-    else:
-        scenario_files.rig_from_text(text, str(path), path.parent)
 
 
 def _copied(kind: str, name: str, source: str) -> str:
