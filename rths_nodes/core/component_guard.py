@@ -139,7 +139,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
 
 
 def guard_params(family: str, name: str, cls: Any) -> None:
-    """Report exceptions in methods of ``cls.Params`` from another package as errors of the component."""
+    """Report exceptions in methods of ``cls.Params`` as errors of the component."""
     for method in _members(ChecksScenario):
         function = getattr(cls.Params, method)
         if inspect.isfunction(function) and package_of(function.__module__) != package_of(__name__):

@@ -23,6 +23,15 @@ class ConfigError(ValueError):
         return ConfigError(*(f"{prefix}: {problem}" for problem in self.problems))
 
 
+@contextmanager
+def within(prefix: str) -> Iterator[None]:
+    """Add ``prefix`` to the messages of a ConfigError raised in the ``with`` block."""
+    try:
+        yield
+    except ConfigError as error:
+        raise error.within(prefix) from None
+
+
 class PortError(RuntimeError):
     """Failure of the connection to a rig during a test. The message names port, address and operation."""
 

@@ -162,7 +162,7 @@ def _load(family: str, name: str) -> object:
 def load(family: str, name: object, path: str = "") -> Any:
     """Return the component class ``name`` of ``family``. Raises ConfigError for an unknown name.
 
-    The message contains the known names. If ``name`` is a class or a kernel, add this component first.
+    If ``name`` is a class or a kernel, add this component first.
     """
     if is_component(name):
         name = add(family, name, path)

@@ -204,8 +204,7 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
 def from_data(cls: type[T], data: object, path: str = "") -> T:
     """Check ``data`` (a mapping as from YAML) strictly and build ``cls`` from it.
 
-    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, NaN and inf. The
-    ``validate`` method of the class may refuse combinations of valid values.
+    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, NaN and inf.
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")

@@ -204,7 +204,7 @@ def parse(source: str, origin: str) -> Any:
 
 
 def source_of(path: str | os.PathLike[str], origin: str) -> str:
-    """Return the text of a file. Raises ConfigError for an unreadable file; the message begins with ``origin``."""
+    """Read a text file. Raises ConfigError, beginning with ``origin``, if the file is unreadable."""
     try:
         return read_text(path)
     except (OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown, within
 from rths_nodes.core.yaml_text import dump, parse, source_of
 
 END = "..."
@@ -53,10 +53,8 @@ def read(cls: type[T], path: Path, version: int) -> T:
     if not isinstance(data, Mapping) or data.get("version") != version:
         read_version = show(data.get("version")) if isinstance(data, Mapping) else "none"
         raise ConfigError(f"{path}: version = {read_version}: must be {version}")
-    try:
+    with within(str(path)):
         return built(cls, {key: value for key, value in data.items() if key != "version"}, "")
-    except ConfigError as error:
-        raise error.within(str(path)) from None
 
 
 def plain(value: object) -> Any:

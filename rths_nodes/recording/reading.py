@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.core.declarations import of_recorded
-from rths_nodes.core.errors import ConfigError, counted
+from rths_nodes.core.errors import ConfigError, counted, within
 from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import declared, recorded
 from rths_nodes.core.resources import PACKAGE
@@ -298,10 +298,8 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
             name: _kept(Axis, axis, f"axes.{name}.") if isinstance(axis, Mapping) else axis
             for name, axis in data["axes"].items()
         }
-    try:
+    with within(origin):
         return from_data(Scenario, data)
-    except ConfigError as error:
-        raise error.within(origin) from None
 
 
 def _kept(cls: type, data: Mapping[str, object], path: str) -> Data:

@@ -86,8 +86,8 @@ def test_new_file_copies_its_source(kind: str, source: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["scenario", "rig_file"])
 def test_source_that_is_not_text_is_refused(kind: str, tmp_path: Path, refusal: Callable[..., str]) -> None:
     (tmp_path / "source.yaml").write_bytes(b"name: \xa8")
-    told = refusal("new", kind, "mine", str(tmp_path), "--from", str(tmp_path / "source.yaml"))
-    assert mentions(told, "source.yaml", "cannot be read", "utf-8")
+    message = refusal("new", kind, "mine", str(tmp_path), "--from", str(tmp_path / "source.yaml"))
+    assert mentions(message, "source.yaml", "cannot be read", "utf-8")
 
 
 def test_rig_file_is_built_from_answers_at_terminal(tmp_path: Path) -> None:

@@ -262,8 +262,8 @@ def test_level_of_rig_may_be_narrowed_and_added(tmp_path: Path) -> None:
     sets = [f"{SETS}.levels.force={{minimum: -9e4, maximum: 9e4, persistence: 1, action: stop}}"]
     sets += [f"{SETS}.levels.displacement={{minimum: -0.1, maximum: 0.1}}"]
     assert problems(tmp_path, {V + "force": dict(LEVEL)}, sets) == {}
-    told = LEVEL | {"action": "indicate", "maximum": None, "minimum": None, "warn_maximum": 1e5}
-    assert problems(tmp_path, {V + "force": told}, [f"{SETS}.levels=null"]) == {}
+    reported = LEVEL | {"action": "indicate", "maximum": None, "minimum": None, "warn_maximum": 1e5}
+    assert problems(tmp_path, {V + "force": reported}, [f"{SETS}.levels=null"]) == {}
 
 
 def test_force_error_beyond_force_is_refused() -> None:

@@ -19,7 +19,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.laboratory.calibration import RigAxis
@@ -284,10 +284,8 @@ def section_of(
     file = to_data(files.load_rig(rig))
     for name, section in sections.items():
         file["axes"][name] |= section
-    try:
+    with within(f"{rig} with the results"):
         from_data(RigFile, file)
-    except ConfigError as error:
-        raise error.within(f"{rig} with the results") from None
     head = "# Written by rths identify. Copy each section `characterised` to its axis in the rig file.\n"
     return head + dump({"axes": sections}, rows=True)
 

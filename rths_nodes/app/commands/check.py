@@ -19,7 +19,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core import registry
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted
+from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
 from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
@@ -403,10 +403,8 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
 def _round_trips(recording: str) -> tuple[float, float]:
     from rths_nodes.recording.reading import read_run
 
-    try:
+    with within(f"--hops {recording}"):
         return round_trips(read_run(recording))
-    except ConfigError as error:
-        raise error.within(f"--hops {recording}") from None
 
 
 def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -> Iterator[str]:

@@ -15,7 +15,7 @@ from rths_nodes.analysis.units import plain, span
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
@@ -81,10 +81,8 @@ def _label(assignments: Sequence[str]) -> str:
 
 
 def _check(variant: Variant) -> None:
-    try:
+    with within(variant.name):
         assembly = checked_loop(variant.scenario).assembly
-    except ConfigError as error:
-        raise error.within(variant.name) from None
     indices = known_indices(assembly)
     for name in variant.published:
         if name not in indices:

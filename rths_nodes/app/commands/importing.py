@@ -19,7 +19,7 @@ import numpy as np
 from rths_nodes.app.commands import arguments
 from rths_nodes.core import yaml_text
 from rths_nodes.core.dimensions import FORCES
-from rths_nodes.core.errors import ConfigError, Problems, unknown
+from rths_nodes.core.errors import ConfigError, Problems, unknown, within
 from rths_nodes.core.limits import WIDEST, Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
@@ -138,22 +138,18 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
     Raises ConfigError if ``file`` or the map is invalid, or if they do not match each other or the scenario.
     """
     wanted = read_map(columns)
-    try:
+    with within(str(columns)):
         histories = _Histories(wanted, Table(file, most))
         if scenario is None:
             return histories.of(_new_scenario(wanted, histories))
         fitting = _fitting(scenario, wanted, histories)
         return histories.of(fitting, Assembly(fitting).names.observed)
-    except ConfigError as error:
-        raise error.within(str(columns)) from None
 
 
 def read_map(path: Path) -> Columns:
     data = yaml_text.parse(yaml_text.source_of(path, str(path)), str(path))
-    try:
+    with within(str(path)):
         return from_data(Columns, data)
-    except ConfigError as error:
-        raise error.within(str(path)) from None
 
 
 class _Histories:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
 from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, section, text, texts
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse, source_of
@@ -161,10 +161,8 @@ def read(path: str | os.PathLike[str]) -> Answers:
     data = parse(source_of(path, f"answers {str(path)!r}"), str(path))
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: must contain a mapping of answers")
-    try:
+    with within(str(path)):
         return from_data(Answers, _answers_of(data))
-    except ConfigError as error:
-        raise error.within(str(path)) from None
 
 
 def _answers_of(data: Mapping[str, object]) -> dict[str, object]:

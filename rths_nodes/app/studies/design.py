@@ -23,7 +23,7 @@ from rths_nodes.app.studies.ensembles import Plant, plants
 from rths_nodes.app.studies.runs import known_indices, needs_response, shown_indices, to_json
 from rths_nodes.core import registry
 from rths_nodes.core.distributions import KINDS, distribution
-from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
 from rths_nodes.core.inputs import Named, named_files
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
 from rths_nodes.core.validation import from_data, walk
@@ -211,10 +211,8 @@ class Design:
 
 def load(path: str | os.PathLike[str]) -> Design:
     data = parse(source_of(path, f"study {str(path)!r}"), str(path))
-    try:
+    with within(str(path)):
         return Design(from_data(StudyFile, data), Path(path).parent)
-    except ConfigError as error:
-        raise error.within(str(path)) from None
 
 
 def _scenario(name: str, folder: Path) -> Scenario:

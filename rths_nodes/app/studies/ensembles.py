@@ -11,7 +11,7 @@ import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.distributions import Distribution, distribution
-from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
 from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -35,10 +35,8 @@ class Plant:
         if self.number != NOMINAL:
             drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}
             pairs += [(["name"], f"{scenario.name}.plant_{self.number}"), (["recording", "drawn"], drawn)]
-        try:
+        with within(f"plant {self.number} of seed {self.seed}"):
             return replace(scenario, pairs)
-        except ConfigError as error:
-            raise error.within(f"plant {self.number} of seed {self.seed}") from None
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
@@ -77,13 +75,11 @@ def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: 
             nominal = _at(data, key)
             # one random stream per key, so that a further key does not change other values
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
-            try:
+            with within(f"scatter: {key}"):
                 if not (leader := distribution_of_key.leader):
                     values[key] = distribution_of_key.draw(generator, nominal)
                 elif leader in values:
                     values[key] = distribution_of_key.following(nominal, values[leader], _at(data, leader))
-            except ConfigError as error:
-                raise error.within(f"scatter: {key}") from None
     problems.refuse()
     return values
 

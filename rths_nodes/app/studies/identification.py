@@ -28,7 +28,7 @@ from rths_nodes.analysis.published_indices import axes_of, reference_displacemen
 from rths_nodes.analysis.units import MM
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.tasks import Shown
-from rths_nodes.core.errors import ConfigError, Stopped
+from rths_nodes.core.errors import ConfigError, Stopped, within
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -151,7 +151,7 @@ def fit(
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
-    try:
+    with within(scenario.name):
         identified = output_error.identify(responses, dt, ramp, orders, declared if how == DECLARED else None)
         least, most = identified.delay_range
         near = min(least, identified.delay - 0.5 * dt) <= declared <= max(most, identified.delay + 0.5 * dt)
@@ -159,8 +159,6 @@ def fit(
             with suppress(ConfigError):
                 fixed = output_error.identify(responses, dt, ramp, orders, declared)
                 identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
-    except ConfigError as error:
-        raise error.within(scenario.name) from None
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
     # a held command acts half a sample early, but not before it is sent
     lead = max(identified.delay - (0.0 if ramp else 0.5 * dt), 0.0) - declared

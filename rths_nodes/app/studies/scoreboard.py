@@ -26,7 +26,7 @@ from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
@@ -91,13 +91,11 @@ def tuned(
         if law.reason:
             continue
         changes = [([key], value) for key, value in in_block(base, law, first).items()]
-        try:
+        with within(f"training: {law.name}"):
             scenarios = [replace(plant.of(case), changes) for case in bases for plant in drawn]
             if tuning.tunable(scenarios[0]):
                 parameters = tuning.parameters(scenarios[0], [])
                 searches[law.name] = tuning.Search(scenarios, parameters, index, where)
-        except ConfigError as error:
-            raise error.within(f"training: {law.name}") from None
     assignments, laws = {}, []
     for law in chosen:
         if search := searches.get(law.name):

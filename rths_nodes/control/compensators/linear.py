@@ -24,7 +24,7 @@ from rths_nodes.core import mat_files
 from rths_nodes.core.arithmetic import Numbers, along, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.errors import ConfigError, join, show
+from rths_nodes.core.errors import ConfigError, join, show, within
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
@@ -145,10 +145,8 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
         raise ConfigError(f"{location}: {file} cannot be read ({reason(error)})") from None
     if not isinstance(content, Mapping) or not content:
         raise ConfigError(f"{location}: {file} contains none of the variables {', '.join(fields)}")
-    try:
+    with within(f"{location}: {file}"):
         return from_data(Law, content), f"{location}: {file}"
-    except ConfigError as error:
-        raise error.within(f"{location}: {file}") from None
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from rths_nodes.core import inputs, registry, validation
 from rths_nodes.core.data import Data, plain
-from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown, within
 from rths_nodes.core.resources import resource
 from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.scenario import judgement
@@ -64,7 +64,7 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
-    limits of the rig. Raises ConfigError if the scenario is invalid.
+    limits of the rig.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -99,7 +99,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
     """Return compensator settings by row name; the row name is also the default type.
 
-    Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
+    Relative paths are relative to the folder of the file.
     """
     path = locate(file, SETTINGS)
     data = parse(text_of(path, SETTINGS), str(path))
@@ -136,10 +136,8 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
     data = _data(source, origin, folder, RigFile)
     if removed := [f"{origin}: {key}: {hint}" for key, hint in REMOVED.items() if key in data]:
         raise ConfigError(*removed)
-    try:
+    with within(origin):
         return validation.from_data(RigFile, data)
-    except ConfigError as error:
-        raise error.within(origin) from None
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:

@@ -38,7 +38,6 @@ def override(scenario: Scenario, overrides: Overrides) -> Scenario:
 
     ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
     the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
-    Raises ConfigError if the resulting scenario is invalid.
     """
     return changed(scenario, setting(overrides))
 

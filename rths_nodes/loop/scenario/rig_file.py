@@ -279,7 +279,7 @@ def refuse_wider(data: Data, axes: Mapping[str, Any]) -> None:
         if name not in data["axes"]:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
         entry = opened(data["axes"][name])
-        # the limits of the entry lack those of the mode that the axis had in the file
+        # the entry lacks the force limits of an axis that followed displacements
         stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         for key in NEVER_WIDER:

@@ -17,7 +17,7 @@ import numpy as np
 
 from rths_nodes.core import inputs
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError, show, within
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
 from rths_nodes.core.samples import Array
@@ -138,14 +138,12 @@ def load(
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a nonempty mapping of sections")
     names = _names(data.get("axes"), origin)
-    try:
+    with within(origin):
         if named := inputs.named_files(Content, dict(data)):
             raise ConfigError(
                 f"{named[0].place} = {show(named[0].path)}: must be rows of numbers, not another file"
             )
         content = from_data(Content, {key: value for key, value in data.items() if key != "axes"})
-    except ConfigError as error:
-        raise error.within(origin) from None
     if axes is not None and names != tuple(axes):
         raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be the axes of the rig, {', '.join(axes)}")
     return _checked(names, content, origin, inverse_only)

@@ -380,11 +380,11 @@ def level_of_rig_is_weaker(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
         rig = None if axis.rig_axis is None else axis.rig_axis.limits
         for name, level in (rig.levels.in_effect() if rig is not None and rig.levels else {}).items():
-            own = getattr(axis.limits.levels, name, None)
-            if level.acts and _is_weaker(own, level):
+            now = getattr(axis.limits.levels, name, None)
+            if level.acts and _is_weaker(now, level):
                 stated = (f"{key} = {value}" for key, value in to_data(level).items() if value is not None)
                 text = f"must not be weaker than in the rig file ({', '.join(stated)})"
-                yield Found(f"{path}.limits.levels.{name}", "" if own else "left out", text)
+                yield Found(f"{path}.limits.levels.{name}", "" if now else "left out", text)
 
 
 LIMITS = rules_in(globals())
