@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from rths_nodes.core.errors import ConfigError, printable
 
@@ -39,8 +40,12 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
             why.strip().removeprefix("rths: ") or "page: the process ended immediately after its start"
         )
     say(first.strip())
-    telling = threading.Thread(target=_tell, args=(serving, say), name="page", daemon=True)
-    telling.start()
+    telling = [
+        threading.Thread(target=_tell, args=(stream, say), name="page", daemon=True)
+        for stream in (serving.stdout, serving.stderr)  # a full pipe would block the process, and its stop
+    ]
+    for thread in telling:
+        thread.start()
     try:
         yield serving.pid
     finally:
@@ -51,7 +56,8 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
         except subprocess.TimeoutExpired:
             serving.kill()
             serving.wait()
-        telling.join(PATIENCE_S)
+        for thread in telling:
+            thread.join(PATIENCE_S)
 
 
 def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
@@ -62,12 +68,13 @@ def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
+        errors="replace",
         start_new_session=True,  # only the test receives Ctrl-C
     )
 
 
-def _tell(serving: subprocess.Popen[str], say: Callable[[str], None]) -> None:
-    for line in serving.stdout or ():
+def _tell(stream: IO[str] | None, say: Callable[[str], None]) -> None:
+    for line in stream or ():
         say(line.strip())
 
 

@@ -34,6 +34,8 @@ from page_of_test import (
     until,
 )
 
+from rths_nodes.app.page import process
+from rths_nodes.app.page.process import page_beside
 from rths_nodes.recording.reading import read_run
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -246,6 +248,18 @@ def test_run_refuses_a_taken_page_port(tmp_path: Path) -> None:
     assert process.returncode == 2
     assert mentions(process.stderr, "page", port, f"process {os.getpid()}")
     assert not (tmp_path / "runs").exists()
+
+
+def test_page_process_is_not_blocked_by_its_error_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing read the pipe: after 64 KiB of errors the process hung that answers stops."""
+    program = "import sys; print('first', flush=True); print('error ' * 20_000, file=sys.stderr); print('last')"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+    started = subprocess.Popen([sys.executable, "-c", program], **pipes)
+    monkeypatch.setattr(process, "_started", lambda _: started)
+    lines: list[str] = []
+    with page_beside("rths", lines.append):
+        started.wait(30.0)
+    assert [line[:5] for line in lines] in (["first", "error", "last"], ["first", "last", "error"])
 
 
 def test_run_serves_its_page_until_it_ends(tmp_path: Path) -> None:
