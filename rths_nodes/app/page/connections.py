@@ -33,7 +33,7 @@ BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, access.LARGEST_BODY
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 """Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
 """Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError if the

@@ -191,6 +191,7 @@ def test_stops_are_answered_concurrently() -> None:
         (b"GET /stop HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b'{"reaches": true}'),
         (b"GET /stop HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"a host other than"),
         (REQUEST.replace(b"16", b"5000"), b"body of the request is larger than 4096 bytes"),
+        (REQUEST.replace(b"16", b"5" + b"0" * 5000), b"body of the request is larger than 4096 bytes"),
         (
             REQUEST.replace(b"Page: 1", b"Page: 1\r\nX: " + b"y" * 9000),
             b"head of the request is larger than 8192 bytes",
@@ -198,7 +199,7 @@ def test_stops_are_answered_concurrently() -> None:
         (b"POST /stop HTTP/1.1\r\nX: " + b"y" * 9000, b"header X-Rths-Page is missing"),
         (REQUEST.replace(b'stop"}', b'fly!"}'), b"kind: must be stop"),
     ],
-    ids=["heartbeat", "other name", "large", "large head", "long head", "unknown"],
+    ids=["heartbeat", "other name", "large", "endless length", "large head", "long head", "unknown"],
 )
 def test_invalid_stop_request_is_answered_with_the_reason(request_: bytes, answer: bytes) -> None:
     assert answer in answer_of_front(refuse, request_, b"x" * 5000 if b"5000" in request_ else b"")
