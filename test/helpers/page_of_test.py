@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -109,6 +110,16 @@ def _beside(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 test_beside.__test__ = False  # type: ignore[attr-defined]
+
+
+def viewer(address: str, received: int = 65536) -> socket.socket:
+    """Open the live data of a page without reading them; ``received`` is the size of the buffer, bytes."""
+    host, port = urlparse(address).hostname, urlparse(address).port
+    client = socket.create_connection((host, port), timeout=10.0)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received)
+    head = f"GET /live HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    client.sendall(f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode())
+    return client
 
 
 def get(address: str) -> dict[str, Any]:

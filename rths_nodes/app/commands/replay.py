@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:
     from aiohttp import web
 
-    from rths_nodes.app.page.access import quiet_runner
+    from rths_nodes.app.page.access import end, quiet_runner
 
     runner = quiet_runner(application)
     await runner.setup()
@@ -65,7 +65,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
         while not interrupted():
             await asyncio.sleep(LOOK_S)
     finally:
-        await runner.cleanup()
+        await end(runner)
 
 
 class RecordedTest:

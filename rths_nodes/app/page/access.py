@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
 """Maximum size of the body of a request, bytes."""
+CLOSE_S = 0.2
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
@@ -43,6 +44,12 @@ def guarded_application(address: str, *middlewares: Middleware) -> web.Applicati
 def quiet_runner(application: web.Application) -> web.AppRunner:
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     return web.AppRunner(application, access_log=None)
+
+
+async def end(runner: web.AppRunner) -> None:
+    assert runner.server is not None
+    await runner.server.shutdown(CLOSE_S)  # cleanup alone waits a minute for open pages
+    await runner.cleanup()
 
 
 async def fields(request: web.Request, *names: str) -> dict[str, object] | None:

@@ -214,7 +214,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
         loop.add_reader(front, take)
         front.send(READY)
         await over.wait()
-    await runner.cleanup()
+    await access.end(runner)
 
 
 AT_ONCE = 64

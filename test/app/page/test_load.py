@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 
 import aiohttp
 import aiohttp.web
-from page_of_test import get, page_of_recording
+from page_of_test import get, page_of_recording, viewer
 
 import rths_nodes
 from rths_nodes.app.page import server
@@ -124,11 +124,7 @@ def test_clients_that_never_read_are_disconnected(served: tuple[str, int]) -> No
     before = resident_mb(process)
     stuck = []
     for _ in range(20):
-        client = socket.create_connection((host, port), timeout=10.0)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        head = f"GET /live HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        client.sendall(f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode())
-        stuck.append(client)
+        stuck.append(viewer(address, received=1024))
     for _ in range(20):  # half a request, and then nothing
         client = socket.create_connection((host, port), timeout=10.0)
         client.sendall(b"GET /situation HTTP/1.1\r\nHost: ")

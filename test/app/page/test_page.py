@@ -32,10 +32,11 @@ from page_of_test import (
     post,
     test_beside,
     until,
+    viewer,
 )
 
 from rths_nodes.app.page import process
-from rths_nodes.app.page.process import page_beside
+from rths_nodes.app.page.process import PATIENCE_S, page_beside
 from rths_nodes.recording.reading import read_run
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -260,6 +261,21 @@ def test_page_process_is_not_blocked_by_its_error_output(monkeypatch: pytest.Mon
     with page_beside("rths", lines.append):
         started.wait(30.0)
     assert [line[:5] for line in lines] in (["first", "error", "last"], ["first", "last", "error"])
+
+
+@pytest.mark.usefixtures("fresh_programs")
+def test_all_processes_of_an_open_page_end_at_once() -> None:
+    """Each test with ``--page`` ended 15 s late, and a process remained."""
+    lines: list[str] = []
+    with ExitStack() as stack:
+        number = stack.enter_context(page_beside("rths", lines.append, ["--port", "0"]))
+        (behind,) = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        with viewer(lines[0].split()[-1]) as client:
+            assert client.recv(12) == b"HTTP/1.1 101"
+            start = time.monotonic()
+            stack.close()
+    assert time.monotonic() - start < PATIENCE_S
+    assert not Path(f"/proc/{behind}").exists()
 
 
 def test_run_serves_its_page_until_it_ends(tmp_path: Path) -> None:

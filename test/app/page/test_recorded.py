@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,12 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 
-from page_of_test import Browser, get, needs_chromium, page, page_of_recording, post
+from page_of_test import Browser, get, needs_chromium, page, page_of_recording, post, viewer
 from programs import RTHS
 
 import rths_nodes
 from rths_nodes.app.commands.replay import RecordedTest
+from rths_nodes.app.page.process import PATIENCE_S
 from rths_nodes.app.page.server import MOST, Shelf
 from rths_nodes.loop.indices.live_columns import HIGHEST, LAST, LOWEST, OF_AXIS, PER_CURVE, per_column
 from rths_nodes.recording.run import Run
@@ -61,6 +64,16 @@ def test_replay_shows_the_outcome_and_has_no_stop(recording: tuple[Path, Run]) -
         assert situation["run"]["sample"] == run.scenario.samples
         assert situation["recorded"] == str(folder)
         assert post(address, b'{"kind": "stop"}')[0] == 404
+
+
+def test_replay_with_an_open_page_ends_at_once(recording: tuple[Path, Run]) -> None:
+    with ExitStack() as stack:
+        address, _ = stack.enter_context(page_of_recording(recording[0]))
+        with viewer(address) as client:
+            assert client.recv(12) == b"HTTP/1.1 101"
+            start = time.monotonic()
+            stack.close()
+    assert time.monotonic() - start < PATIENCE_S
 
 
 def test_replay_of_a_folder_without_recording_is_refused(tmp_path: Path) -> None:
