@@ -32,6 +32,8 @@ SHOW_S = 5.0
 """Shortest interval between two printed lines with the same code, s."""
 WRONG_PER_SECOND = 10
 """Maximum number of wrong codes per second, from all callers. Further wrong codes raise TooManyCodes."""
+SHOWN = 8
+"""Number of digits of the token by which a page recognises that it leads."""
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
@@ -179,6 +181,7 @@ class Operating:
             "state": state,
             "seen": {"stops": answer.stops, "state": answer.state, "test_id": answer.test_id},
             "operator": self.name,
+            "leader": self._token[:SHOWN],
             "arms": self.arms,
         } | {name: getattr(answer, name) for name in FIELDS}
 

@@ -573,7 +573,7 @@ def test_closed_or_replaced_page_disarms_the_rung(tmp_path: Path) -> None:
             await armed(browser)
             assert post(address, "code", {})[0] == 200
             code = await asyncio.to_thread(code_at, terminal)
-            assert post(address, "lead", {"code": code, "name": "Bob"})[0] == 200
+            assert post(address, "lead", {"code": code, "name": "Ada"})[0] == 200
             await browser.until('told.acts.state === "HELD"')
             await browser.until('token === "" && !document.getElementById("leading").hidden')
             await type_the_code(browser, terminal)
@@ -584,7 +584,7 @@ def test_closed_or_replaced_page_disarms_the_rung(tmp_path: Path) -> None:
         asyncio.run(lead_and_leave(address, terminal))
         asked_until(address, lambda situation: situation["acts"]["state"] == "HELD")
     stops = [act for act in procedure.read(tmp_path / "runs" / "first").acts if act.act == "stop"]
-    assert mentions(stops[0].arguments["reason"], "Bob", "taken")
+    assert mentions(stops[0].arguments["reason"], "Ada", "taken")
     assert mentions(stops[1].arguments["reason"], "lost", "3 s")
 
 

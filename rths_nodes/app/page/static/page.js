@@ -356,8 +356,9 @@ async function recordings() {
 
 // -- the procedure: its possible acts -----------------------------------------------
 
-let token = "", me = "", led = false, asked = "", chosen = "", shownActs = "", shownForm = "";
+let token = "", led = false, asked = "", chosen = "", shownActs = "", shownForm = "";
 const HEAD = 6;   // characters of a hash that a person types to arm
+const SHOWN = 8;  // characters of the leader's token that every page receives
 
 async function post(path, fields) {
   const answer = await fetch(path, {
@@ -471,8 +472,9 @@ function procedure() {
   const acts = told.acts;
   $("procedure").hidden = !acts;
   if (!acts) return;
-  led = Boolean(token) && (led || acts.operator === me);   // a situation from before this page led has another name
-  if (led && acts.operator !== me) {
+  const mine = acts.leader === token.slice(0, SHOWN);
+  led = Boolean(token) && (led || mine);   // a situation from before this page led has another leader
+  if (led && !mine) {
     token = "";
     result(acts.operator ? `${acts.operator} leads this test now` : "no page leads this test now", false);
   }
@@ -529,8 +531,7 @@ $("code").addEventListener("click", async () => {
 $("leading").addEventListener("submit", async (event) => {
   event.preventDefault();
   try {
-    me = $("name").value.trim();
-    token = (await post("/lead", { code: $("typed").value, name: me })).token;
+    token = (await post("/lead", { code: $("typed").value, name: $("name").value })).token;
     led = false;
     result("you lead this test", true);
   } catch (error) {
