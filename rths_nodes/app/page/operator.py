@@ -37,7 +37,7 @@ SHOWN = 8
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
-ARM = ("arm",)
+ARM = "arm"
 FIELDS = (
     *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
     "test_id",
@@ -82,11 +82,12 @@ class Operating:
             if not self._code or now > self._until:
                 self._code, self._shown = "".join(secrets.choice(SYMBOLS) for _ in range(LENGTH)), -SHOW_S
             self._until = now + CODE_S
-            if now - self._shown >= SHOW_S:
-                self._shown = now
-                half = LENGTH // 2
-                code = f"{self._code[:half]}-{self._code[half:]}"
-                self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")
+            if now - self._shown < SHOW_S:
+                return
+            self._shown = now
+            half = LENGTH // 2
+            code = f"{self._code[:half]}-{self._code[half:]}"
+        self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # a terminal can block
 
     def lead(self, code: str, name: str) -> str:
         """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
@@ -106,9 +107,9 @@ class Operating:
                 )
             self._code, self._token, self._seen = "", secrets.token_hex(16), now
             self.name = printable(name.strip())
-            self._say(f"{self.name} leads the test at the page; another person can take over with a new code")
-            token = self._token
-        self.disarm(f"{self.name} has taken over the lead at the page")
+            token, leader = self._token, self.name
+        self.disarm(f"{leader} has taken over the lead at the page")
+        self._say(f"{leader} leads the test at the page; another person can take over with a new code")
         return token
 
     def _refuse(self, now: float, valid: bool) -> None:
@@ -135,6 +136,11 @@ class Operating:
             self._seen = None
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
 
+    def close(self) -> None:
+        """Disarm the rig if a page leads."""
+        if self._seen is not None:
+            self.disarm("the process of the page has ended")
+
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
@@ -149,7 +155,7 @@ class Operating:
             )
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
-        if act in ARM and not self.arms:
+        if act == ARM and not self.arms:
             raise ConfigError(
                 f"{act}: this page cannot arm a rung. Start the page with --arm-from-page, or use another program"
             )
@@ -160,7 +166,10 @@ class Operating:
         stops, state, test_id = ((seen or {}).get(name) for name in ("stops", "state", "test_id"))
         if isinstance(stops, int) and isinstance(state, int):
             request = replace(request, stops=stops, state=state, test_id=str(test_id))
-        return self._ask(request)
+        answer = self._ask(request)
+        if act == ARM and (token != self._token or self._seen is None):
+            self.disarm("the page that armed the rung no longer leads the test")
+        return answer
 
     def situation(self) -> dict[str, object] | None:
         try:

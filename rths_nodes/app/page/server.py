@@ -251,6 +251,7 @@ class PageServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._operating.close()
 
     async def _ask_always(self) -> None:
         while self._operating is not None:
@@ -267,7 +268,7 @@ class PageServer:
         if why := self._no_operator(request):
             return refused(403, why)
         assert self._operating is not None
-        self._operating.offer()
+        await asyncio.get_running_loop().run_in_executor(None, self._operating.offer)
         return web.json_response({})
 
     async def _lead(self, request: web.Request) -> web.Response:

@@ -16,6 +16,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from c_compiler import needs_compiler
@@ -34,7 +36,9 @@ from page_of_test import (
 from rig_runner import rig_file
 from served_test import MOVES, arguments_of
 
+from rths_nodes.app.page.access import end, quiet_runner
 from rths_nodes.app.page.operator import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
+from rths_nodes.app.page.server import PageServer
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request, SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import PAGE, SOCKET
@@ -61,9 +65,12 @@ class Procedure:
     """Accepts every request and stores its act."""
 
     def __init__(self) -> None:
-        self.state, self.acts = State.ARMED, []
+        self.state, self.acts, self.arming = State.ARMED, [], lambda: None
 
     def __call__(self, request: Request) -> Answer:
+        if request.act == "arm":
+            self.arming()
+            self.state = State.ARMED
         if request.act:
             self.acts.append((request.act, request.by, dict(zip(request.names, request.values, strict=True))))
             self.seen = request.stops, request.state
@@ -177,6 +184,62 @@ def test_takeover_or_loss_of_the_page_disarms() -> None:
     page.offer()
     page.lead(code_of(lines), "Bob")
     assert requests.acts[-1][:2] == ("stop", "Bob")
+
+
+def test_rung_armed_by_a_replaced_or_lost_page_is_disarmed() -> None:
+    page, requests, lines, now = operating()
+
+    def replaced() -> None:
+        page.offer()
+        page.lead(code_of(lines), "Bob")
+
+    def lost() -> None:
+        now[0] += GONE_S + 0.1
+        page.disarm_if_lost()
+
+    for event in (replaced, lost):
+        requests.state = State.POSITIONED
+        page.offer()
+        token = page.lead(code_of(lines), "Ada")
+        requests.arming = event
+        page.act(token, "arm", {})
+        assert [act for act, *_ in requests.acts] == ["arm", "stop"], event
+        requests.acts.clear()
+
+
+def test_page_that_leads_disarms_at_its_end() -> None:
+    page, requests, lines, _ = operating()
+    page.close()
+    assert not requests.acts
+    page.offer()
+    page.lead(code_of(lines), "Ada")
+    requests.acts.clear()
+    source = SimpleNamespace(situation=dict, since=None)
+
+    async def serve() -> None:
+        runner = quiet_runner(PageServer(source, "127.0.0.1", operating=page).application())
+        await runner.setup()
+        await end(runner)
+
+    asyncio.run(serve())
+    assert [act for act, *_ in requests.acts] == ["stop"]
+
+
+def test_blocked_terminal_does_not_delay_the_leading_page() -> None:
+    """A terminal that does not read, such as after Ctrl-S, blocked the page and thus the disarming."""
+    page, _, lines, _ = operating()
+    page.offer()
+    token = page.lead(code_of(lines), "Ada")
+    seen: list[bool] = []
+
+    def say(_: str) -> None:
+        thread = Thread(target=lambda: seen.append(page.alive(token)), daemon=True)
+        thread.start()
+        thread.join(5.0)
+
+    page._say = say
+    page.offer()
+    assert seen == [True]
 
 
 def test_invalid_acts_are_refused_before_the_procedure() -> None:
