@@ -226,6 +226,22 @@ def test_wall_view_has_large_digits_and_marks_thresholds() -> None:
 
 
 @needs_chromium
+def test_axis_without_values_is_not_shown_as_safe() -> None:
+    """A dead axis had a green frame and its entire stroke left."""
+    lost = "columns.forEach((column) => column.fill(NaN)); limits(); [...document.querySelectorAll('.limit')]"
+    rows, times = look(
+        SyntheticSource(State.RUNNING),
+        procedure_in(State.RUNNING, ""),
+        f"{lost}.map((row) => [row.className, row.textContent])",
+        "[0, 59.94, 59.96, 119.99, 3599.97].map(clock)",
+    )
+    assert all(text.endswith("no value") for _, text in rows), rows
+    measured = [(kind, text[0]) for kind, text in rows if "error" not in text]
+    assert measured == [("limit bad", "■")] * 4
+    assert times == ["0:00.0", "0:59.9", "1:00.0", "2:00.0", "60:00.0"]
+
+
+@needs_chromium
 def test_reason_for_missing_stop_permission_is_shown() -> None:
     disabled, reason, weak = look(
         SyntheticSource(State.HELD),

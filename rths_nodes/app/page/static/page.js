@@ -74,7 +74,10 @@ const reach = () => told.recorded ? Math.floor(Math.min(head, columns.length)) :
 
 // -- head -------------------------------------------------------------------------------------------
 
-const clock = (s) => `${Math.floor(s / 60)}:${(s % 60).toFixed(1).padStart(4, "0")}`;
+function clock(s) {
+  const tenths = Math.round(10 * s);
+  return `${Math.floor(tenths / 600)}:${(tenths % 600 / 10).toFixed(1).padStart(4, "0")}`;
+}
 
 const underWay = () => told.procedure && !told.procedure.over ? told.procedure : null;
 
@@ -209,14 +212,12 @@ function limited() {
   const end = reach(), last = columns.slice(Math.max(0, end - Math.max(1, Math.round(curves.servo_rate / per))), end);
   return curves.limits.map(({ curve, name, low, high }) => {
     const at = PER_CURVE * curve, [factor, unit] = scale(curves.units[curve]);
-    let share = 0, left = high;
-    for (const column of last) {
-      if (!(column[at + LOWEST] <= column[at + HIGHEST])) continue;   // a column without samples
-      share = Math.max(share, column[at + HIGHEST] / high, column[at + LOWEST] / low);
-      left = Math.min(left, high - column[at + HIGHEST], column[at + LOWEST] - low);
-    }
+    const valid = last.filter((column) => column[at + LOWEST] <= column[at + HIGHEST]);   // the others have no samples
+    const highest = Math.max(...valid.map((column) => column[at + HIGHEST])), lowest = Math.min(...valid.map((column) => column[at + LOWEST]));
+    const missing = name in BIG ? Infinity : 0;   // an axis has no error while it moves in another control mode
+    const share = valid.length ? Math.max(0, highest / high, lowest / low) : missing, left = Math.min(high - highest, lowest - low);
     const value = last.length ? last[last.length - 1][at + LAST] * factor : NaN, [shape, kind] = STATUS[share >= 1 ? 2 : share >= WARN ? 1 : 0];
-    const far = `${digits(Math.abs(left) * factor)} ${unit} ${left < 0 ? "beyond" : "left of"} ${digits(high * factor)} ${unit}`;
+    const far = !valid.length ? "no value" : `${digits(Math.abs(left) * factor)} ${unit} ${left < 0 ? "beyond" : "left of"} ${digits(high * factor)} ${unit}`;
     return { axis: curves.names[curve].split("/")[0], name, unit, share, value, shape, kind, far, places: Math.max(0, 4 - Math.floor(high * factor).toString().length) };
   });
 }
