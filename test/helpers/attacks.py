@@ -182,6 +182,7 @@ def of_time() -> list[Attack]:
         "counter jumps": counter(lambda true, last, s: true + 1000),
         "counter jumps far": counter(lambda true, last, s: true + 2**31),
         "counter runs at ten times its rate": counter(lambda true, last, s: last + round(10 * s * SERVO_HZ)),
+        "counter runs at twice its rate": counter(lambda true, last, s: last + round(2 * s * SERVO_HZ)),
         "counter goes by ones": counter(lambda true, last, s: last + 1 + round(100 * s)),
         "counter falls down": counter(lambda true, last, s: last - round(s * SERVO_HZ) - ticks),
         "kept back for 0.2 s, then at once": burst(0.2),

@@ -8,9 +8,13 @@ import math
 import numpy as np
 import pytest
 from attacks import ATTACKS
-from watched_world import Attack, World, whole_test
+from messages import mentions
+from watched_world import OWN_HZ, SECTION, SERVO_HZ, Attack, World, section_data, whole_test
 
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.watch.section import WatchSection
+from rths_nodes.loop.watch.watcher import Sample, Statement, Watch
 
 ENDS_S = 0.05
 """Longest time from a wrong message or motion to the end of the pulse, s."""
@@ -54,6 +58,30 @@ def test_pulse_ends_in_50_ms(attack: Attack, moment: float) -> None:
     if attack.sent is not None and ended > begins + ENDS_S:
         visible = world.visible_at  # the messages were true within the tolerances before
     assert begins <= ended <= visible + ENDS_S, (attack.name, world.watch.ended, 1e3 * (ended - begins))
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_lost_samples_do_not_lift_a_limit(every: int) -> None:
+    """With a persistence above 1, no limit acted if every second sample of the watcher was lost."""
+    watch = Watch(SECTION, SERVO_HZ)
+    for number in range(3):
+        assert not watch.ended
+        watch.sense(Sample(number * every / OWN_HZ, number * every, (0.0, 0.081 if number else 0.0), (0.0, 0.0)))
+    assert mentions(watch.ended, "south", "displacement", "0.08")
+
+
+def test_sensors_may_be_silent_for_longer_than_late() -> None:
+    """The watch ended without naming a cause."""
+    section = from_data(WatchSection, section_data() | {"told": 1000.0, "late": 0.006, "silence": 0.04})
+    watch, zeros = Watch(section, SERVO_HZ), (0.0, 0.0)
+    watch.take_state(int(State.CONNECTED))
+    for tick in range(300):
+        now = tick / SERVO_HZ
+        if tick % 2 == 0 and not 100 <= tick < 136:
+            watch.sense(Sample(now, tick // 2, zeros, zeros))
+        watch.receive(Statement(now, tick, (0.01 if tick == 250 else 0.0, 0.0), zeros, zeros))
+        assert not watch.judge(now) or tick > 250
+    assert mentions(watch.ended, "north", "displacement", "0.01")
 
 
 def test_at_least_100_attacks() -> None:

@@ -87,8 +87,8 @@ class Watch:
         self._sensed = 0
         self._waiting: deque[Statement] = deque()
         self._received: Statement | None = None
-        self._counted: deque[tuple[float, float]] = deque()
-        """Arrival of a message (s), and lead of the test's counter over the watcher's clock (s)."""
+        self._counted: deque[tuple[float, float, float]] = deque()
+        """Arrival of a message, lead of the test's counter over the watcher's clock, largest earlier lead, s."""
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
@@ -108,6 +108,7 @@ class Watch:
             self._begun_at = sample.at
         self._own.append(sample)
         self._before.append(sample)
+        self._sensed += 1
         oldest = sample.at - self._late - 2.0 * self._delay - self._silence
         while len(self._own) > 2 and self._own[1].at < oldest:
             self._own.popleft()
@@ -118,7 +119,6 @@ class Watch:
                     f"a sensor of the watcher for {self.names[axis]} is at the end of its range: {x:g} m, "
                     f"{force:g} N"
                 )
-        self._sensed += 1  # a lost sample does not interrupt consecutive samples
         if (breach := acting(self._limits, self._judged(sample), self._sensed)) != NONE:
             self.end(self._rows[breach].words(math.nan))
         self._seen.add(sample)
@@ -186,15 +186,16 @@ class Watch:
         if self._state not in MOVING or not self._moves(statement.at):
             counted.clear()
             return
-        if ahead - lead > self._late:
-            self.end(f"the counter of the test runs ahead of the watcher's clock by {ahead - lead:.3f} s")
-        counted.append((statement.at, ahead))
+        counted.append((statement.at, ahead, lead))
         while statement.at - counted[0][0] > COUNTED_S:
             counted.popleft()
-        if (behind := counted[0][1] - ahead) > self._late:
+        begin, first, lead = counted[0]
+        if ahead - lead > self._late:
+            self.end(f"the counter of the test runs ahead of the watcher's clock by {ahead - lead:.3f} s")
+        if first - ahead > self._late:
             self.end(
-                f"the counter of the test lagged the watcher's clock by {behind:.3f} s in "
-                f"{statement.at - counted[0][0]:.3f} s"
+                f"the counter of the test lagged the watcher's clock by {first - ahead:.3f} s in "
+                f"{statement.at - begin:.3f} s"
             )
 
     def _moves(self, now: float) -> bool:
@@ -229,6 +230,8 @@ class Watch:
         elif (silent := now - self._own[-1].at) > self._silence:
             self.end(f"the watcher's own sensors have been silent for {1e3 * silent:.0f} ms")
         while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
+            if self._waiting[0].at - self._late > self._own[-1].at:
+                break  # the sensors are silent
             if self._waiting[0].at - self._late < self._begun_at:
                 self._waiting.popleft()  # measured before the first sample of the watcher
                 continue
