@@ -68,11 +68,11 @@ def _front(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         interrupted = stack.enter_context(orderly_stop())
         listening = stack.enter_context(listening_at(address, options.port))
-        behind = Behind(typed)
-        stack.callback(behind.close)
         stopper = StopClient(options.namespace, f"page_stop_{os.getpid()}")
         stack.callback(stopper.close)
         stopper.start()
+        behind = Behind(typed)
+        stack.callback(behind.close)
         stop = behind.told(lambda kind, _: stopper.stop(kind))
         stops = StopServer(stop, stopper.reaches, address, options.stop_from_anywhere)
 

@@ -85,9 +85,8 @@ def listening_at(address: str, port: int) -> socket.socket:
     except OSError as error:
         owner = _owner(port)
         hint = f". {owner} listens at this port. Choose another port, or 0 for any free port" if owner else ""
-        raise ConfigError(
-            f"page: cannot be served at {address}:{port} ({os.strerror(error.errno or 0)}){hint}"
-        ) from None
+        why = str(error.strerror).partition(" (while attempting")[0]
+        raise ConfigError(f"page: cannot be served at {address}:{port} ({why}){hint}") from None
     made.setblocking(False)
     return made
 

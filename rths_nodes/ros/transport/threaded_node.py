@@ -12,6 +12,7 @@ from rclpy.executors import Executor, ExternalShutdownException, MultiThreadedEx
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from rths_nodes.loop.options import checked_namespace
 from rths_nodes.ros.transport import middleware
 
 
@@ -22,6 +23,8 @@ class ThreadedNode:
     """
 
     def __init__(self, name: str, namespace: str, threads: int) -> None:
+        if namespace:
+            checked_namespace(namespace)
         self._context = middleware.started()
         try:
             with middleware.in_words():

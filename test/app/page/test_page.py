@@ -240,6 +240,23 @@ def test_page_command_refuses_taken_port_and_missing_aiohttp() -> None:
     assert mentions(process.stderr, "installed", "python3-aiohttp")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("page", "--namespace", "a b"), ("namespace", "'a b'")),
+        (("watch", "bench_watched", "--namespace", "1x"), ("namespace", "'1x'")),
+        (("page", "--address", "no.invalid"), ("no.invalid", "8085", "not known")),
+        (("page", "--address", "192.0.2.1"), ("192.0.2.1:8085 (Cannot assign requested address)",)),
+    ],
+)
+def test_invalid_namespace_or_address_is_refused(
+    arguments: tuple[str, ...], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    refused = subprocess.run([*RTHS, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert mentions(refused.stderr, *parts)
+
+
 def test_run_refuses_a_taken_page_port(tmp_path: Path) -> None:
     """Another free port was used instead, so that a bookmark showed the test of another user."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
