@@ -242,6 +242,23 @@ def test_axis_without_values_is_not_shown_as_safe() -> None:
 
 
 @needs_chromium
+def test_stop_is_visible_on_a_telephone_with_a_long_reason(tmp_path: Path) -> None:
+    source = SyntheticSource(State.HELD)
+    reason = {"reason": "a long story of the operator " * 60}
+    source = SyntheticSource(State.HELD, procedure=source.situation()["procedure"] | reason)
+
+    async def bottom(address: str) -> float:
+        async with Browser(address, tmp_path) as browser:
+            size = {"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": True}
+            await browser.call("Emulation.setDeviceMetricsOverride", **size)
+            await browser.until("innerWidth === 360 && $('reason').textContent.length > 1000")
+            return await browser.value("$('trip').getBoundingClientRect().bottom")
+
+    with served(source, procedure_in(State.HELD, "")) as address:
+        assert 0.0 < asyncio.run(bottom(address)) < 640.0
+
+
+@needs_chromium
 def test_reason_for_missing_stop_permission_is_shown() -> None:
     disabled, reason, weak = look(
         SyntheticSource(State.HELD),
