@@ -62,7 +62,7 @@ def test_pulse_ends_in_50_ms(attack: Attack, moment: float) -> None:
 
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_lost_samples_do_not_lift_a_limit(every: int) -> None:
-    """With a persistence above 1, no limit acted if every second sample of the watcher was lost."""
+    """No limit with a persistence above 1 acted if every second sample of the watcher was lost."""
     watch = Watch(SECTION, SERVO_HZ)
     for number in range(3):
         assert not watch.ended
