@@ -175,8 +175,12 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit GET requests by address. The limits of a POST apply later, after its access rights are checked."""
-        if request.method != "POST" and not self._rate.admits(request.remote or ""):
+        """Limit GET requests by address, and POST requests to the operator's browser."""
+        remote = request.remote or ""
+        if request.method == "POST":
+            if why := access.why_not(request.headers, remote, self._address, open_to_others=False):
+                return refused(403, why)
+        elif not self._rate.admits(remote):
             return refused(429, access.TOO_MANY)
         return await handler(request)
 
@@ -186,12 +190,11 @@ class PageServer:
 
     async def _recordings(self, request: web.Request) -> web.Response:
         assert self._shelf is not None
-        return web.json_response(await asyncio.get_running_loop().run_in_executor(None, self._shelf.situation))
+        return web.json_response(await asyncio.to_thread(self._shelf.situation))
 
     async def _report(self, request: web.Request) -> web.Response:
         assert self._shelf is not None
-        name = request.match_info["name"]
-        report = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
+        report = await asyncio.to_thread(self._shelf.report, request.match_info["name"])
         if report is None:
             return refused(404, "unknown report")
         return web.Response(body=report, content_type="text/html", charset="utf-8", headers=access.OF_REPORTS)
@@ -255,32 +258,28 @@ class PageServer:
 
     async def _ask_always(self) -> None:
         while self._operating is not None:
-            self._procedure = await asyncio.get_running_loop().run_in_executor(None, self._operating.situation)
+            self._procedure = await asyncio.to_thread(self._operating.situation)
             await asyncio.sleep(ASK_S)
 
     @staticmethod
     async def _watch_leader(operating: Operating) -> None:
         while True:
-            await asyncio.get_running_loop().run_in_executor(None, operating.disarm_if_lost)
+            await asyncio.to_thread(operating.disarm_if_lost)
             await asyncio.sleep(LOST_S)
 
-    async def _offer(self, request: web.Request) -> web.Response:
-        if why := self._no_operator(request):
-            return refused(403, why)
+    async def _offer(self, _: web.Request) -> web.Response:
         assert self._operating is not None
-        await asyncio.get_running_loop().run_in_executor(None, self._operating.offer)
+        await asyncio.to_thread(self._operating.offer)
         return web.json_response({})
 
     async def _lead(self, request: web.Request) -> web.Response:
-        if why := self._no_operator(request):
-            return refused(403, why)
         form = await fields(request, "code", "name")
         if form is None:
             return refused(400, "the request must be a JSON object with the keys code and name")
         assert self._operating is not None
         code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
-            token = await asyncio.get_running_loop().run_in_executor(None, self._operating.lead, code, name)
+            token = await asyncio.to_thread(self._operating.lead, code, name)
         except TooManyCodes as error:
             return refused(429, str(error))
         except ConfigError as error:
@@ -288,24 +287,18 @@ class PageServer:
         return web.json_response({"token": token})
 
     async def _act(self, request: web.Request) -> web.Response:
-        if why := self._no_operator(request):
-            return refused(403, why)
         form = await fields(request, "act", "arguments")
         if form is None or not isinstance(form["arguments"], dict):
             return refused(400, "the request must be a JSON object with the key act and a mapping of arguments")
         assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
-        loop = asyncio.get_running_loop()
+        sent = form.get("seen")
+        seen = sent if isinstance(sent, dict) else None
         try:
-            sent = form.get("seen")
-            seen = sent if isinstance(sent, dict) else None
-            result = await loop.run_in_executor(None, self._operating.act, token, act, form["arguments"], seen)
+            result = await asyncio.to_thread(self._operating.act, token, act, form["arguments"], seen)
         except ConfigError as error:
             return refused(403, str(error))
         return web.json_response({"done": result.done, "result": result.result, "reason": result.reason})
-
-    def _no_operator(self, request: web.Request) -> str:
-        return access.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
 
 
 async def _send(socket: web.WebSocketResponse, state: str, columns: list[tuple[int, int, bytes]]) -> None:
