@@ -7,6 +7,7 @@ import json
 import math
 import socket
 import struct
+import threading
 import time
 import zlib
 from collections import deque
@@ -269,6 +270,18 @@ def test_pulses_continue_until_sensors_disagree(tmp_path: Path) -> None:
     assert rows[-1]["event"] == "ended"
     text = rows[-1]["words"]
     assert mentions(text, "IDLE", "bench") or "silent" in text or "suspended" in text
+
+
+def test_blocked_terminal_does_not_delay_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr("builtins.print", lambda *_, **__: released.wait(20.0))
+    record, end = WatchRecord(tmp_path / "watch.jsonl", "bench"), time.monotonic() + 10.0
+    record.tell("ended", "the reason")
+    while not (text := (tmp_path / "watch.jsonl").read_text()) and time.monotonic() < end:
+        time.sleep(0.01)
+    released.set()
+    record.close()
+    assert json.loads(text)["words"] == "the reason"
 
 
 def test_unwritable_record_is_refused(tmp_path: Path) -> None:

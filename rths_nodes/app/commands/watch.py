@@ -241,7 +241,7 @@ class WatchRecord:
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from None
-        self._name, self.failed = name, ""
+        self._name, self._failed = name, False
         self._rows: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)
         self._thread.start()
@@ -252,16 +252,15 @@ class WatchRecord:
 
     def _write(self) -> None:
         while (row := self._rows.get()) is not None:
-            print(f"{self._name}: {printable(str(row['words']))}", flush=True)
-            if self.failed:
-                continue
             try:
-                self._file.write(json.dumps(row) + "\n")
-                self._file.flush()
-                os.fsync(self._file.fileno())
+                if not self._failed:
+                    self._file.write(json.dumps(row) + "\n")
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
             except OSError as error:
-                self.failed = f"the record can no longer be written: {error.strerror}"
-                print(f"{self._name}: {self.failed}", flush=True)
+                self._failed = True
+                print(f"{self._name}: the record can no longer be written: {error.strerror}", flush=True)
+            print(f"{self._name}: {printable(str(row['words']))}", flush=True)  # a terminal can block
 
     def close(self) -> None:
         self._rows.put(None)
