@@ -33,7 +33,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseListener, Pulses, Sample, Watch
+from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseListener, Watch, pulses
 
 RIG = files.load_rig("bench_watched")
 
@@ -111,8 +111,8 @@ def test_rig_without_watcher_is_refused() -> None:
 
 
 def test_pulse_has_documented_layout() -> None:
-    pulses = Pulses(0.005)
-    data = [pulses.next() for _ in range(3)]
+    sent = pulses(0.005)
+    data = [next(sent) for _ in range(3)]
     assert {*map(len, data)} == {SIZE} == {20}
     magic, version, period, session, counter = struct.unpack("<IHHII", data[2][:16])
     assert (magic, version, period, counter) == (MAGIC, VERSION, 50, 3)
@@ -122,22 +122,22 @@ def test_pulse_has_documented_layout() -> None:
 
 
 def test_interlock_stays_open_after_a_missing_pulse() -> None:
-    pulses, listener = Pulses(0.005), PulseListener(0.02)
+    sent, listener = pulses(0.005), PulseListener(0.02)
     assert not listener.closed(0.0)
-    assert listener.receive(pulses.next(), 1.0)
+    assert listener.receive(next(sent), 1.0)
     assert listener.closed(1.019)
     assert not listener.closed(1.021)
-    assert not listener.receive(pulses.next(), 1.022)
+    assert not listener.receive(next(sent), 1.022)
     assert not listener.closed(1.022)
 
 
 def test_interlock_refuses_repeated_and_foreign_pulses() -> None:
-    pulses, listener = Pulses(0.005), PulseListener(0.02)
-    first, second = pulses.next(), pulses.next()
+    sent, listener = pulses(0.005), PulseListener(0.02)
+    first, second = next(sent), next(sent)
     assert listener.receive(second, 1.0)
     assert not listener.receive(first, 1.001)
     assert not listener.receive(second, 1.002)
-    assert not listener.receive(Pulses(0.005).next(), 1.003)
+    assert not listener.receive(next(pulses(0.005)), 1.003)
     assert not listener.receive(second[:-1] + b"\0", 1.004)
     assert not listener.closed(1.021)
 
@@ -225,14 +225,6 @@ def test_invalid_measurements_end_the_watch(watch: Watch, wrong: dict[str, Any])
     assert watch.ended
 
 
-def test_lost_samples_do_not_interrupt_consecutive_samples(watch: Watch) -> None:
-    limits = RIG.watch.axes["bench"].limits
-    for number in range(limits.persistence + 1):
-        beyond = 0.0 if not number else 1.01 * limits.displacement
-        watch.sense(Sample(0.002 * number, 2 * number, (beyond,), (0.0,)))
-    assert watch.ended.startswith("bench: ")
-
-
 def test_uncorrected_force_is_compared(watch: Watch) -> None:
     hearing, received = Hearing(RIG, watch), []
     watch.receive = received.append
@@ -252,17 +244,17 @@ def test_pulses_continue_until_sensors_disagree(tmp_path: Path) -> None:
         rig = changed_rig(pulse__port=interlock.getsockname()[1])
         with sensors_of(rig) as (sensors, address):
             messages: deque[Any] = deque()
-            listener, pulses, counter, deadline = PulseListener(10.0), 0, 0, time.monotonic() + 20.0
+            listener, valid, counter, deadline = PulseListener(10.0), 0, 0, time.monotonic() + 20.0
             loop = WatchLoop(rig, sensors, messages, record.tell)
             reason = pool.submit(loop.run, lambda: time.monotonic() > deadline + 10.0)
             messages.append((time.monotonic(), "procedure_state", state_of(State.IDLE)))
-            while pulses < 20 and not reason.done() and time.monotonic() < deadline:
+            while valid < 20 and not reason.done() and time.monotonic() < deadline:
                 counter += 1
                 out.sendto(shown(7, counter, [(0.0, 0.0)]), address)
                 time.sleep(0.002)
                 with suppress(BlockingIOError):
-                    pulses += listener.receive(interlock.recv(64), time.monotonic())
-            if pulses >= 20:  # else the loop or its sensors were delayed by a busy machine, which ends it as well
+                    valid += listener.receive(interlock.recv(64), time.monotonic())
+            if valid >= 20:  # else the loop or its sensors were delayed by a busy machine, which ends it as well
                 out.sendto(shown(7, counter + 1, [(1.0, 0.0)]), address)  # moves by 60 mm without a command
             record.tell("ended", reason.result(10.0))
             record.close()

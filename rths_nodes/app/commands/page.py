@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _front(options: argparse.Namespace) -> int:
-    from rths_nodes.app.page.connections import Behind, Front, StopServer
+    from rths_nodes.app.page.connections import Behind, Front
     from rths_nodes.ros.hosting.stop_client import StopClient
 
     address, parent = options.address, options.parent
@@ -74,7 +74,6 @@ def _front(options: argparse.Namespace) -> int:
         behind = Behind(typed)
         stack.callback(behind.close)
         stop = behind.told(lambda kind, _: stopper.stop(kind))
-        stops = StopServer(stop, stopper.reaches, address, options.stop_from_anywhere)
 
         with suppress(PermissionError):  # later threads and processes do not inherit the policy
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(REAL_TIME))
@@ -84,7 +83,9 @@ def _front(options: argparse.Namespace) -> int:
 
         hint = "" if parent else " (Ctrl-C ends it)"
         where = f"the page of /{options.namespace.strip('/')} is at {url_of(listening)}{hint}"
-        front = Front(listening, stops, behind.hand_on)
+        front = Front(
+            listening, behind.hand_on, stop, stopper.reaches, address, open_to_others=options.stop_from_anywhere
+        )
         return asyncio.run(_serve_front(front, behind, where, stopper.reaches, going_on))
 
 

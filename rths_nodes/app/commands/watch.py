@@ -16,13 +16,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rths_nodes.app.commands import arguments
+from rths_nodes.app.commands.terminal import RUNS
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.samples import MODE_FORCE
 from rths_nodes.laboratory.corrections import UNCORRECTED
@@ -35,20 +36,18 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import Pulses, Sample, Statement, Watch
+from rths_nodes.loop.watch.watcher import Sample, Statement, Watch, pulses
 from rths_nodes.ros import environment
 
 TURNS = 2
 """Minimum number of loop cycles per pulse period."""
-
-RECORDS = "runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "path of a rig file with the section watch, or name of a shipped one"
     arguments.add(parser, "rig", "", text)
     arguments.add(parser, "--namespace", "NAME", "namespace of rths test --socket", NAMESPACE)
-    text = f"file (JSON lines) to which events are appended; default: {RECORDS}/watch_<date>.jsonl"
+    text = f"file (JSON lines) to which events are appended; default: {RUNS}/watch_<date>.jsonl"
     arguments.add(parser, "--out", "FILE", text)
     arguments.add_renamed(parser, record="--out")
 
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.ros.hosting.listener import WatchListener
 
     section = rig.watch
-    path = Path(options.out or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
+    path = Path(options.out or f"{RUNS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
     record = WatchRecord(path, f"{rig.name} ({rig_kind(rig)})")
     channels = [(axis.displacement, axis.force) for axis in section.axes.values()]
     sensors = OwnSensors(section.sensors.address, section.sensors.port, channels)
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
                 for problem in refused:
                     record.tell("note", problem)
                 reason = loop.run(interrupted)
-        counts = {"pulses": loop.pulses.count, "tolerance_used": round(loop.watch.used, 3), **sensors.counts}
+        counts = {"pulses": loop.pulses, "tolerance_used": round(loop.watch.used, 3), **sensors.counts}
         problem = f"THE PULSE HAS ENDED: {reason or 'ended by the operator'}"
         record.tell("ended", problem, **counts)
     finally:
@@ -146,12 +145,6 @@ class Hearing:
         self._watch.receive(Statement(at, message.sample, displacements, tuple(forces), tuple(commands)))
 
 
-class Sensors(Protocol):
-    def fileno(self) -> int: ...
-
-    def received(self) -> Iterable[tuple[int, tuple[float, ...], tuple[float, ...]]]: ...
-
-
 class WatchLoop:
     """Compares ``sensors`` with the ``messages`` of a test, and sends pulses while they agree.
 
@@ -161,7 +154,7 @@ class WatchLoop:
     def __init__(
         self,
         rig: RigFile,
-        sensors: Sensors,
+        sensors: OwnSensors,
         messages: deque[tuple[float, str, Any]],
         tell: Callable[[str, str], None],
     ) -> None:
@@ -172,7 +165,8 @@ class WatchLoop:
         self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period = pulse.period
-        self.pulses = Pulses(pulse.period)
+        self.pulses = 0
+        self._pulses = pulses(pulse.period)
         try:
             self._far = socket.gethostbyname(pulse.address), pulse.port
         except OSError as error:
@@ -190,8 +184,9 @@ class WatchLoop:
         """
         try:
             while not ended():
-                self._wait()
-                self._see()
+                select.select([self._sensors], [], [], self._period / TURNS)
+                for counter, displacement, force in self._sensors.received():
+                    self.watch.sense(Sample(time.monotonic(), counter, displacement, force))
                 self._receive()
                 if reason := self.watch.judge(time.monotonic()):
                     return reason
@@ -199,13 +194,6 @@ class WatchLoop:
         finally:
             self._out.close()
         return ""
-
-    def _wait(self) -> None:
-        select.select([self._sensors], [], [], self._period / TURNS)
-
-    def _see(self) -> None:
-        for counter, displacement, force in self._sensors.received():
-            self.watch.sense(Sample(time.monotonic(), counter, displacement, force))
 
     def _receive(self) -> None:
         messages = self._received
@@ -221,11 +209,11 @@ class WatchLoop:
         now = time.monotonic()
         if not self.watch.ready or now < self._due:
             return
-        data = self.pulses.next()
+        self.pulses += 1
         with suppress(OSError):  # treat as lost: the interlock opens without a pulse
-            self._out.sendto(data, self._far)
+            self._out.sendto(next(self._pulses), self._far)
         self._due = max(self._due + self._period, now)
-        if self.pulses.count == 1:
+        if self.pulses == 1:
             self._tell("begins", "sensors and test agree: the pulse begins")
 
 

@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -50,51 +49,6 @@ def is_complete(received: bytes) -> bool:
         return len(received) > LARGEST_HEAD
     length = _LENGTH.search(head)
     return len(body) >= min(int(length[1]) if length else 0, LARGEST_BODY + 1)
-
-
-@dataclass(frozen=True)
-class StopServer:
-    """Answers stop requests to ``address``.
-
-    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. If ``open_to_others`` is true, any
-    computer may stop the rig.
-    """
-
-    stop: Stop
-    reaches: Callable[[], bool]
-    address: str
-    open_to_others: bool = False
-
-    def at_once(self, received: bytes, remote: str) -> bytes | str:
-        """Return the response to a complete request or, for a valid stop, the name of its service."""
-        head, _, body = received.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {
-            name.strip().title(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-        }
-        if first.startswith("GET"):
-            if not access.known_host(headers.get("Host", ""), self.address):
-                return _unconfirmed(403, access.OTHER_NAME)
-            return _answer(200, {"reaches": self.reaches()})
-        if why := access.why_not(headers, remote, self.address, self.open_to_others):
-            return _unconfirmed(403, why)
-        for part, content, largest in (("head", head, LARGEST_HEAD), ("body", body, LARGEST_BODY)):
-            if len(content) > largest:
-                return _unconfirmed(413, f"the {part} of the request is larger than {largest} bytes")
-        try:
-            kind = json.loads(body)["kind"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return _unconfirmed(400, "the request must be a JSON object with the key kind")
-        if not isinstance(kind, str) or kind not in KINDS:
-            return _unconfirmed(400, "kind: must be stop or trip")
-        return KINDS[kind]
-
-    async def confirmed(self, service: str, remote: str) -> bytes:
-        try:
-            result = await self.stop(service, f"page at {remote}")
-        except ConfigError as error:
-            return _unconfirmed(503, str(error))
-        return _answer(200, {"confirmed": True, "words": result})
 
 
 def _unconfirmed(status: int, why: str) -> bytes:
@@ -231,12 +185,23 @@ LONGEST = LARGEST_HEAD + LARGEST_BODY
 
 
 class Front:
-    """Accepts connections, answers stop requests with ``stops``, and passes all others unread to ``hand_on``."""
+    """Accepts connections to ``address``, answers stop requests, and passes all others unread to ``hand_on``.
+
+    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. If ``open_to_others`` is true, any
+    computer may stop the rig.
+    """
 
     def __init__(
-        self, listening: socket.socket, stops: StopServer, hand_on: Callable[[socket.socket], None]
+        self,
+        listening: socket.socket,
+        hand_on: Callable[[socket.socket], None],
+        stop: Stop,
+        reaches: Callable[[], bool],
+        address: str,
+        open_to_others: bool = False,
     ) -> None:
-        self._listening, self._stops, self._hand_on = listening, stops, hand_on
+        self._stop, self._reaches, self._address, self._open = stop, reaches, address, open_to_others
+        self._listening, self._hand_on = listening, hand_on
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._stopping = set[asyncio.Task[None]]()
 
@@ -289,18 +254,46 @@ class Front:
             self._wait(connection, remote)
 
     def _answer(self, connection: socket.socket, remote: str) -> None:
-        answer = self._stops.at_once(connection.recv(LONGEST), remote)
+        answer = self._at_once(connection.recv(LONGEST), remote)
         if isinstance(answer, bytes):
             with connection:
                 connection.send(answer)
             return
-        stopping = asyncio.get_running_loop().create_task(self._stop(connection, answer, remote))
+        stopping = asyncio.get_running_loop().create_task(self._confirm(connection, answer, remote))
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
 
-    async def _stop(self, connection: socket.socket, kind: str, remote: str) -> None:
+    def _at_once(self, received: bytes, remote: str) -> bytes | str:
+        """Return the response to a complete request or, for a valid stop, the name of its service."""
+        head, _, body = received.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {
+            name.strip().title(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        if first.startswith("GET"):
+            if not access.known_host(headers.get("Host", ""), self._address):
+                return _unconfirmed(403, access.OTHER_NAME)
+            return _answer(200, {"reaches": self._reaches()})
+        if why := access.why_not(headers, remote, self._address, self._open):
+            return _unconfirmed(403, why)
+        for part, content, largest in (("head", head, LARGEST_HEAD), ("body", body, LARGEST_BODY)):
+            if len(content) > largest:
+                return _unconfirmed(413, f"the {part} of the request is larger than {largest} bytes")
+        try:
+            kind = json.loads(body)["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return _unconfirmed(400, "the request must be a JSON object with the key kind")
+        if not isinstance(kind, str) or kind not in KINDS:
+            return _unconfirmed(400, "kind: must be stop or trip")
+        return KINDS[kind]
+
+    async def _confirm(self, connection: socket.socket, service: str, remote: str) -> None:
         with connection, suppress(OSError):  # the client may disconnect before the response
-            answer = await self._stops.confirmed(kind, remote)
+            try:
+                words = await self._stop(service, f"page at {remote}")
+                answer = _answer(200, {"confirmed": True, "words": words})
+            except ConfigError as error:
+                answer = _unconfirmed(503, str(error))
             connection.send(answer)
 
     def _wait(self, connection: socket.socket, remote: str) -> None:

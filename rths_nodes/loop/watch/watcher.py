@@ -16,7 +16,8 @@ import secrets
 import struct
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from rths_nodes.loop.supervision.limits import NONE, Row, acting, table
@@ -232,10 +233,9 @@ class Watch:
         while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
             if self._waiting[0].at - self._late > self._own[-1].at:
                 break  # the sensors are silent
-            if self._waiting[0].at - self._late < self._begun_at:
-                self._waiting.popleft()  # measured before the first sample of the watcher
-                continue
-            self._compare(self._waiting.popleft())
+            statement = self._waiting.popleft()
+            if statement.at - self._late >= self._begun_at:  # not measured before the watcher's first sample
+                self._compare(statement)
         self._rests(now)
         return self.ended
 
@@ -355,16 +355,12 @@ SIZE = BODY.size + CHECKSUM.size
 PER_S = 1e4
 
 
-class Pulses:
-    def __init__(self, period: float) -> None:
-        self._period = round(period * PER_S)
-        self._session = secrets.randbelow(2**32 - 1) + 1
-        self.count = 0
-
-    def next(self) -> bytes:
-        self.count += 1
-        body = BODY.pack(MAGIC, VERSION, self._period, self._session, self.count & 0xFFFFFFFF)
-        return body + CHECKSUM.pack(zlib.crc32(body))
+def pulses(period: float) -> Iterator[bytes]:
+    """Yield the pulses of a new session."""
+    session = secrets.randbelow(2**32 - 1) + 1
+    for number in count(1):
+        body = BODY.pack(MAGIC, VERSION, round(period * PER_S), session, number & 0xFFFFFFFF)
+        yield body + CHECKSUM.pack(zlib.crc32(body))
 
 
 class PulseListener:

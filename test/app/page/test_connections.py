@@ -20,7 +20,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 from page_of_test import asked_until, flood, get, page_and_terminal, post, standing_rig, test_beside, until
 
 from rths_nodes.app.page import connections
-from rths_nodes.app.page.connections import Front, Stop, StopServer
+from rths_nodes.app.page.connections import Front, Stop
 from rths_nodes.core.errors import ConfigError
 
 STOP = json.dumps({"kind": "stop"}).encode()
@@ -63,10 +63,9 @@ def with_front(use: Callable[[int, list[bytes]], Awaitable[Result]], stop: Stop)
             with connection:
                 passed_on.append(connection.recv(1000))
 
-        stops = StopServer(stop, lambda: True, "127.0.0.1")
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
-            serving = asyncio.ensure_future(Front(listening, stops, hand_on).serve())
+            serving = asyncio.ensure_future(Front(listening, hand_on, stop, lambda: True, "127.0.0.1").serve())
             result = await use(listening.getsockname()[1], passed_on)
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
