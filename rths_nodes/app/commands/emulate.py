@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -73,39 +73,58 @@ def run(options: argparse.Namespace) -> int:
         scenario = free(scenario)
     plans = [misbehaviour.parse(plan) for plan in options.misbehave]
     emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
-    sensors = _sensors(options, emulator)
     output = scenario.rig_file.warning.output if scenario.rig_file and scenario.rig_file.warning else ""
     emulator.warned = lambda on: terminal.print_now(f"{output}: {'on' if on else 'off'}")
     address, port = emulator.address
-    _say(
-        options,
-        f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; the rig is at rest "
-        f"within {1e3 * emulator.rest:.0f} ms after the last command",
-        {"address": address, "port": port, "rest_s": emulator.rest},
-    )
     code = ExitCode.FINISHED
-    try:
-        with orderly_stop() as interrupted:
-            threading.Thread(target=_listen, args=(emulator.switches,), name="switches", daemon=True).start()
-            while (session := emulator.serve(interrupted)) is not None:
-                code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
-                _say(options, f"{scenario.name}: {_summary(session)}", asdict(session))
-                if not options.again or interrupted():
-                    break
-    finally:
-        if sensors is not None:
-            sensors.close()
-        emulator.close()
+    with closing(emulator), _watched(emulator, options), orderly_stop() as interrupted:
+        _say(
+            options,
+            f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; the rig is at rest "
+            f"within {1e3 * emulator.rest:.0f} ms after the last command",
+            {"address": address, "port": port, "rest_s": emulator.rest},
+        )
+        threading.Thread(target=_listen, args=(emulator.switches,), name="switches", daemon=True).start()
+        while (session := emulator.serve(interrupted)) is not None:
+            code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
+            _say(options, f"{scenario.name}: {_summary(session)}", asdict(session))
+            if not options.again or interrupted():
+                break
     return code
 
 
-def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors | None:
+@contextmanager
+def _watched(emulator: Emulator, options: argparse.Namespace) -> Iterator[None]:
+    """Send the true state of ``emulator`` to the watcher of ``--sensors``, as readings of its channels."""
     if not options.sensors:
-        return None
+        yield
+        return
     section = files.load_rig(options.rig).watch if options.rig else None
     if section is None:
         raise ConfigError("--sensors: requires a rig file (--rig) with the section watch")
-    return EmulatedSensors(emulator, section, options.sensors)
+    axes = emulator.scenario.axes.values()
+    names = [axis.rig_axis.name if axis.rig_axis is not None else "" for axis in axes]
+    places = [names.index(name) for name in section.axes]
+    try:
+        far = socket.gethostbyname(options.sensors), section.sensors.port
+    except OSError as error:
+        raise ConfigError(f"--sensors {options.sensors}: unknown host ({error.strerror})") from error
+    context = multiprocessing.get_context("spawn")
+    shared = context.RawArray("d", 2 * len(places))
+
+    def take(true: Measurement) -> None:
+        shared[:] = [values[axis] for values in (true.displacement, true.force) for axis in places]
+
+    take(emulator.true)
+    emulator.shown_to = take
+    arguments = (section, far, shared, emulator.scenario.seed, os.getpid())
+    process = context.Process(target=_show, args=arguments, daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join()
 
 
 def _listen(switches: Switches) -> None:
@@ -140,40 +159,6 @@ def free(scenario: Scenario) -> Scenario:
             "--no-specimen: requires a scenario without the section rig, whose model includes the specimens"
         )
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
-
-
-class EmulatedSensors:
-    """Sends the true state of ``emulator`` to a watcher, as readings of the channels in ``section``.
-
-    Raises ConfigError if ``address`` is not a known host.
-    """
-
-    def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
-        axes = emulator.scenario.axes
-        index_of = {
-            axis.rig_axis.name: index for index, axis in enumerate(axes.values()) if axis.rig_axis is not None
-        }
-        self._places = [index_of[name] for name in section.axes]
-        try:
-            far = socket.gethostbyname(address), section.sensors.port
-        except OSError as error:
-            raise ConfigError(f"--sensors {address}: unknown host ({error.strerror})") from error
-        context = multiprocessing.get_context("spawn")
-        self._true = context.RawArray("d", 2 * len(self._places))
-        arguments = (section, far, self._true, emulator.scenario.seed, os.getpid())
-        self._process = context.Process(target=_show, args=arguments, daemon=True)
-        emulator.shown_to = self._take
-        self._take(emulator.true)
-        self._process.start()
-
-    def _take(self, true: Measurement) -> None:
-        n = len(self._places)
-        self._true[:n] = [true.displacement[axis] for axis in self._places]
-        self._true[n:] = [true.force[axis] for axis in self._places]
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.join()
 
 
 def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], seed: int, parent: int) -> None:
