@@ -70,6 +70,15 @@ def test_lost_samples_do_not_lift_a_limit(every: int) -> None:
     assert mentions(watch.ended, "south", "displacement", "0.08")
 
 
+@pytest.mark.parametrize(("factor", "valid"), [(0.5, False), (0.95, True), (1.05, True), (2.0, False)])
+def test_sensors_at_another_rate_end_the_watch(factor: float, valid: bool) -> None:
+    """Twice the declared rate halved every velocity, and thus lifted the limit."""
+    watch, zeros = Watch(SECTION, SERVO_HZ), (0.0, 0.0)
+    for number in range(round(2.5 * factor * OWN_HZ)):
+        watch.sense(Sample(number / (factor * OWN_HZ), number, zeros, zeros))
+    assert not watch.ended if valid else mentions(watch.ended, f"{factor * OWN_HZ:.0f}", f"{OWN_HZ:g}")
+
+
 def test_sensors_may_be_silent_for_longer_than_late() -> None:
     """The watch ended without naming a cause."""
     section = from_data(WatchSection, section_data() | {"told": 1000.0, "late": 0.006, "silence": 0.04})

@@ -35,6 +35,7 @@ SEEN_S = 0.25
 PIECES = 10
 COUNTED_S = 1.0
 """Time over which the watcher compares the test's counter with its own clock, s."""
+RATE_ERROR = 0.1
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
 Numbers = tuple[float, ...]
 
@@ -107,6 +108,11 @@ class Watch:
             return  # repeated or late samples do not count as signs of life
         if not self._own:
             self._begun_at = sample.at
+            self._paced = sample
+        if (seconds := sample.at - self._paced.at) > COUNTED_S:
+            rate, self._paced = (sample.counter - self._paced.counter) / seconds, sample
+            if abs(rate - self._rate) > RATE_ERROR * self._rate:  # velocities would be wrong
+                self.end(f"the watcher's sensors count {rate:.0f} samples per second instead of {self._rate:g}")
         self._own.append(sample)
         self._before.append(sample)
         self._sensed += 1
