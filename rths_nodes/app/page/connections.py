@@ -290,8 +290,8 @@ class Front:
     async def _confirm(self, connection: socket.socket, service: str, remote: str) -> None:
         with connection, suppress(OSError):  # the client may disconnect before the response
             try:
-                words = await self._stop(service, f"page at {remote}")
-                answer = _answer(200, {"confirmed": True, "words": words})
+                result = await self._stop(service, f"page at {remote}")
+                answer = _answer(200, {"confirmed": True, "words": result})
             except ConfigError as error:
                 answer = _unconfirmed(503, str(error))
             connection.send(answer)
