@@ -65,10 +65,6 @@ T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
 
 
-class Interrupted(KeyboardInterrupt):
-    """Raised if the operator interrupts a question, or if the terminal is closed."""
-
-
 def typed(question: str) -> str:
     print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
@@ -134,14 +130,14 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return the typed line unchanged. Raises Interrupted if no terminal is open."""
+        """Return the typed line unchanged. Raises KeyboardInterrupt if no terminal is open."""
         if self._ask is None:
-            raise Interrupted(f"no terminal is available for the question: {question}")
+            raise KeyboardInterrupt(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
         try:
             return self._ask(question)
         except (EOFError, OSError):
-            raise Interrupted("the terminal is closed") from None
+            raise KeyboardInterrupt("the terminal is closed") from None
         finally:
             self.asking = False
 
@@ -411,7 +407,7 @@ class Console:
 
     def _signal(self, number: int) -> None:
         if self.asking:
-            raise Interrupted(REQUESTS.get(number, INTERRUPTED))
+            raise KeyboardInterrupt(REQUESTS.get(number, INTERRUPTED))
         if time.monotonic() - self._received_at > SAME_KEY_S or not self._signals:
             self._received_at = time.monotonic()
             self._signals.append(number)

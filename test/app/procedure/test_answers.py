@@ -14,7 +14,7 @@ from rig_runner import NAMED
 
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.console import Console, Interrupted, arms
+from rths_nodes.app.procedure.console import Console, arms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 
@@ -195,13 +195,13 @@ def test_rung_is_not_armed_by_another_name_or_hash_alone() -> None:
 
 
 def test_question_without_terminal_or_at_a_closed_one_interrupts() -> None:
-    with pytest.raises(Interrupted, match=naming("operator", "test")):
+    with pytest.raises(KeyboardInterrupt, match=naming("operator", "test")):
         dialogue(None)[0].value("operator")
 
     def ask(question: str) -> str:
         raise EOFError
 
     console = Console(from_data(Answers, {}), ask, print)
-    with pytest.raises(Interrupted, match=naming("terminal", "closed")):
+    with pytest.raises(KeyboardInterrupt, match=naming("terminal", "closed")):
         console.line("?")
     assert not console.asking
