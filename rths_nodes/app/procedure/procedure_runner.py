@@ -303,8 +303,9 @@ class ProcedureRunner:
         """
         try:
             self._file.write(self.record, last)
-        except RecordingError as error:
-            self.unwritten = self.unwritten or str(error)
+        except (ConfigError, RecordingError) as error:
+            if isinstance(error, RecordingError):  # otherwise nothing was written before
+                self.unwritten = self.unwritten or str(error)
             if not quietly:
                 raise
 

@@ -208,6 +208,15 @@ def test_full_disk_prevents_motion_but_not_a_stop(disk: Path) -> None:
     assert [act.act for act in record.acts][-2:] == ["stop", "position"]
 
 
+def test_stop_is_answered_although_nothing_could_ever_be_written(tmp_path: Path) -> None:
+    runner = conducted(tmp_path / "test")
+    (tmp_path / "test" / procedure.FILE).mkdir(parents=True)
+    assert runner.do("stop", reason="enough") == ""
+    with pytest.raises(ConfigError, match=naming("procedure.yaml", "cannot be written")):
+        runner.do("connect")
+    runner.session.close()
+
+
 def test_deleted_folder_fails_the_test(armed: ProcedureRunner) -> None:
     shutil.rmtree(armed.folder)
     with pytest.raises(RecordingError, match=naming("folder", "no longer exists")):
