@@ -173,11 +173,17 @@ class Served:
             to_sign=() if possible["sign_for"] else tuple(item.name for item in wanting),
             checklist=tuple(runner.clearing.to_answer),
             warning=runner.session.warning.text,
-            motions=tuple("" if why else runner.clearing.motion(act) for act, why in possible.items()),
+            motions=tuple("" if why else self._motion(act) for act, why in possible.items()),
             next_act="" if possible.get(proposed) else proposed,
             planned=runner.ladder.planned,
             verdicts=tuple(verdicts.get(name, "") for name in runner.ladder.planned),
         )
+
+    def _motion(self, act: str) -> str:
+        try:
+            return self._runner.clearing.motion(act)
+        except ConfigError:  # the act reports the error
+            return ""
 
     def _armed_by(self, rung: str) -> tuple[str, str]:
         ladder = self._runner.ladder

@@ -24,7 +24,7 @@ from rig_runner import Bar, arm, conducted, consoled, positioned
 from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
 from stop_at import elsewhere
 
-from rths_nodes.app.procedure import served
+from rths_nodes.app.procedure import procedure_runner, served
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, typed
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
@@ -167,6 +167,21 @@ def test_stop_is_never_refused(session: Session, last: str) -> None:
         assert session.send(request).done
     session.served.stop("a service")
     assert session.runner.session.seen.stops == before + 4
+
+
+def test_stop_is_answered_although_no_motion_can_be_computed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer had failed if a copied input file was deleted, as if the test had ended."""
+
+    def start_of(*_: object) -> None:
+        raise ConfigError("inputs/motion.txt: cannot be read")
+
+    monkeypatch.setattr(procedure_runner, "start_of", start_of)
+    Operator(session).climb("check")
+    answer = session.send(Request("stop"))
+    assert (answer.done, answer.possible["position"]) == (True, "")
+    assert mentions(Operator(session).act("position").reason, "inputs/motion.txt", "read")
 
 
 def test_end_of_a_program_disarms(session: Session) -> None:
