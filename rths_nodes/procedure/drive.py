@@ -78,12 +78,12 @@ class HoldLoop:
             self._thread.start()
 
     def borrow(self) -> None:
-        """Pause the loop after the current tick. Raises RuntimeError if the tick does not end."""
+        """Pause the loop after the current tick. Raises PortError if the tick does not end."""
         with self._turn:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
                 self._borrowed -= 1
-                raise RuntimeError(f"the rig has not ticked for {PATIENCE_S:g} s")
+                raise PortError(f"the rig has not ticked for {PATIENCE_S:g} s")
 
     def give_back(self) -> None:
         with self._turn:

@@ -19,6 +19,7 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure import drive
 from rths_nodes.procedure.drive import HoldLoop
 from rths_nodes.procedure.machine import ActRefused
 
@@ -394,6 +395,17 @@ def test_rig_whose_readings_fail_in_a_rung_is_lost(walk, name):
     assert (w.session.drive.hold_loop._borrowed, "reset" in w.session.drive.broken) == (0, name == "interlock")
     w.session.finish()
     assert w.session.state is State.FINISHED
+
+
+def test_rig_that_does_not_tick_refuses_motions(walk, monkeypatch):
+    """The test had ended with a traceback."""
+    w = walk().refer()
+    monkeypatch.setattr(drive, "PATIENCE_S", 0.01)
+    w.session.drive.hold_loop._busy = True
+    with pytest.raises(PortError, match=naming("not ticked", "0.01 s")):
+        w.session.check()
+    w.session.drive.hold_loop._busy = False
+    assert w.session.state is State.TRIPPED
 
 
 def test_rig_lost_before_the_run_begins_is_not_moved(walk):
