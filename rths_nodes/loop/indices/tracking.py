@@ -123,22 +123,6 @@ def step(
     return now, (indicator, energy)  # type: ignore[return-value]
 
 
-class Watch(NamedTuple):
-    """Callbacks of a monitor.
-
-    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if this error or
-    ``total`` is not finite. ``measured`` (m) and ``force`` (N) are lists by axis. ``total`` (m^2) is the sum of
-    the tracking indicators. ``on_chunk`` is called after the last sample of each chunk.
-    """
-
-    within: float
-    judge: Callable[[list[float], list[float], float], None]
-    on_chunk: Callable[[], None]
-
-
-NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
-
-
 class Tracking:
     """Computes the tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
@@ -147,13 +131,23 @@ class Tracking:
     lags. See :class:`Delay` for ``longest`` and ``spread``.
 
     ``scale`` ``(n_axes,)`` is the energy of the structure divided by the energy of a scale specimen (default: 1).
+    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if this error or
+    ``total`` (m^2), the sum of the tracking indicators, is not finite. ``measured`` (m) and ``force`` (N) are
+    lists by axis. ``on_chunk`` is called after the last sample of each chunk.
     """
 
     def __init__(
-        self, n_axes: int, longest: int, scale: Array | None = None, spread: bool = False, watch: Watch = NOBODY
+        self,
+        n_axes: int,
+        longest: int,
+        scale: Array | None = None,
+        spread: bool = False,
+        within: float = math.inf,
+        judge: Callable[[list[float], list[float], float], None] = lambda measured, force, total: None,
+        on_chunk: Callable[[], None] = lambda: None,
     ) -> None:
         self._n, self._longest, self._spread = n_axes, longest, spread
-        self._within, self._judge, self._on_chunk = watch
+        self._within, self._judge, self._on_chunk = within, judge, on_chunk
         self.sample = -1
         scales = [1.0] * n_axes if scale is None else scale.tolist()
         self._constants = tuple(enumerate(Constants(0.5 * ratio_of_axis) for ratio_of_axis in scales))

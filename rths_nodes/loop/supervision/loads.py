@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force axes ("loads") in a safe stop.
 
-Each load keeps its force until the other axes rest, and then holds its position. Holding the position earlier would
-unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
+Each load keeps its force until the other axes rest, and then holds its position. Holding the position earlier
+would unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
 
 A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay of
 the actuator, and stops first. The target moves to the same end along a cubic that begins with its last velocity.

@@ -15,7 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params, path, text
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
-from rths_nodes.loop.indices.tracking import Tracking, Watch
+from rths_nodes.loop.indices.tracking import Tracking
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
@@ -181,8 +181,8 @@ class Monitor:
         """Largest energy error (J) that is within its limit for every input energy."""
         if self.in_order:
             self._within = NEVER
-        watch = Watch(self._within, self._judge, self._take_targets)
-        self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
+        calls = self._within, self._judge, self._take_targets
+        self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, *calls)
         self.step = self.tracking.step
         """Advance by a sample. The arguments are its number, then target (m), measured displacement (m) and force
         (N) of the axes."""
