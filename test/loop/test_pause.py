@@ -309,7 +309,7 @@ def test_flag_of_rig_in_command_is_ignored_in_pause(monkeypatch: pytest.MonkeyPa
 
 
 def test_command_after_awaited_command_is_kept() -> None:
-    """It must not replace the Command that the pause already has."""
+    """A later Command must not replace the Command that the pause already has."""
     rig = rig_of("bridge.max_bridge=0")
     due = DueCommands(rig)
     for k in range(1, 70):
