@@ -245,7 +245,7 @@ LONGEST_TALK = 10_000
 class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
-    The client makes ``static_steps``, then ``steps`` time steps of ``iterations * dt`` s; an iteration is a Target.
+    After its static steps the client makes ``steps`` steps of ``iterations * dt`` s. An iteration is a Target.
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
     dynamic stage, a request for the force of a new trial response sets ``due`` to its displacement ``(n,)``.
     ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
