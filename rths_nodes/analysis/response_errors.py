@@ -286,8 +286,8 @@ def _whole_response(text: str) -> tuple[Array, Array]:
     scenario = _small_enough(scenario)
     assembly = Assembly(scenario)
     if scenario.rig is None:
-        whole = response(scenario)
-        displacement, acceleration = whole.displacement, whole.acceleration
+        result = response(scenario)
+        displacement, acceleration = result.displacement, result.acceleration
     else:
         displacement, _, acceleration = linear_response(assembly).swapaxes(0, 1)
     assert assembly.structure is not None  # both functions refuse a test without a structure
