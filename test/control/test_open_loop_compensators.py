@@ -283,6 +283,23 @@ def test_lead_extrapolates_target_of_each_compensator(make: Make, name: str) -> 
         np.testing.assert_array_equal(led.step(motion, measured), plain.step(later, measured))
 
 
+@pytest.mark.parametrize("name", [*COMPENSATORS, "linear", "chain"])
+def test_lead_starts_without_jump_of_acceleration(make: Make, name: str) -> None:
+    """The acceleration is constant; the extrapolation is exact from the first sample on."""
+
+    def motion(t: float) -> Motion:
+        return Motion(*np.array([[0.02 * t**2], [0.04 * t], [0.04]]))
+
+    params = {"linear": {"law": {"D": [[1.0]]}}}.get(name, COMPENSATORS.get(name, {}))
+    if name == "chain":
+        params = {"first": {"type": "none"}, "second": {"type": "adaptive_inverse"}}
+    plain, led = (make("compensator", name, DT, 1, **params, lead=lead) for lead in (0.0, LEAD))
+    for t in LEAD_TIMES[:3].tolist():
+        measured = np.array([0.01 * t**2])
+        commands = [one.step(motion(t + late), measured) for one, late in ((led, 0.0), (plain, LEAD))]
+        np.testing.assert_allclose(*commands, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", [name for name in COMPENSATORS if name != "pi_lead"])
 def test_frequency_response_includes_lead(make: Make, name: str) -> None:
     omega = 2.0 * np.pi * np.array([0.5, 2.0, 5.0])

@@ -15,7 +15,7 @@ from typing import TypeVar
 from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, bare, behind_lead
 from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response, with_lead
 from rths_nodes.core import registry
-from rths_nodes.core.arithmetic import Numbers
+from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.control import Floats
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
@@ -122,7 +122,7 @@ class Chain(OnNumbers):
         self._first.reset()
         self._second.reset()
         self._between = [(0.0, 0.0)] * self._n_axes
-        self._acceleration: Floats = [0.0] * self._n_axes
+        self._acceleration: Floats = [NAN] * self._n_axes
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool

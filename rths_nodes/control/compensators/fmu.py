@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.control.compensators.per_axis import OnNumbers
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, read_ahead
+from rths_nodes.core.arithmetic import NAN
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError
@@ -101,7 +102,7 @@ class Fmu(OnNumbers):
 
     def _rest(self) -> None:
         self._sample = 0
-        self._acceleration: Floats = [0.0] * self._n_axes
+        self._acceleration: Floats = [NAN] * self._n_axes
         self._shown = [0.0] * len(self.state_names)
 
     def open(self) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.core import mat_files
-from rths_nodes.core.arithmetic import Numbers, along, times
+from rths_nodes.core.arithmetic import NAN, Numbers, along, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, join, show, within
@@ -200,7 +200,7 @@ def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constant
 
 def rest(k: Constants) -> State:
     still = (0.0,) * len(k.commands)
-    return (0.0,) * len(k.onward), still, still, still, still
+    return (0.0,) * len(k.onward), still, still, still, (NAN,) * len(k.commands)
 
 
 def step(
@@ -220,6 +220,8 @@ def step(
     ahead, half, of_x, of_v, of_a = lead
     acceleration = a
     if ahead > 0.0:
+        if acceleration_before[0] != acceleration_before[0]:  # NaN at the first sample: no jump from zero
+            acceleration_before = a
         change = along(a, -1.0, acceleration_before)
         x = along(x, ahead, along(v, half, along(a, of_x, change)))
         v, a = along(v, ahead, along(a, of_v, change)), along(a, of_a, change)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import NAN
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel, ToNumber
@@ -59,6 +60,8 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
     ``before`` is the acceleration at the previous sample, ``dt`` (s) earlier.
     """
     jerk = (a - before) / dt
+    if before != before:  # NaN at the first sample: the acceleration at the start is not a jump from zero
+        jerk = 0.0
     half = 0.5 * lead
     return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk
 
@@ -68,7 +71,7 @@ def with_lead(kernel: Kernel, lead: float) -> Kernel:
     if not lead:
         return kernel
     constants, rest, step = kernel
-    return Kernel(lambda params, dt: (lead, dt, constants(params, dt)), lambda k: (0.0, rest(k[2])), ahead(step))
+    return Kernel(lambda params, dt: (lead, dt, constants(params, dt)), lambda k: (NAN, rest(k[2])), ahead(step))
 
 
 def response(lead: float, omega: Frequencies) -> Complex:
