@@ -293,12 +293,11 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
         raise ValueError(
             f"{len(experiment.command)} samples: must cover at least two periods of {samples} samples"
         )
-    spectra = []
-    for history in experiment:
-        settled = history[samples : periods * samples]
-        mean = settled.reshape(periods - 1, samples, -1).mean(axis=0)
-        spectra.append(np.fft.rfft(mean, axis=0)[kept])
-    return spectra[0], spectra[1]
+    settled = [history[samples : periods * samples].reshape(periods - 1, samples, -1) for history in experiment]
+    if np.ptp(settled[0], axis=0).max() > 0.5 * np.abs(settled[0]).max():  # a fading end differs by less
+        raise ValueError(f"the command must repeat every {samples} samples, as periodic noise does")
+    command, measured = (np.fft.rfft(history.mean(axis=0), axis=0)[kept] for history in settled)
+    return command, measured
 
 
 def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
