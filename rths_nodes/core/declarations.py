@@ -193,11 +193,20 @@ class _RecordedIntegrator(OfIntegratorParams):
     observes: bool = True
 
 
-_RECORDED: dict[str, type[OfParams]] = _PARAMS | {"port": _RecordedPort, "integrator": _RecordedIntegrator}
+_RECORDED: dict[str, type[OfParams]] = {"port": _RecordedPort, "integrator": _RecordedIntegrator}
+
+
+def of_params(family: str) -> type[OfParams]:
+    return _PARAMS.get(family, OfParams)
 
 
 def of_recorded(family: str) -> type[OfParams]:
-    return _RECORDED.get(family, OfParams)
+    return _RECORDED.get(family, of_params(family))
+
+
+def complete(family: str, component: Any) -> None:
+    checks.complete(component, OfComponent)
+    checks.complete(component.Params, of_params(family))
 
 
 def name(family: str, type_name: str, component: Any) -> None:
@@ -205,8 +214,7 @@ def name(family: str, type_name: str, component: Any) -> None:
     if "Params" not in vars(component):
         component.Params = params(type("Params", (component.Params,), {}))
     component.Params.type_name = type_name
-    checks.complete(component, OfComponent)
-    checks.complete(component.Params, _PARAMS.get(family, OfParams))
+    complete(family, component)
 
 
 def drops_heartbeat(port: object) -> bool:

@@ -17,7 +17,7 @@ from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -159,10 +159,8 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 
 def refuse_unstable(scenario: Scenario) -> None:
     """Raise ConfigError if updated models may cause growing motions, or if the stability cannot be judged."""
-    try:
+    with within("updating.mode = 'used': the stability cannot be judged"):
         corners = list(unstable_corners(scenario))
-    except ConfigError as error:
-        raise error.within("updating.mode = 'used': the stability cannot be judged") from error
     if corners:
         raise ConfigError(
             f"updating.parameters: the loop is unstable at a corner of the bounds ({corners[0]}). Narrow the "

@@ -80,15 +80,11 @@ def run(options: argparse.Namespace) -> int:
         )
         published = streams_of(directory, (stream,))[stream]
     first = 1 if stream == "command" else 0
-    count = _compared(samples, scenario.samples_per_step) if stream == "target" else samples - first
+    count = (samples - 1) // scenario.samples_per_step + 1 if stream == "target" else samples - first
     report = compared(recorded[stream], published, count, NUMBERS[stream])
     report |= {"node": options.node, "outcome": result.outcome, "reason": result.reason}
     terminal.output(options.json, report, _print, report, stream)
     return ExitCode.FINISHED if report["equal"] == report["compared"] == count else ExitCode.TRIPPED
-
-
-def _compared(samples: int, substeps: int) -> int:
-    return (samples - 1) // substeps + 1
 
 
 def _usable(measured: Columns) -> int:

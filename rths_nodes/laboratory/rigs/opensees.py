@@ -17,7 +17,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
 from rths_nodes.core.declarations import OfParams
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError, show, within
 from rths_nodes.core.opensees.model import (
     ModelProcess,
     check_count,
@@ -126,11 +126,8 @@ class OpenSees(Followed):
             failed.callback(self.close)
             self._channel, theirs = socket.socketpair()
             self._channel.setblocking(False)
-            with theirs:
-                try:
-                    self._process.start((theirs.fileno(),), channel=theirs.fileno())
-                except ConfigError as error:
-                    raise error.within("rig.type = 'opensees'") from error
+            with theirs, within("rig.type = 'opensees'"):
+                self._process.start((theirs.fileno(),), channel=theirs.fileno())
             n = self._n
             try:
                 numbers = self._receive(n * n + n, self._params.start_within)

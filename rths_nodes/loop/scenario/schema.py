@@ -274,7 +274,11 @@ class Scenario(AxesByMode):
         check_engine(self.engine, self.port)
         self._validate_rig()
         self._validate_similitude()
-        self._validate_pause()
+        wait, bridge = self.port.longest_wait, self.bridge
+        if bridge.pauses and bridge.max_pause > wait:
+            raise ConfigError(
+                f"bridge.max_pause = {bridge.max_pause:g} s: must be <= port.longest_wait = {wait:g} s"
+            )
         check_hops(self.hops.depth, self.port.transport_samples, self.force_axes)
         check_force_axes(self)
         check_updating(self)
@@ -328,13 +332,6 @@ class Scenario(AxesByMode):
             if self.rig_file is not None and axis.rig_axis is not None:
                 path = f"axes.{name}.rig_axis"
                 check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, path)
-
-    def _validate_pause(self) -> None:
-        wait, bridge = self.port.longest_wait, self.bridge
-        if bridge.pauses and bridge.max_pause > wait:
-            raise ConfigError(
-                f"bridge.max_pause = {bridge.max_pause:g} s: must be <= port.longest_wait = {wait:g} s"
-            )
 
     @staticmethod
     def _missing(axis: str, noun: str, meaning: str) -> ConfigError:

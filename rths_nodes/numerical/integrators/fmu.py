@@ -19,7 +19,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, IntegratorError
+from rths_nodes.core.errors import ConfigError, IntegratorError, within
 from rths_nodes.core.fmu.named import FmuParams, Row
 from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
 from rths_nodes.core.parameters import number, params, section, sections, text
@@ -174,10 +174,8 @@ class Fmu(Integrator):
         process = FmuProcess(parts.file, self._dt, inputs, outputs, parts.settings())
         self._columns = _columns(outputs.names, (*parts.interface.values(), *parts.observed.values()))
         self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
-        try:
+        with within("integrator"):
             process.open(parts.start_within)
-        except ConfigError as error:
-            raise error.within("integrator") from error
         self._process, self._at_start = process, False
 
     def missing(self) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
-from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError, show, unknown
+from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError, show, unknown, within
 from rths_nodes.core.opensees.model import (
     ModelProcess,
     check_count,
@@ -110,10 +110,8 @@ class OpenSees(Served):
 
     def open(self) -> None:
         super().open()
-        try:
+        with within("integrator.type = 'opensees'"):
             self._process.start(port=self._connection.port)
-        except ConfigError as error:
-            raise error.within("integrator.type = 'opensees'") from error
 
     def missing(self) -> str:
         if self._process.failed and not self._connection.accept():
