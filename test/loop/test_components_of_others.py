@@ -386,13 +386,22 @@ def test_specimen_that_raises_is_named(register: Register) -> None:
         loop_with("axes.story_1.specimen.type=mine").run()
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "parts"),
+    [("half_a_law", "gain = numpyy.eye(2)", ("NameError", "numpyy")), ("script", "exit(0)", ("SystemExit",))],
+)
 def test_module_that_fails_to_import_is_reported(
-    register: Register, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str,
+    code: str,
+    parts: tuple[str, ...],
+    register: Register,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    (tmp_path / "half_a_law.py").write_text("gain = numpyy.eye(2)\n")
+    (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    register("compensator", mine(), "half_a_law:Mine")
-    with pytest.raises(ConfigError, match=naming("half_a_law", "NameError", "numpyy")):
+    register("compensator", mine(), f"{name}:Mine")
+    with pytest.raises(ConfigError, match=naming(name, *parts)):
         run()
 
 
