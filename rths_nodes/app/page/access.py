@@ -55,7 +55,7 @@ async def end(runner: web.AppRunner) -> None:
 async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
     try:
         values = await request.json()
-    except (ValueError, RecursionError):
+    except (ValueError, LookupError, RecursionError):  # LookupError: unknown charset
         return None
     if not isinstance(values, dict) or not all(name in values for name in names):
         return None

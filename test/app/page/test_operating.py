@@ -292,7 +292,8 @@ def test_strangers_cannot_act_over_the_page(tmp_path: Path) -> None:
         for headers in ({}, MARK | {"Origin": "http://evil.example"}):
             for path, fields in (("code", {}), ("lead", {"code": "1", "name": "Eve"}), ("act", {})):
                 assert post(address, path, fields, headers)[0] == 403
-        assert post(address, "lead", [])[0] == 400
+        for kind in ("application/json", "application/json; charset=unknown"):
+            assert post(address, "lead", [], MARK | {"Content-Type": kind})[0] == 400
         assert get(address)["acts"]["state"] == "IDLE"
 
 
