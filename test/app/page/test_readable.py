@@ -242,6 +242,24 @@ def test_axis_without_values_is_not_shown_as_safe() -> None:
 
 
 @needs_chromium
+def test_target_of_a_force_axis_is_shown_with_the_force() -> None:
+    """A target in kN was drawn with the displacement, in mm."""
+    curves = SyntheticSource(State.RUNNING).situation()["curves"]
+    names, units = curves["names"], list(curves["units"])
+    units[names.index("north/target")] = units[names.index("north/error")] = "N"
+    largest = "Math.max(...plots.displacement.chart.data[1])"
+    shown = f"[$('followed').textContent, $('followed_unit').textContent, {largest}]"
+    north, south = look(
+        SyntheticSource(State.RUNNING, curves=curves | {"units": units}),
+        procedure_in(State.RUNNING, ""),
+        f"draw(); {shown}",
+        f"axis = 'south'; draw(); {shown}",
+    )
+    assert north == ["Force", "kN", pytest.approx(252.0, rel=0.01)]
+    assert south == ["Displacement", "mm", pytest.approx(212.5, rel=0.01)]
+
+
+@needs_chromium
 def test_stop_is_visible_on_a_telephone_with_a_long_reason(tmp_path: Path) -> None:
     source = SyntheticSource(State.HELD)
     reason = {"reason": "a long story of the operator " * 60}

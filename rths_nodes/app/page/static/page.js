@@ -603,11 +603,14 @@ function times(from, step, to) {
 function draw() {
   if (paused || !curves || !columns.length) return;
   const { from, step, to } = shown(), x = times(from, step, to);
+  const unit = (name) => curves.units[curves.names.indexOf(`${axis}/${name}`)], loaded = unit("target") === "N";   // a force axis
   for (const { names, chart, zoomed } of Object.values(plots)) {
-    chart.setData([x, ...names.map((name) => points(`${axis}/${name}`, from, step, to))], !zoomed);
+    chart.setData([x, ...names.map((name) => points(`${axis}/${loaded && name === "measured" ? "force" : name}`, from, step, to))], !zoomed);
     if (zoomed) chart.redraw();
   }
-  text("error_unit", scale(curves.units[curves.names.indexOf(`${axis}/error`)])[1]);
+  text("followed", loaded ? "Force" : "Displacement");
+  text("followed_unit", scale(unit("target"))[1]);
+  text("error_unit", scale(unit("error"))[1]);
   loop(from, to);
 }
 
