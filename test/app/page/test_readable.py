@@ -242,6 +242,22 @@ def test_axis_without_values_is_not_shown_as_safe() -> None:
 
 
 @needs_chromium
+def test_curves_fill_their_frames_after_the_wall_view() -> None:
+    """They had no width if the window had changed, or the page had been opened, in the wall view."""
+    main = "getComputedStyle(document.querySelector('main')).display"
+    resized = f"window.dispatchEvent(new Event('resize')); done({main})"
+    hidden, shown, width = look(
+        SyntheticSource(State.RUNNING),
+        procedure_in(State.RUNNING, ""),
+        f"location.hash = '#wall'; new Promise((done) => setTimeout(() => {{ {resized}; }}, 200))",
+        "location.hash = ''; new Promise((done) => setTimeout(() => done(plots.error.chart.width), 200))",
+        "$('error').clientWidth",
+    )
+    assert hidden == "none"
+    assert shown == width > 200
+
+
+@needs_chromium
 def test_target_of_a_force_axis_is_shown_with_the_force() -> None:
     """A target in kN was drawn with the displacement, in mm."""
     curves = SyntheticSource(State.RUNNING).situation()["curves"]
@@ -269,7 +285,7 @@ def test_stop_is_visible_on_a_telephone_with_a_long_reason(tmp_path: Path) -> No
         async with Browser(address, tmp_path) as browser:
             size = {"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": True}
             await browser.call("Emulation.setDeviceMetricsOverride", **size)
-            await browser.until("innerWidth === 360 && $('reason').textContent.length > 1000")
+            await browser.until("innerWidth === 360 && $('reason').textContent.length > 1000 && !$('trip').hidden")
             return await browser.value("$('trip').getBoundingClientRect().bottom")
 
     with served(source, procedure_in(State.HELD, "")) as address:

@@ -262,6 +262,7 @@ function wall(rows) {
 
 function view() {
   document.body.classList.toggle("on-wall", location.hash === "#wall");
+  fit();
   if (heard) show();
 }
 
@@ -681,16 +682,19 @@ $("windows").addEventListener("click", (event) => {
   seconds = Number(event.target.dataset.window);
   for (const each of $("windows").children) each.classList.toggle("on", each === event.target);
 });
-window.addEventListener("resize", () => {
+
+function fit() {
   for (const [place, { chart }] of Object.entries(plots)) {
     chart.setSize({ width: $(place).clientWidth, height: $(place).clientHeight - 30 });
   }
-});
+}
 
-view();
+window.addEventListener("resize", fit);
+
 plot("displacement", ["measured", "target"]);
 plot("error", ["error"]);
 plot("tracking", ["tracking_indicator"]);
+view();
 connect();
 setInterval(heartbeat, BEAT_MS);
 setInterval(age, 200);
