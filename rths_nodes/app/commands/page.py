@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments
@@ -106,8 +107,9 @@ async def _serve_front(
         await asyncio.sleep(LOOK_S)
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
-            _say(f"the page process ended (exit code {code}) and starts again; the stop keeps working")
             behind.restart()
+            text = f"the page process ended (exit code {code}) and starts again; the stop keeps working"
+            Thread(target=_say, args=(text,), daemon=True).start()  # a terminal can block
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving

@@ -8,9 +8,12 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -19,6 +22,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 
 from page_of_test import asked_until, flood, get, page_and_terminal, post, standing_rig, test_beside, until
 
+from rths_nodes.app.commands import page as page_command
 from rths_nodes.app.page import connections
 from rths_nodes.app.page.connections import Front, Stop
 from rths_nodes.core.errors import ConfigError
@@ -202,6 +206,25 @@ def test_stops_are_answered_concurrently() -> None:
 )
 def test_invalid_stop_request_is_answered_with_the_reason(request_: bytes, answer: bytes) -> None:
     assert answer in answer_of_front(refuse, request_, b"x" * 5000 if b"5000" in request_ else b"")
+
+
+def test_blocked_terminal_does_not_delay_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop that answers stops waited for a terminal that did not read, once the page process had ended."""
+    released, turns, end = Event(), [], time.monotonic() + 1.5
+    monkeypatch.setattr(page_command, "_say", lambda text: "again" in text and released.wait(20.0))
+
+    async def serve() -> None:
+        while True:
+            turns.append(await asyncio.sleep(0.01))
+
+    async def serves() -> bool:
+        return True
+
+    behind = SimpleNamespace(serves=serves, reaches=lambda _: None, ended=lambda: 1, restart=lambda: None)
+    going_on = lambda: time.monotonic() < end  # noqa: E731
+    asyncio.run(page_command._serve_front(SimpleNamespace(serve=serve), behind, "here", lambda: True, going_on))
+    released.set()
+    assert len(turns) > 30
 
 
 @pytest.mark.nodes
