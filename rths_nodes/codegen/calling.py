@@ -190,8 +190,8 @@ class Program:
         copied: set[str] = set()
         for line in translator.lines:
             if isinstance(line, Return):
-                pairs = zip(leaves(result), leaves(line.value), strict=True)
-                kept = [value for out, value in pairs if is_out(out) and isinstance(value, Arr)]
+                values = zip(leaves(result), leaves(line.value), strict=True)
+                kept = [value for out, value in values if is_out(out) and isinstance(value, Arr)]
                 copied.update(*(translator.memory_of(value) for value in kept))
             lines += returning(line, result, translator) if isinstance(line, Return) else [line]
         head = f"{'static' if len(lines) > LONG else 'INLINE'} {C_TYPES[returned.kind] if returned else 'void'} "

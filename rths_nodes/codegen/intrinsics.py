@@ -120,10 +120,11 @@ def _dot(t: Translator, one: Value, other: Value) -> Value:
         for a, b in zip(map(scalar, t.items_of(one)), map(scalar, t.items_of(other)), strict=False):
             t.emit(f"{total.c} += {wrapped(a.c)} * {wrapped(b.c)};")
         return total
-    if array(one).shape != array(other).shape:
-        raise Untranslatable(f"dot() needs two vectors of the same length, not {one.shape} and {other.shape}")
-    with t.over(array(one).shape) as (position,):
-        t.emit(f"{total.c} += {array(one).at(position)} * {array(other).at(position)};")
+    left, right = array(one), array(other)
+    if left.shape != right.shape:
+        raise Untranslatable(f"dot() needs two vectors of the same length, not {left.shape} and {right.shape}")
+    with t.over(left.shape) as (position,):
+        t.emit(f"{total.c} += {left.at(position)} * {right.at(position)};")
     return total
 
 

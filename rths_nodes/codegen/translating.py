@@ -123,8 +123,9 @@ class Expressions(Scope):
             case ast.Subscript():
                 owner = self.value(node.value)
                 part = self.part(owner, node.slice)
-                listed = isinstance(owner, Arr) and owner.listed and isinstance(part, Arr)
-                return replace(self.copy(part), listed=True) if listed else part
+                if isinstance(owner, Arr) and owner.listed and isinstance(part, Arr):
+                    return replace(self.copy(part), listed=True)
+                return part
             case ast.Attribute():
                 return self._attribute(self.value(node.value), node.attr)
             case ast.Call():
@@ -612,8 +613,8 @@ class FunctionTranslator(Expressions):
         parts = leaves(planned)
         for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
             if isinstance(part, Arr) and part.c.startswith(HANDED_ON):
-                parts[position] = self.fresh(part.kind, part.shape, name)
-                self._put(parts[position], begin)
+                parts[position] = array = self.fresh(part.kind, part.shape, name)
+                self._put(array, begin)
             elif isinstance(part, Scalar) and part.c.startswith(HANDED_ON):
                 parts[position] = self.variable(replace(part, c=scalar(begin).c), name)
         declared = rebuilt(planned, parts)

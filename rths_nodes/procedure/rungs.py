@@ -402,7 +402,7 @@ class RungPort(PortBefore):
     def _zero_of(self, modes: bytes) -> Array:
         """Return the zero of commands in ``modes``, ``(n_axes,)``."""
         tares = self.handover.tares
-        return np.where(by_force(modes), tares.force, tares.command) if modes else tares.command
+        return np.asarray(np.where(by_force(modes), tares.force, tares.command)) if modes else tares.command
 
     def _waiting(self) -> Array | None:
         """Return the command if the rig has stopped following in this run, or None if it has always followed."""

@@ -242,7 +242,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
 
 
 def _least(rig: RigKnowledge) -> Array:
-    return np.maximum(rig.steps[1], 1e-5 * rig.force_range)
+    return np.asarray(np.maximum(rig.steps[1], 1e-5 * rig.force_range))
 
 
 def _model(scenario: Scenario) -> object:

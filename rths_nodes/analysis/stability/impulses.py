@@ -167,8 +167,9 @@ class Way:
     def _answer(self, measured: Floats, force: Floats) -> list[Floats]:
         """Return the first commands for a target at rest and constant measurements."""
         self._compensator.reset()
-        arguments = *[[0.0] * self.n_axes] * 3, measured, force
-        return [self._compensator.commands(*arguments, True, False) for _ in range(FED_BACK)]
+        zeros = [0.0] * self.n_axes
+        commands = self._compensator.commands
+        return [commands(zeros, zeros, zeros, measured, force, True, False) for _ in range(FED_BACK)]
 
     def _inputs(self, assembly: Assembly) -> Array:
         if not self._rig.auxiliary_inputs:

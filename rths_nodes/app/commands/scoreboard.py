@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
-OF_RUNS = ("set", "cases", "laws", "settings", "training", "plants", "records", "indices", "rank", "response")
-OF_RUNS += ("out", "entry", "figures", "format", "width", "json")
+OF_RUNS = (
+    *("set", "cases", "laws", "settings", "training", "plants", "records", "indices", "rank", "response"),
+    *("out", "entry", "figures", "format", "width", "json"),
+)
 OF_PLACE = ("jobs", "scheduler", "run_programs")
 
 

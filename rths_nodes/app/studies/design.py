@@ -237,7 +237,7 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
         return _settings(where, entries)
     if not isinstance(entries, list) or not entries:
         raise ConfigError(f"{where} = {show(entries)}: must be a list with at least one entry")
-    values = entries if kind == "list" else _grid(where, entries, kind == "log_grid")
+    values: list[Any] = entries if kind == "list" else _grid(where, entries, kind == "log_grid")
     if name != CASE:
         return tuple(Level(_label(value), ((name, value),)) for value in values)
     for value in values:

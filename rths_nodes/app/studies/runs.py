@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -195,7 +196,7 @@ def prepare(text: str) -> None:
 
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Run a scenario and return its Findings as plain data.
 
     Another process receives the scenario as text and looks up the component classes.

@@ -261,8 +261,8 @@ class RigStage:
         elif sample == self._samples:
             set_trigger(self.port, False)
             self.machine.to(State.FINISHED)
-            if breach := self._bridges.breach:
-                self.trip(breach)
+            if late := self._bridges.breach:
+                self.trip(late)
         return measured
 
     def _count_sample(self, sample: int, flags: int) -> None:

@@ -290,8 +290,9 @@ class CommandBridge:
         self._driving, self._catching_up = commands, bool(len(self._steps))
         rows, newest, sent, n = _straight(commands, sample), self._newest, self._sent, self._n_moved
         rows[:, n:] = np.array(_of(sent))[:, n:]
+        target, wanted = rows
         flags = newest.flags | FLAG_BRIDGED
-        return self._faded(Command(sample, *rows, newest.auxiliary.copy(), flags, sent.control_mode))
+        return self._faded(Command(sample, target, wanted, newest.auxiliary.copy(), flags, sent.control_mode))
 
     def rejoin(self, command: Command) -> Command:
         self.received(command)
@@ -317,7 +318,8 @@ class CommandBridge:
             return command
         rows = np.array(_of(command))
         rows[:, : self._n_moved] += self._fading.step()[0]
-        return Command(command.sample, *rows, command.auxiliary, command.flags, command.control_mode)
+        target, wanted = rows
+        return replace(command, target=target, command=wanted)
 
     def _begin(self, sample: int) -> None:
         assert self._driving is not None
