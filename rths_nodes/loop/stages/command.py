@@ -364,15 +364,12 @@ class DueCommands:
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
-        self._kept: list[Command] = []
+        self.early: list[Command] = []
+        """Commands that arrived before their tick."""
 
     @property
     def number(self) -> int:
         return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
-
-    @property
-    def keeps(self) -> bool:
-        return bool(self._kept)
 
     def kept(self) -> Command | None:
         """Return the next tick's Command if it was received earlier, otherwise None.
@@ -382,7 +379,7 @@ class DueCommands:
         """
         if self._rig.pause.coming is not None:
             return None
-        number, kept = self.number, self._kept
+        number, kept = self.number, self.early
         if number <= 0:
             assert self._rig.under_way.start is not None  # set by Measurement 0
             return replace(self._rig.under_way.start, sample=number)
@@ -421,4 +418,4 @@ class DueCommands:
         return self.kept()
 
     def _keep(self, command: Command) -> None:
-        insort(self._kept, command, key=attrgetter("sample"))
+        insort(self.early, command, key=attrgetter("sample"))

@@ -291,7 +291,8 @@ class RigStage:
         else:
             missing = "Target"
             command = self._bridge.rejoin(command)
-        self._bridges.follow(command, missing)
+        if command.flags & FLAG_BRIDGED or self._bridges.in_a_row:
+            self._bridges.follow(command, missing)
         return command
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:

@@ -295,14 +295,15 @@ class CommandBridge:
         return self._faded(Command(sample, target, wanted, newest.auxiliary.copy(), flags, sent.control_mode))
 
     def rejoin(self, command: Command) -> Command:
-        self.received(command)
+        if command.sample > self._newest.sample:  # as in received, without its call per sample
+            self._before, self._newest = self._newest, command
         if self._driving is not None:
             self._begin(command.sample)
             self._driving = None
         if self._catching_up:
             command = self._nearer(command)
         self._sent = command
-        return self._faded(command)
+        return self._faded(command) if self._fading.active else command
 
     def _nearer(self, command: Command) -> Command:
         n, now, before = self._n_moved, command.control_mode[self._n_moved :], self._sent.control_mode

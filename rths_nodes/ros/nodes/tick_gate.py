@@ -55,9 +55,9 @@ class TickGate:
         If ``hops.depth`` > 0, Commands for later ticks arrive early and are kept. In real time the first tick
         waits for its Command, because a slow start could delay this Command.
         """
-        topics = self._topics
-        waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
-        self.command = None if waits else self._due.kept()
+        topics, due = self._topics, self._due
+        waits = self._times.pacer is not None and not self._rig.sample and not due.early
+        self.command = due.kept() if (self._rig.under_way.depth or due.early) and not waits else None
         while (
             self.command is None
             and (received := topics.receive("command", topics.codec.unpack_command)) is not None
@@ -65,9 +65,9 @@ class TickGate:
             command: Command = received[0]
             waited = self._topics.inboxes["command"].waited() if self._rig.under_way.depth else 0
             self._times.answered(command.sample, waited)
-            self.command = self._due.arrived(command)
-        if waits and self.command is None and self._due.keeps:
-            self.command = self._due.kept()
+            self.command = due.arrived(command)
+        if waits and self.command is None and due.early:
+            self.command = due.kept()
 
     def hand_over(self) -> Command | None:
         rig = self._rig
