@@ -84,7 +84,8 @@ class RigStage:
         self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if rates else None
         self.pause = Pause(bridge, limits, dt)
         self._dt = dt
-        self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive, rates)
+        fading = fading_of(bridge, limits, dt)
+        self._bridge = CommandBridge(fading, dt, np.zeros(len(limits)), self._passive, rates)
         self._sent = self._sent_before = self._targets = at_zero.tolist()
         self._asked = self._targets, self._sent
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)

@@ -270,7 +270,7 @@ class CommandBridge:
         self._dt = dt
         self._auxiliary = auxiliary
         self._n_moved = len(position) - len(rates)
-        self._steps = LOAD_SHARE * dt * np.array(rates)
+        self._steps = [LOAD_SHARE * dt * rate for rate in rates]
         self._catching_up = False
         self._driving: _Known | None = None
         self.start(position)
@@ -287,7 +287,7 @@ class CommandBridge:
         commands = self._newest, self._before
         if self._driving is not None and self._driving[0] is not commands[0]:
             self._begin(sample)
-        self._driving, self._catching_up = commands, bool(len(self._steps))
+        self._driving, self._catching_up = commands, bool(self._steps)
         rows, newest, sent, n = _straight(commands, sample), self._newest, self._sent, self._n_moved
         rows[:, n:] = np.array(_of(sent))[:, n:]
         target, wanted = rows
@@ -309,7 +309,7 @@ class CommandBridge:
         n, now, before = self._n_moved, command.control_mode[self._n_moved :], self._sent.control_mode
         wanted, sent = command.command[n:], self._sent.command[n:]
         both = by_force(now) & by_force(before[n:]) if now and before else False
-        near = np.where(both, np.clip(wanted, sent - self._steps, sent + self._steps), wanted)
+        near = np.where(both, np.clip(wanted, np.subtract(sent, self._steps), np.add(sent, self._steps)), wanted)
         self._catching_up = not np.array_equal(near, wanted)
         return replace(command, command=np.concatenate((command.command[:n], near)))
 
