@@ -77,7 +77,6 @@ def _extreme(sign: str, t: Translator, *arguments: Value) -> Value:
 
 
 def _larger_or_nan(sign: str, t: Translator, *arguments: Value) -> Value:
-
     def beyond(a: Scalar, b: Scalar) -> Scalar:
         x, y = wrapped(in_kind(FLOAT, a).c), wrapped(in_kind(FLOAT, b).c)
         return Scalar(FLOAT, f"({x} {sign}= {y} || {x} != {x}) ? {x} : {y}")

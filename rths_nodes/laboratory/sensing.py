@@ -113,17 +113,22 @@ class Noise:
 
     def reset(self) -> None:
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
-        self._left: list[list[float]] = []
+        self._left: list[Array] = []
 
     def resume(self, sample: int) -> None:
         self.reset()
         if self.any:
             self.ahead(sample + 1)
 
-    def row(self) -> list[float]:
+    def row(self) -> Array:
         if not self._left:
-            self._left = self.ahead(BLOCK)[::-1].tolist()
+            self._left = list(self.ahead(BLOCK)[::-1])
         return self._left.pop()
+
+    def numbers(self) -> list[list[float]]:
+        """Return the rows of the next ``BLOCK`` samples, the last sample first."""
+        rows: list[list[float]] = self.ahead(BLOCK)[::-1].tolist()
+        return rows
 
     def ahead(self, samples: int) -> Array:
         """Return the next rows, ``(samples, n)``, after all rows that have been drawn."""
@@ -155,6 +160,7 @@ class SensorPair:
 
     def reset(self) -> None:
         self.noise.reset()
+        self._drawn: list[list[float]] = []
         self._state = self._kernel.rest(self._constants)
         self._sample = 0
         self.saturated = False
@@ -164,7 +170,7 @@ class SensorPair:
 
     def resume(self, sample: int) -> None:
         self.noise.resume(sample)
-        self._sample = sample + 1
+        self._drawn, self._sample = [], sample + 1
 
     def take(self, change: Callable[[object], object]) -> None:
         self._state = change(self._state)
@@ -175,7 +181,9 @@ class SensorPair:
             return displacement, force
         noise = noise_of_force = 0.0
         if self.noise.any:
-            noise, noise_of_force = self.noise.row()
+            if not self._drawn:
+                self._drawn = self.noise.numbers()
+            noise, noise_of_force = self._drawn.pop()
         sample, self._sample = self._sample, self._sample + 1
         self._state, (displacement, force, self.saturated) = self._kernel.step(
             self._constants, self._state, displacement, force, noise, noise_of_force, sample

@@ -59,7 +59,10 @@ class FaultySensors(SensorPair):
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         if self.faults == [None, None]:
             return super().measure(displacement, force)
-        noises = self.noise.row() if self.noise.any else [0.0, 0.0]
+        noises = [0.0, 0.0]
+        if self.noise.any:
+            self._drawn = self._drawn or self.noise.numbers()
+            noises = list(self._drawn.pop())
         sample, self._sample = self._sample, self._sample + 1
         seen = []
         for k, value, noise, fault in zip(

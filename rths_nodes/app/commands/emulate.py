@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         threading.Thread(target=_listen, args=(emulator.switches,), name="switches", daemon=True).start()
         while (session := emulator.serve(interrupted)) is not None:
             code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
-            _say(options, f"{scenario.name}: {_summary(session)}", asdict(session))
+            _say(options, f"{scenario.name}: {_summary(session)}", session._asdict())
             if not options.again or interrupted():
                 break
     return code

@@ -16,8 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -202,8 +202,9 @@ class Switches:
         """
         match = _WORDS.fullmatch(text.strip())
         if not match:
+            switches = "; ".join(f"{switch} {' | '.join(positions)}" for switch, positions in POSITIONS.items())
             raise ConfigError(
-                f"{show(text)}: must be SWITCH POSITION, optionally with @SAMPLE or @+SAMPLES ({all_switches()})"
+                f"{show(text)}: must be SWITCH POSITION, optionally with @SAMPLE or @+SAMPLES ({switches})"
             )
         switch, position, later, sample = match.groups()
         if switch not in POSITIONS:
@@ -228,12 +229,7 @@ class Switches:
         return self.position.get(CABLE) == "out"
 
 
-def all_switches() -> str:
-    return "; ".join(f"{switch} {' | '.join(positions)}" for switch, positions in POSITIONS.items())
-
-
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     samples: int
     reason: str
     in_order: bool

@@ -424,7 +424,7 @@ class SeparateAxes(Rig):
 
     def reset(self) -> None:
         self.states = [kernel.rest(constants) for kernel, constants in self.axes]
-        self.displacement, self.force = np.zeros((2, len(self.axes)))
+        self.displacement, self.velocity, self.force = np.zeros((3, len(self.axes)))
 
     def step(self, command: Array, auxiliary: Array) -> None:
         self.displacement, self.force = map(np.array, self.follow(command.tolist(), auxiliary))

@@ -148,8 +148,8 @@ class KernelLoop:
 
         Return ``begin`` for the embedded loop, or None if no handover is possible.
         """
-        loop, last = self._loop, handover_sample(self._loop, self._reached)
-        if not (takers and last and can_hand_over(loop, self._parts)):
+        loop, last = self._loop, handover_sample(self._loop, self._parts, self._reached)
+        if not (takers and last):
             return None
         parts = parts_of(self.assembly)
         assert isinstance(parts, Parts)
@@ -229,17 +229,14 @@ class KernelLoop:
         return dict(zip(self.assembly.names.state, numbers, strict=True))
 
 
-def handover_sample(loop: Loop, reached: int) -> int:
+def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
     """Return the sample of the handover, at least two before ``reached``; 0 if a handover is impossible."""
+    plain = type(loop.assembly.compensator).bound in (PerAxis.bound, Coupled.bound)
+    if parts.kind.control or loop.scenario.hops.depth or not plain:
+        return 0
     substeps = loop.scenario.samples_per_step
     sample = (reached - 2) // substeps * substeps
     return sample if sample > (loop.scenario.soft_start_steps + 1) * substeps else 0
-
-
-def can_hand_over(loop: Loop, parts: Parts) -> bool:
-    law = loop.assembly.compensator
-    plain = type(law).bound in (PerAxis.bound, Coupled.bound)
-    return plain and not (parts.kind.control or loop.scenario.hops.depth)
 
 
 def hand_over(loop: Loop, parts: Parts, states: Data, rows: Rows, sample: int) -> Measurement:
