@@ -138,14 +138,15 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
     return built
 
 
-def guard_params(family: str, name: str, cls: Any) -> None:
+def guard_params(family: str, name: str, cls: type) -> None:
     """Report exceptions in methods of ``cls.Params`` as errors of the component."""
+    params = vars(cls)["Params"]
     for method in _members(ChecksScenario):
-        function = getattr(cls.Params, method)
+        function = getattr(params, method)
         if inspect.isfunction(function) and package_of(function.__module__) != package_of(__name__):
             label = f"type = {name!r}" if method == "fits" else f"{family}.type = {name!r}"  # callers add a path
             failure = ComponentError if method == "remarks" else ConfigError  # remarks follow the test
-            setattr(cls.Params, method, Guard(label, cls.__module__, failure).around(function))
+            setattr(params, method, Guard(label, cls.__module__, failure).around(function))
 
 
 def _defaults(protocol: Any) -> dict[str, object]:

@@ -118,7 +118,7 @@ def add(family: str, component: Any, path: str = "") -> str:
     return name
 
 
-def _complete(family: str, name: str, cls: Any) -> None:
+def _complete(family: str, name: str, cls: type) -> None:
     declarations.name(family, name, cls)
     if name not in built_in(family):
         from rths_nodes.core import component_guard

@@ -86,7 +86,7 @@ def load(
     if changes := setting(overrides):
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
-    refuse_wider(before, loaded.axes)
+    refuse_wider(before, loaded.limits, loaded.moved_axes)
     judgement.refuse(loaded)
     return loaded
 

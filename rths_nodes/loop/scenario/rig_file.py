@@ -7,8 +7,7 @@ values of a scenario by these values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import OfParams, OfPortParams
@@ -269,13 +268,13 @@ def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> Who
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
 
 
-def refuse_wider(data: Data, axes: Mapping[str, Any]) -> None:
-    """Raise ConfigError if limits of ``axes`` exceed limits of the rig file in ``data``."""
+def refuse_wider(data: Data, changed: Mapping[str, Limits], moved: Collection[str]) -> None:
+    """Raise ConfigError if ``changed``, by axis, exceed limits of the rig file in ``data``."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
     problems, specs = Problems(), declared(Limits)
-    for name, axis in axes.items():
+    for name, limits in changed.items():
         if name not in data["axes"]:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
         entry = opened(data["axes"][name])
@@ -284,8 +283,8 @@ def refuse_wider(data: Data, axes: Mapping[str, Any]) -> None:
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         for key in NEVER_WIDER:
             unit = specs[key].unit
-            before, now = getattr(stated, key), getattr(axis.limits, key)
-            if before is None or (key in OF_FORCE and axis.mode == DISPLACEMENT):
+            before, now = getattr(stated, key), getattr(limits, key)
+            if before is None or (key in OF_FORCE and name in moved):
                 continue
             if now is None or now > before:
                 asked = "left out" if now is None else show(now, unit)

@@ -379,8 +379,9 @@ def _is_weaker(level: Level | None, rig: Level) -> bool:
 def level_of_rig_is_weaker(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
         rig = None if axis.rig_axis is None else axis.rig_axis.limits
+        present = axis.limits.levels.in_effect() if axis.limits.levels else {}
         for name, level in (rig.levels.in_effect() if rig is not None and rig.levels else {}).items():
-            now = getattr(axis.limits.levels, name, None)
+            now = present.get(name)
             if level.acts and _is_weaker(now, level):
                 stated = (f"{key} = {value}" for key, value in to_data(level).items() if value is not None)
                 text = f"must not be weaker than in the rig file ({', '.join(stated)})"
