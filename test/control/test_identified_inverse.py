@@ -300,6 +300,8 @@ def test_incompatible_settings_are_refused(make: Make, tmp_path: Any) -> None:
         law(make, ONE, relative_deviation=[0.1, 0.1])
     with pytest.raises(ConfigError, match=naming("compensator.inverse", "2", "test", "1")):
         make("compensator", "identified_inverse", DT, 1, inverse=dict(zip(NAMES, TWO.tolist(), strict=True)))
+    with pytest.raises(ConfigError, match=naming("compensator.cutoff_frequency", "1e-05 Hz", ">=", "Hz")):
+        law(make, ONE, cutoff_frequency=1e-5)
     # a model for model_based excludes the transport
     path = tmp_path / "other.yaml"
     save(LoadingModel(("floor_1",), ONE, servo_rate=4096.0), path)

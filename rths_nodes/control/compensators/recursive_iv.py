@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, impulse_response
 from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array
 
@@ -38,6 +39,7 @@ T = TypeVar("T")
 N = TypeVar("N", float, Numbers)
 FADED = 8.0
 """Length of the filter's impulse response, in periods of its cut-off frequency."""
+MOST = 1_000_000  # largest length of the impulse response, samples
 
 OF_DIFFERENCES = 20.0
 """Variance of the third differences of white noise, divided by the variance of the noise: 1 + 9 + 9 + 1."""
@@ -108,6 +110,8 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
 
 
 def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
+    if FADED / (cutoff * dt) > MOST:
+        raise ConfigError(f"compensator.cutoff_frequency = {cutoff:g} Hz: must be >= {FADED / (MOST * dt):g} Hz")
     seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, : rows.shape[1]]
     passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
     return passed
