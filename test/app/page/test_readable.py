@@ -243,7 +243,7 @@ def test_axis_without_values_is_not_shown_as_safe() -> None:
 
 @needs_chromium
 def test_curves_fill_their_frames_after_the_wall_view() -> None:
-    """They had no width if the window had changed, or the page had been opened, in the wall view."""
+    """A change of the window, or opening the page, in the wall view left curves without a width."""
     main = "getComputedStyle(document.querySelector('main')).display"
     resized = f"window.dispatchEvent(new Event('resize')); done({main})"
     hidden, shown, width = look(
