@@ -37,11 +37,17 @@ class Response:
 
         ``force`` is ``(samples, n_dof)`` N.
         """
-        phi, before, now = self._steps
-        states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
+        states = self._states(force)
         rates = states @ self._system.T + force @ self._inputs.T
         over_rates = self._rows @ self._system
         return np.stack([states @ self._rows.T, rates @ self._rows.T, rates @ over_rates.T], axis=1)
+
+    def displacement(self, force: Array) -> Array:
+        return np.asarray(self._states(force) @ self._rows.T)
+
+    def _states(self, force: Array) -> Array:
+        phi, before, now = self._steps
+        return recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
 
 
 def states_its_test(assembly: Assembly) -> bool:
@@ -56,14 +62,17 @@ def linear_response(assembly: Assembly) -> Array:
 
     The response begins at the end of the soft start.
     """
+    return _response(assembly).motion(assembly.force_on_whole)
+
+
+def _response(assembly: Assembly) -> Response:
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
             "structure: must be linear and declare experimental_stiffness, because the response of the whole "
             "structure is computed"
         )
-    response = Response(combined(structure), np.eye(len(structure.influence)), assembly.scenario.step)
-    return response.motion(assembly.force_on_whole)
+    return Response(combined(structure), np.eye(len(structure.influence)), assembly.scenario.step)
 
 
 def linear_displacement(assembly: Assembly) -> Array:
@@ -72,7 +81,9 @@ def linear_displacement(assembly: Assembly) -> Array:
     assert structure is not None  # states_its_test
     step = np.array(assembly.scenario.step)
     key = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
-    return _displacements.result(key, lambda: np.asfortranarray(linear_response(assembly)[:, 0]))
+    return _displacements.result(
+        key, lambda: np.asfortranarray(_response(assembly).displacement(assembly.force_on_whole))
+    )
 
 
 def recursion(phi: Array, driven: Array) -> Array:

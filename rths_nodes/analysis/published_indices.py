@@ -24,7 +24,7 @@ import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation, Indices, rows_of
 from rths_nodes.analysis.linear_reference import linear_displacement, states_its_test
-from rths_nodes.analysis.response_errors import whole_response
+from rths_nodes.analysis.response_errors import has_undeclared_mass, whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
@@ -171,7 +171,7 @@ def _compared(evaluation: Evaluation, several: bool) -> _Compared:
 def _floors(evaluation: Evaluation) -> dict[str, int]:
     """Return the recorded columns of the floors above the first, by number of the floor."""
     structure = evaluation.assembly.full_structure
-    assert structure is not None  # whose response is known
+    assert structure is not None  # reference_displacement requires a structure
     columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
     floors = enumerate(structure.names, 1)
     return {str(floor): columns[name] for floor, name in floors if floor > 1 and name in columns}
@@ -316,6 +316,6 @@ def _share(part: float, total: float) -> float:
 
 def reference_displacement(assembly: Assembly) -> Array:
     """Return the observed displacement of the whole structure after the soft start, ``(steps + 1, n)`` m."""
-    if states_its_test(assembly):
+    if states_its_test(assembly) and not has_undeclared_mass(assembly):
         return assembly.observation.motion(linear_displacement(assembly))
     return whole_response(assembly.scenario)[0]

@@ -8,6 +8,7 @@ ramp. The motion is integrated by the classical Runge-Kutta method, with steps h
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -94,6 +95,15 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
         f"the response of the whole structure does not converge with {substeps} Runge-Kutta steps per "
         "integration step"
     )
+
+
+def has_undeclared_mass(assembly: Assembly) -> bool:
+    structure, scenario = assembly.structure, assembly.scenario
+    if structure is None or scenario.rig is not None or structure.experimental_mass.any():
+        return False
+    with suppress(ConfigError):  # a real axis has no model
+        return any(registry.build("specimen", scenario.model_of(axis, "specimen")).mass for axis in scenario.axes)
+    return False
 
 
 class _Whole:

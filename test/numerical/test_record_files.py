@@ -98,6 +98,8 @@ READ: dict[str, tuple[Content, dict[str, Any]]] = {
     "step in microsec": ("Sampling interval: 20000 microsec\n" + column(), {"unit": "gal"}),
     "sampling rate in kHz": ("Sampling rate: 0.05 kHz\n" + column(), {"unit": "gal"}),
     "sampling rate with kHz": ("Sampling rate: .05kHz\n" + column(), {"unit": "gal"}),
+    "sampling rate in ksps": ("Sampling rate: 0.05 ksps\n" + column(), {"unit": "gal"}),
+    "sampling rate in kilohertz": ("Sampling rate: 0.05 kilohertz\n" + column(), {"unit": "gal"}),
     "step behind its key": (f"DT   .0200 SEC\nNPTS {N}\nUNITS: GAL\n" + column(), {}),
     "sampling rate": (f"# sampling rate: 50 Hz\n# number of points: {N}\n# units: cm/s2\n" + column(), {}),
     "points in prose": (f"{N} points, acceleration in (cm/s^2)\n" + column(), {"step": STEP}),
@@ -284,7 +286,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "sampling rate in MHz": (
         "Sampling rate: 50 MHz\n" + column(),
         GIVEN,
-        ("line 1: ", "50 MHz must be Hz or kHz"),
+        ("line 1: ", "50 MHz must be Hz, kHz"),
     ),
     "esm, cut off": (esm("\n".join(column().splitlines()[:30])), {}, (f"states {N} points, but the file has 30",)),
     "esm, too many": (esm(column(VALUES + [0.1])), {}, (f"states {N} points, but the file has {N + 1}",)),

@@ -293,9 +293,10 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
         raise ValueError(
             f"{len(experiment.command)} samples: must cover at least two periods of {samples} samples"
         )
-    settled = [history[samples : periods * samples].reshape(periods - 1, samples, -1) for history in experiment]
-    if np.ptp(settled[0], axis=0).max() > 0.5 * np.abs(settled[0]).max():  # a fading end differs by less
+    change = experiment.command[samples:] - experiment.command[:-samples]
+    if np.mean(change**2) > 0.5 * np.mean(experiment.command**2):  # rise and fall change less
         raise ValueError(f"the command must repeat every {samples} samples, as periodic noise does")
+    settled = (history[samples : periods * samples].reshape(periods - 1, samples, -1) for history in experiment)
     command, measured = (np.fft.rfft(history.mean(axis=0), axis=0)[kept] for history in settled)
     return command, measured
 

@@ -230,14 +230,15 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     The duration includes a time to fade out. The default amplitude follows from the expected motion of the test.
     Raises ConfigError if a parameter is invalid.
     """
-    whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
-    if whole_periods < 2.0 * PERIODIC.period:
+    duration = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
+    if duration < 2.0 * PERIODIC.period:
         raise ConfigError(
-            f"duration = {whole_periods:g} s: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
+            f"duration = {duration:g} s: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
         )
     rms = wanted["rms"] if "rms" in wanted else PERIODIC.share * expected_rms(scenario)
     lower, upper = PERIODIC.band
     defaults = {"rms": rms, "lower_frequency": lower, "upper_frequency": upper}
+    whole_periods = PERIODIC.period * (duration // PERIODIC.period)  # the rest is not evaluated
     fixed = {"duration": whole_periods + TAPER, "period": PERIODIC.period}
     return from_data(Noise, defaults | dict(wanted) | fixed)
 

@@ -190,8 +190,8 @@ def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenar
 def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
     """Repeat the test of ``run`` on the identified rig, without and with ``changes``.
 
-    ``engine`` is an engine of ``loop/options.py``. Raises ConfigError if the rig cannot be identified, or if
-    changes are invalid.
+    ``engine`` is one of ``STUDY_ENGINES``. Raises ConfigError if the rig cannot be identified, or if ``changes``
+    or ``engine`` are invalid.
     """
     where = chosen(1, engine=engine)
     check(changes, run.scenario)

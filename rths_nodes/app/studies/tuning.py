@@ -161,7 +161,7 @@ def _parameter(scenario: Scenario, key: str, limits: Sequence[str | float] | Non
 
 def _range(key: str, limits: Sequence[str | float]) -> tuple[float, float]:
     try:
-        low, high = map(float, limits)
+        low, high = map(float, () if isinstance(limits, str) else limits)
     except (TypeError, ValueError, OverflowError):
         low = high = math.nan
     if not -math.inf < low < high < math.inf:

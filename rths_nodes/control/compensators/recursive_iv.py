@@ -39,7 +39,8 @@ T = TypeVar("T")
 N = TypeVar("N", float, Numbers)
 FADED = 8.0
 """Length of the filter's impulse response, in periods of its cut-off frequency."""
-MOST = 1_000_000  # largest length of the impulse response, samples
+MOST = 1_000_000
+"""Largest length of the impulse response, samples."""
 
 OF_DIFFERENCES = 20.0
 """Variance of the third differences of white noise, divided by the variance of the noise: 1 + 9 + 9 + 1."""

@@ -257,7 +257,7 @@ def test_invalid_arguments_are_refused(
     assert mentions(refusal("tune", "chen_ricles_2010", *options), *parts)
 
 
-@pytest.mark.parametrize("limits", [(40, 15), (20, 20), (15, math.inf), (math.nan, 20), (1, 2, 3), "ab", 7])
+@pytest.mark.parametrize("limits", [(40, 15), (20, 20), (15, math.inf), (math.nan, 20), (1, 2, 3), "ab", "12", 7])
 def test_invalid_range_in_mapping_is_refused(limits: Any) -> None:
     with pytest.raises(ConfigError, match=naming("parameters", "compensator.alpha_es", "LOW < HIGH")):
         parameters(paper(), {"compensator.alpha_es": limits})

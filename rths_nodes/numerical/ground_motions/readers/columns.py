@@ -426,11 +426,11 @@ def _step_of(word: str, unit: str, line: int) -> float:
 
 
 def _step_of_rate(word: str, unit: str, line: int) -> float:
-    prefix = re.search(r"(?i)([a-z]?)hz\b", f"{word} {unit}")
-    factor = 1.0 if prefix is None else {"": 1.0, "k": 1e3}.get(prefix[1].lower())
+    prefix = re.search(r"(?i)([a-z]*)(?:hz|hertz|sps)\b", f"{word} {unit}")
+    factor = 1.0 if prefix is None else {"": 1.0, "k": 1e3, "kilo": 1e3}.get(prefix[1].lower())
     if factor is None:
-        raise FormatError(f"line {line}: the unit of the sampling rate {word} {unit} must be Hz or kHz")
-    rate = number(re.sub(r"(?i)(k?hz|sps)$", "", word), line) * factor
+        raise FormatError(f"line {line}: the unit of the sampling rate {word} {unit} must be Hz, kHz, sps or ksps")
+    rate = number(re.sub(r"(?i)k?(hz|sps)$", "", word), line) * factor
     if rate <= 0.0:
         raise FormatError(f"line {line}: the sampling rate {word} must be > 0 Hz")
     return 1.0 / rate
