@@ -24,7 +24,7 @@ from rths_nodes.analysis.published_indices import MARTHS_2023, TRUE
 from rths_nodes.analysis.units import MS
 from rths_nodes.app.commands import compare
 from rths_nodes.app.commands.compare import Result
-from rths_nodes.app.studies.runs import AXIS_INDICES, of_set
+from rths_nodes.app.studies.runs import AXIS_INDICES, needs_response, of_set
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.delay import delay_samples
@@ -119,7 +119,8 @@ def cases_of(scenario: Scenario) -> list[str]:
 def computed(scenario: Scenario, cases: Sequence[str], common: Sequence[str] = ()) -> list[Result]:
     """Return the results of ``cases`` with their histories. Exit if a run did not finish."""
     chosen = compare.variants(scenario, cases=cases, common=common)
-    results = compare.compare(chosen, keep=True, response=compare.has_response(chosen))
+    response = needs_response(name for variant in chosen for name in variant.published)
+    results = compare.compare(chosen, keep=True, response=response)
     for result in results:
         if result.outcome != "finished":
             sys.exit(f"{scenario.name}, {result.variant.name}: {result.outcome}: {result.reason}")

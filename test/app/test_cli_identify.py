@@ -48,7 +48,8 @@ TWO_ACTUATORS: dict[str, Any] = {
     "port": {"type": "simulator", "transport_samples": 2},
     "axes": {name: {"limits": LIMITS} for name in ("story_1", "story_2")},
 }
-OPTIONS = ["--rms", "1e-3", "--duration", "6", "--band", "1", "40", "--resolution", "1"]
+FIT = ["--band", "1", "40", "--resolution", "1"]
+OPTIONS = ["--rms", "1e-3", "--duration", "6", *FIT]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_model_has_feedforward_of_rig_without_transport(folder: Path) -> None:
 
 
 def test_recordings_give_the_same_model(folder: Path, tmp_path: Path, output: Callable[..., str]) -> None:
-    arguments = ["--out", str(tmp_path / "again.yaml"), *recordings_of(folder, "story_2", "story_1"), *OPTIONS]
+    arguments = ["--out", str(tmp_path / "again.yaml"), *recordings_of(folder, "story_2", "story_1"), *FIT]
     result = json.loads(output("identify", str(folder / "rig.yaml"), *arguments, "--json"))
     first, again = load(folder / "model.yaml"), load(tmp_path / "again.yaml")
     np.testing.assert_array_equal(again.feedforward, first.feedforward)
@@ -93,7 +94,7 @@ def test_undeclared_transport_is_measured_as_lead(
 ) -> None:
     """Transport declared by the rig and lead of the model give the same compensator."""
     command = ["identify", str(folder / "rig.yaml"), "--set", "port.transport_samples=0"]
-    command += [*recordings_of(folder, "story_1", "story_2"), *OPTIONS]
+    command += [*recordings_of(folder, "story_1", "story_2"), *FIT]
     output(*command, "--out", str(tmp_path / "as_declared.yaml"), "--transport", "declared")
     assert load(tmp_path / "as_declared.yaml").lead == 0.0
     result = json.loads(output(*command, "--out", str(tmp_path / "model.yaml"), "--json"))

@@ -339,13 +339,13 @@ def test_changed_control_mode_trips_armed_session(walk):
     w = walk().to_start()
     w.arm("g")
     port = w.session.drive.port
-    port._modes = bytes([MODE_FORCE])
+    port.control_mode = bytes([MODE_FORCE])
     w.tick(1)
     assert w.session.state is State.TRIPPED
     assert mentions(w.session.reason, "control", "mode")
     w.session.acknowledge()
     assert mentions(w.session.possible()["position"], "control", "mode")
-    port._modes = bytes([MODE_DISPLACEMENT])
+    port.control_mode = bytes([MODE_DISPLACEMENT])
     w.tick(1)
     assert w.session.possible()["position"] == ""
     assert moved(w) < JUMP

@@ -183,7 +183,7 @@ def test_earlier_message_versions_are_read(
     kinds = {name: topic.type.rpartition("/")[2] for name, topic in original.topics.items()}
     messages = [(name, plain.decode(kinds[name], data), stamp) for name, data, stamp in original.messages()]
     monkeypatch.setattr(bag, "definition", lambda kind: version[kind.rpartition("/")[2]])
-    monkeypatch.setattr(plain, "described", lambda message: layout.fields_of(version[message]))
+    monkeypatch.setattr(plain, "definition", version.__getitem__)
     topics = [topic for topic in original.topics.values() if topic.type.rpartition("/")[2] in version]
     writer = bag.Writer(tmp_path / "old", topics, original.information)
     for name, values, stamp in messages:

@@ -190,10 +190,8 @@ class EnergyMonitor:
 
     @np.errstate(invalid="ignore", over="ignore")
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form of HSEM ``(n,)`` in % from energy errors and input energies ``(n,)`` J.
-
-        Without energy, the result is 0.
-        """
+        """Return the running form of HSEM ``(n,)`` in % from energy errors and input energies ``(n,)`` J."""
         scales = np.abs(residual) + self._reference
-        percents: Array = np.divide(100.0 * errors, scales, out=0.0 * errors, where=scales != 0.0)
+        percents = np.full(len(errors), math.nan)
+        np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)
         return percents

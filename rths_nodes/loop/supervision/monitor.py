@@ -236,7 +236,9 @@ class Monitor:
         """
         if self._percent is None:
             return False
-        return not bool((np.abs(self.energy.running_percents(errors, values)) <= self._percent).all())
+        percents = self.energy.running_percents(errors, values)
+        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # without energy
+        return not bool((undefined | (np.abs(percents) <= self._percent)).all())
 
     @property
     def waits(self) -> bool:

@@ -496,13 +496,13 @@ def test_files_without_entry_are_refused(tmp_path: Path, refusal: Callable[..., 
 def test_scores_of_failed_runs_are_compared_since_version_2(entry: Path, tmp_path: Path) -> None:
     """Scores of version 1 omit failed runs; a repetition cannot reproduce them."""
     values = {"median": {"J2": 2.0}, "high": {"J2": math.inf}, "worst": {"J2": math.inf}}
-    scores = {("mine", "A"): Score("mine", "A", 20, 3, "", **values)}
+    score = Score("mine", "A", 20, 3, "", **values)
     stored = {"law": "mine", "block": "A", "runs": 20, "failures": 3} | values
     finished = stored | {"high": {"J2": 2.5}, "worst": {"J2": 2.6}}
-    assert entries._verdict(stored, scores, 2).problems == ()
-    assert len(entries._verdict(finished, scores, 2).problems) == 2
-    assert entries._verdict(finished, scores, 1).problems == ()
-    assert len(entries._verdict(finished | {"failures": 0}, scores, 1).problems) == 3
+    assert entries._problems(stored, score, 2) == []
+    assert len(entries._problems(finished, score, 2)) == 2
+    assert entries._problems(finished, score, 1) == []
+    assert len(entries._problems(finished | {"failures": 0}, score, 1)) == 3
     write_signed(load_entry(entry) | {"version": 1, "scores": [stored]}, tmp_path / "first.yaml")
     assert entries.read(tmp_path / "first.yaml")["scores"] == [stored]
 
