@@ -37,7 +37,7 @@ from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, descriptions, exit_guard, node_processes, own_process
 from rths_nodes.ros.nodes import compensator as compensator_node
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.phase import Phase, StateOfTest
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
@@ -168,8 +168,11 @@ def test_deactivated_node_is_not_ready(by_hand):
 
 def test_cleanup_and_destruction_close_the_recording(make_node, tmp_path):
     node = make_node("recorder", record=str(tmp_path / "first"), autostart=False)
-    assert (node.trigger_configure(), node.trigger_cleanup()) == (SUCCESS, SUCCESS)
-    assert bag.read(tmp_path / "first").information["outcome"] == "failed"
+    assert node.trigger_configure() == SUCCESS
+    node.phase.follow(StateOfTest(State.TRIPPED, 40, "too large"))
+    assert node.trigger_cleanup() == SUCCESS
+    information = bag.read(tmp_path / "first").information
+    assert (information["outcome"], information["reason"]) == ("tripped", "too large")
     assert node.set_parameters([Parameter("record", value=str(tmp_path / "second"))])[0].successful
     assert node.trigger_configure() == SUCCESS
     node.destroy_node()

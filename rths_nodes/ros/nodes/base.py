@@ -296,8 +296,8 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.close()
         self.deferred.clear()
         self.diagnostics = None
+        self.outside.close()  # the recording needs the state of the test
         self.phase.clean_up()
-        self.outside.close()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
