@@ -14,12 +14,15 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from messages import each_mentions, mentions, naming
+from sensor_msgs.msg import Temperature
 
 from rths_nodes.core.samples import EMPTY, Measurement
+from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
+from rths_nodes.ros.nodes import base
 from rths_nodes.ros.nodes.actuator import LINGER_NS
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, LIVE_NS, OLD_NS, Handshake
 from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine, StateOfTest
@@ -531,3 +534,9 @@ def test_work_that_exceeds_slack_waits(still_clock: Any) -> None:
     for _ in range(4):
         budget.decay()
     assert budget.fits(pacer)
+
+
+def test_installed_message_without_a_field_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "msg", SimpleNamespace(Target=Temperature))
+    with pytest.raises(RuntimeError, match=naming("Target", "Build")):
+        base.check_serialization(Codec(1, 1, 0))

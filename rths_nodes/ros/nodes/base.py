@@ -90,7 +90,7 @@ def _serialized_again(kind: str, data: bytes) -> bytes:
     typed, values = deserialize_message(data, getattr(msg, kind)), decode(kind, data)
     header = typed.header
     result = {"stamp": header.stamp.sec * SECOND + header.stamp.nanosec, "frame_id": header.frame_id}
-    for name in values.keys() - result.keys():
+    for name in (values.keys() - result.keys()) & typed.get_fields_and_field_types().keys():
         value = getattr(typed, name)
         result[name] = value.tolist() if hasattr(value, "tolist") else value
     if result != values:
