@@ -92,8 +92,8 @@ class Operating:
     def lead(self, code: str, name: str) -> str:
         """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
 
-        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies, so
-        that wrong codes never delay a correct code.
+        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies:
+        wrong codes never delay a correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -137,8 +137,10 @@ class Operating:
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
 
     def close(self) -> None:
-        """Disarm the rig if a page leads."""
-        if self._seen is not None:
+        """Disarm the rig if a page leads. Later acts are refused."""
+        with self._lock:
+            leads, self._token, self._seen = self._seen is not None, "", None
+        if leads:
             self.disarm("the process of the page has ended")
 
     def act(
@@ -166,10 +168,11 @@ class Operating:
         stops, state, test_id = ((seen or {}).get(name) for name in ("stops", "state", "test_id"))
         if isinstance(stops, int) and isinstance(state, int):
             request = replace(request, stops=stops, state=state, test_id=str(test_id))
-        answer = self._ask(request)
-        if act == ARM and (token != self._token or self._seen is None):
-            self.disarm("the page that armed the rung no longer leads the test")
-        return answer
+        try:
+            return self._ask(request)
+        finally:  # an arm without an answer may be in effect
+            if act == ARM and (token != self._token or self._seen is None):
+                self.disarm("the page that armed the rung no longer leads the test")
 
     def situation(self) -> dict[str, object] | None:
         try:

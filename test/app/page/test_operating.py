@@ -197,13 +197,20 @@ def test_rung_armed_by_a_replaced_or_lost_page_is_disarmed() -> None:
         now[0] += GONE_S + 0.1
         page.disarm_if_lost()
 
-    for event in (replaced, lost):
+    def unanswered() -> None:
+        lost()
+        requests.state = State.ARMED
+        raise ConfigError("no answer")
+
+    for event in (replaced, lost, page.close, unanswered):
         requests.state = State.POSITIONED
         page.offer()
         token = page.lead(code_of(lines), "Ada")
         requests.arming = event
-        page.act(token, "arm", {})
-        assert [act for act, *_ in requests.acts] == ["arm", "stop"], event
+        with suppress(ConfigError):
+            page.act(token, "arm", {})
+        acts = [act for act, *_ in requests.acts]
+        assert acts == (["stop"] if event is unanswered else ["arm", "stop"]), event
         requests.acts.clear()
 
 
