@@ -218,7 +218,8 @@ def test_silence_before_the_first_sample_moves_nothing(
     rig.begin()
     first = rig.read()
     assert (first.sample, first.flags, first.command.tolist()) == (0, FLAG_BRIDGED, [0.003])
-    exchange(rig, rig.wait_tick(), np.array([0.25]))
+    for command in (0.003, 0.25):
+        exchange(rig, rig.wait_tick(), np.array([command]))
     assert sent == []
     assert mentions(rig.interlock, "port.silence", "0.05 s")
 

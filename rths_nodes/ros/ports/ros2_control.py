@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig generates the ticks. Each joint state, or every n-th, is a sample, numbered by the stamp of the state. A
-command takes effect with the next update of the controller manager. The controller neither counts nor bridges
-commands and keeps the last command forever. Therefore only slow time is allowed, unless the hardware has a
-watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks. Each joint state, or every n-th, is a sample, numbered by its stamp. A command takes
+effect with the next update of the controller manager. The controller neither counts nor bridges commands and keeps
+the last command forever. Therefore only slow time is allowed, unless the hardware has a watchdog and a counter of
+commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class JointSample:
     """One joint state of all axes, as sample ``number``.
 
     ``stamp`` is in s. Displacement and force ``(n_axes,)`` are in the units of the joints. ``echo`` is the number
-    of the newest command that the hardware has received; None without a counter.
+    of the newest command received by the hardware; None without a counter.
     """
 
     stamp: float
@@ -60,7 +60,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples directly before this sample that were lost or not used in time."""
+    """Number of lost or unused samples directly before this sample."""
 
 
 class JointReader:
@@ -141,7 +141,7 @@ class SampleCount:
         self.repeated = 0
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return a pair: true if the state is new, and the number of its sample (None between two samples)."""
+        """Return whether the state is new, and the number of its sample (None between two samples)."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -207,7 +207,7 @@ LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 
 
 class Ros2ControlPort(OfPort, Readback):
-    """Port of a rig that is driven by ros2_control."""
+    """Port of a rig driven by ros2_control."""
 
     @params
     class Params:
@@ -338,7 +338,9 @@ class Ros2ControlPort(OfPort, Readback):
         self._found = False
         self._stream: SampleStream | None = None
         self._state: JointSample | None = None
-        self._stands = np.full(len(self._axes), np.nan)
+        self._position = np.full(len(self._axes), np.nan)
+        """Last known displacement of the joints, m; from ``open`` until the first sample."""
+        self._seen = False
         self._command: Array | None = None
         self._needed: Counter[int] = Counter()
         self._answers = Durations(TIMED)
@@ -349,7 +351,7 @@ class Ros2ControlPort(OfPort, Readback):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster without sending a command.
 
-        ``pacer`` is called at each sample of the rig. A pacer is required, because this port needs real time.
+        ``pacer``, called at each sample of the rig, is required, because this port needs real time.
         Raises ConfigError if a check fails.
         """
         if pacer is None:
@@ -392,14 +394,14 @@ class Ros2ControlPort(OfPort, Readback):
                 except Unfit as unfit:
                     raise ConfigError(f"{self._params.states}: {unfit}") from unfit
         count = states_per_sample([sample.stamp for sample in samples], self._dt)
-        self._stands = samples[-1].displacement
+        self._position = samples[-1].displacement
         return self._dt / count, count
 
     def begin(self) -> None:
         if intruder := self._link.intruder():
             raise ConfigError(f"port 'ros2_control' at {self.address}: {intruder}")
         self._link.received()
-        self.sample, self._found = 0, False
+        self.sample, self._found, self._seen = 0, False, False
         self._stream = SampleStream(self._reader, self._period, self._per_sample)
         self._taken_at = time.monotonic_ns()
 
@@ -418,7 +420,8 @@ class Ros2ControlPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         """Send the Command, or open the interlock if the first Command is too far from the position of the rig.
 
-        If the interlock is open for another reason, commands of the safe stop are still sent.
+        If the interlock is open for another reason, commands of the safe stop are still sent, except before the
+        first joint state.
         """
         values = command.command.copy()
         if self._command is None:
@@ -430,7 +433,10 @@ class Ros2ControlPort(OfPort, Readback):
         self._answers.add(time.monotonic_ns() - self._taken_at)
 
     def _check_first(self, values: Array) -> None:
-        step = np.abs((values - self._stands * self._to_command) * self._command_gain)
+        if not self._seen:  # the interlock is open: no joint state since begin()
+            self._refused = True
+            return
+        step = np.abs((values - self._position * self._to_command) * self._command_gain)
         for axis, distance in zip(self._axes, step.tolist(), strict=True):
             if not distance <= self._params.start_tolerance:
                 self._refused = True
@@ -448,10 +454,9 @@ class Ros2ControlPort(OfPort, Readback):
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:
-        """Return True if an unused joint state has arrived, or the time of the sample has elapsed.
+        """Return True if an unused joint state has arrived or, with open interlock, the sample's time has elapsed.
 
-        The elapsed time is used only if the interlock is open. The safe stop then follows the clock of this
-        computer.
+        The safe stop then follows the clock of this computer.
         """
         if self._found:
             return True
@@ -470,7 +475,7 @@ class Ros2ControlPort(OfPort, Readback):
             return False
         self._state, self._found, self._taken_at = state, True, now
         if state is not None:
-            self._stands = state.displacement
+            self._position, self._seen = state.displacement, True
             self._judge_echo(state)
         self._pacer()
         if now - self._looked_at > LOOK_EVERY_S * SECOND:
@@ -503,7 +508,7 @@ class Ros2ControlPort(OfPort, Readback):
         while not self.ready():
             self.wait(LOOK_S)
         state, k = self._state, self.sample
-        applied = self._stands * self._to_command if self._command is None else self._command
+        applied = self._position * self._to_command if self._command is None else self._command
         if state is None:
             unknown = np.full(len(self._axes), np.nan)
             return Measurement(k, unknown, unknown, applied, EMPTY, FLAG_BRIDGED)
