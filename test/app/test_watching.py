@@ -268,12 +268,14 @@ def test_blocked_terminal_does_not_delay_the_record(tmp_path: Path, monkeypatch:
     released = threading.Event()
     monkeypatch.setattr("builtins.print", lambda *_, **__: released.wait(20.0))
     record, end = WatchRecord(tmp_path / "watch.jsonl", "bench"), time.monotonic() + 10.0
+    record.tell("begins", "the pulse begins")
     record.tell("ended", "the reason")
-    while not (text := (tmp_path / "watch.jsonl").read_text()) and time.monotonic() < end:
+    while (text := (tmp_path / "watch.jsonl").read_text()).count("\n") < 2 and time.monotonic() < end:
         time.sleep(0.01)
+    record.close()  # even if the terminal still blocks
+    assert not released.is_set()
     released.set()
-    record.close()
-    assert json.loads(text)["words"] == "the reason"
+    assert [json.loads(row)["words"] for row in text.splitlines()] == ["the pulse begins", "the reason"]
 
 
 def test_unwritable_record_is_refused(tmp_path: Path) -> None:

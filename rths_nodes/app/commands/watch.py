@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments
-from rths_nodes.app.commands.terminal import RUNS
+from rths_nodes.app.commands.terminal import RUNS, Printer
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.samples import MODE_FORCE
 from rths_nodes.laboratory.corrections import UNCORRECTED
@@ -148,7 +148,7 @@ class Hearing:
 class WatchLoop:
     """Compares ``sensors`` with the ``messages`` of a test, and sends pulses while they agree.
 
-    ``tell(event, text)`` reports events. Raises ConfigError if the host that receives the pulses is unknown.
+    ``tell(event, text)`` reports events. Raises ConfigError if the receiver's host is unknown.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """Appends events to a file and prints them, in a separate thread that does not delay the pulses.
+    """Appends events to a file and prints them, in two threads that do not delay the pulses or each other.
 
     Raises ConfigError if the file cannot be written.
     """
@@ -229,7 +229,7 @@ class WatchRecord:
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from None
-        self._name, self._failed = name, False
+        self._name, self._terminal = name, Printer()
         self._rows: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)
         self._thread.start()
@@ -239,18 +239,20 @@ class WatchRecord:
         self._rows.put({"time": now, "event": event, "words": text, **further})
 
     def _write(self) -> None:
+        failed = False
         while (row := self._rows.get()) is not None:
+            self._terminal.say(f"{self._name}: {printable(str(row['words']))}")
             try:
-                if not self._failed:
+                if not failed:
                     self._file.write(json.dumps(row) + "\n")
                     self._file.flush()
                     os.fsync(self._file.fileno())
             except OSError as error:
-                self._failed = True
-                print(f"{self._name}: the record can no longer be written: {error.strerror}", flush=True)
-            print(f"{self._name}: {printable(str(row['words']))}", flush=True)  # a terminal can block
+                failed = True
+                self._terminal.say(f"{self._name}: the record can no longer be written: {error.strerror}")
 
     def close(self) -> None:
         self._rows.put(None)
         self._thread.join()
+        self._terminal.close()
         self._file.close()
