@@ -8,12 +8,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments
+from rths_nodes.app.commands.terminal import Printer
 from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.loop.interrupts import orderly_stop
@@ -102,14 +101,14 @@ async def _serve_front(
         return int(behind.close())  # the page process has reported the reason
     serving = asyncio.ensure_future(front.serve())
     await asyncio.sleep(0)  # start accepting connections
-    _say(where)
+    say = Printer().say
+    say(where)
     while going_on() and not serving.done():
         await asyncio.sleep(LOOK_S)
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
             behind.restart()
-            text = f"the page process ended (exit code {code}) and starts again; the stop keeps working"
-            Thread(target=_say, args=(text,), daemon=True).start()  # a terminal can block
+            say(f"the page process ended (exit code {code}) and starts again; the stop keeps working")
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
@@ -127,7 +126,7 @@ def _behind(options: argparse.Namespace) -> int:
         os.nice(NICE)
     onlooker = RigListener(options.namespace, f"page_{os.getpid()}")
     try:
-        operating = Operating(SocketOperator(options.namespace).send, _say, options.arm_from_page)
+        operating = Operating(SocketOperator(options.namespace).send, Printer().say, options.arm_from_page)
         if options.restarted:
             operating.disarm("the process of the page had ended")
         shelf = Shelf(Path(options.recordings))
@@ -137,6 +136,3 @@ def _behind(options: argparse.Namespace) -> int:
     finally:
         onlooker.close()
     return ExitCode.FINISHED
-
-
-_say = partial(print, flush=True)

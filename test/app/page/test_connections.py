@@ -12,9 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
-from threading import Event
+from threading import Event, active_count
 from types import SimpleNamespace
 from typing import TypeVar
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -209,9 +210,9 @@ def test_invalid_stop_request_is_answered_with_the_reason(request_: bytes, answe
 
 
 def test_blocked_terminal_does_not_delay_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop that answers stops waited for a terminal that did not read, once the page process had ended."""
-    released, turns, end = Event(), [], time.monotonic() + 1.5
-    monkeypatch.setattr(page_command, "_say", lambda text: "again" in text and released.wait(20.0))
+    """The loop that answers stops waited for a terminal that did not read, and each restart kept a thread."""
+    released, turns, end, threads = Event(), [], time.monotonic() + 1.5, active_count()
+    monkeypatch.setattr("builtins.print", lambda *_, **__: released.wait(20.0))
 
     async def serve() -> None:
         while True:
@@ -223,8 +224,31 @@ def test_blocked_terminal_does_not_delay_the_stop(monkeypatch: pytest.MonkeyPatc
     behind = SimpleNamespace(serves=serves, reaches=lambda _: None, ended=lambda: 1, restart=lambda: None)
     going_on = lambda: time.monotonic() < end  # noqa: E731
     asyncio.run(page_command._serve_front(SimpleNamespace(serve=serve), behind, "here", lambda: True, going_on))
+    threads = active_count() - threads
     released.set()
     assert len(turns) > 30
+    assert threads == 1
+
+
+def test_blocked_terminal_holds_no_thread_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each code that a blocked terminal did not show held a thread that the disarming also needs."""
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    released, servers = Event(), []
+    monkeypatch.setattr("builtins.print", lambda *_, **__: released.wait(5.0))
+    monkeypatch.setattr(page_command.os, "nice", lambda _: 0)
+    monkeypatch.setattr("rths_nodes.ros.hosting.listener.RigListener", MagicMock())
+    monkeypatch.setattr(
+        "rths_nodes.app.page.server.PageServer", lambda *parts: servers.append(parts) or MagicMock()
+    )
+
+    async def serve(*_: object) -> None:
+        servers[0][3].offer()
+
+    monkeypatch.setattr(connections, "serve_behind", serve)
+    began = time.monotonic()
+    page_command._behind(MagicMock(namespace="silent", recordings="runs", restarted=False))
+    released.set()
+    assert time.monotonic() - began < 4.0
 
 
 @pytest.mark.nodes
