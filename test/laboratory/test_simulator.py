@@ -16,8 +16,10 @@ from messages import mentions, naming
 from scipy.integrate import trapezoid
 
 from rths_nodes.app import hosts
+from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import (
+    EMPTY,
     FLAG_SATURATED,
     FLAG_SLIPPED,
     HYDRAULICS_HIGH,
@@ -31,7 +33,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.ports.wrappers import NamedPort
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Axis
@@ -192,6 +194,16 @@ def test_sensor_drift_grows_from_first_sample() -> None:
     assert measured.force[0] == pytest.approx(-40.0)
     port.open()
     assert port.read().displacement[0] == 0.0
+
+
+def test_rig_of_separate_axes_has_velocity_of_its_actuator() -> None:
+    scenario = files.load("chen_ricles_2010", [])
+    rig, (axis,) = SeparateAxes(scenario.axes, scenario.dt), scenario.axes.values()
+    actuator = registry.build("actuator", axis.actuator, scenario.dt, registry.build("specimen", axis.specimen))
+    for command in (1e-3, 2e-3):
+        rig.step(np.array([command]), EMPTY)
+        actuator.step(command)
+        assert rig.velocity.tolist() == [actuator.velocity] != [0.0]
 
 
 def test_dead_sensor_leaves_other_sensor_unchanged() -> None:

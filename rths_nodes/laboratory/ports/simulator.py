@@ -427,12 +427,15 @@ class SeparateAxes(Rig):
         self.displacement, self.velocity, self.force = np.zeros((3, len(self.axes)))
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        self.displacement, self.force = map(np.array, self.follow(command.tolist(), auxiliary))
+        places, forces = self.follow(command.tolist(), auxiliary)
+        self.displacement, self.velocity, self.force = map(np.array, (places, self._rates, forces))
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        states, places, forces = self.states, [], []
+        states, places, rates, forces = self.states, [], [], []
         for index, ((_, _, step), constants) in enumerate(self.axes):
-            states[index], (displacement, _, force) = step(constants, states[index], command[index])
+            states[index], (displacement, rate, force) = step(constants, states[index], command[index])
             places.append(displacement)
+            rates.append(rate)
             forces.append(force)
+        self._rates = rates
         return places, forces
