@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
@@ -96,7 +96,12 @@ def section(scenario: Scenario, path: str) -> Any:
     return part
 
 
-Row = tuple[str, object, str, Spec | None, tuple[str, ...]]  # name, value, text, specification and choices
+class Row(NamedTuple):
+    name: str
+    value: object
+    doc: str
+    spec: Spec | None = None
+    choices: tuple[str, ...] = ()
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
@@ -113,10 +118,10 @@ def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
         return
     if type_of(built):
         choices = tuple(registry.names(family)) if family else ()
-        yield join(path, "type"), type(built).type_name, "component", None, choices
+        yield Row(join(path, "type"), type(built).type_name, "component", choices=choices)
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name, spec.family)
         elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no parameters of these types
-            yield name, to_data(value), spec.doc, spec, spec.choices
+            yield Row(name, to_data(value), spec.doc, spec, spec.choices)
