@@ -82,8 +82,8 @@ static void await_command(int line) {
 
 /* ---- the loop --------------------------------------------------------------------------------------------------- */
 
-/* Wait for the next tick. After a stall no ticks are made up: in quick succession their commands would move the axis faster
- * than its limit. */
+/* Wait for the next tick. After a stall, missed ticks are not repeated: in quick succession, their commands would move
+ * the axis faster than its limit. */
 static void wait_tick(struct timespec *next, long period) {
   struct timespec now;
   next->tv_nsec += period;

@@ -111,7 +111,7 @@ def test_lost_state_keeps_pressure_and_interlock() -> None:
     assert (lost.counter, lost.hydraulics, lost.interlock, lost.state, lost.reason) == (4, 2, 1, 0, 0)
 
 
-def test_counts_begin_anew_with_each_session() -> None:
+def test_each_session_counts_from_zero() -> None:
     transport: Any = SimpleNamespace(address="rig", open=lambda: None)
     link = Link(transport, "udp")
     for session in (1, 2):

@@ -210,7 +210,7 @@ def test_linux_loop_agrees_with_simulator(tmp_path: Path, name: str) -> None:
     np.testing.assert_allclose(remote.dof_displacement, simulated.dof_displacement, rtol=0.0, atol=1e-15)
 
 
-def test_linux_loop_makes_up_no_ticks_after_a_stall(tmp_path: Path) -> None:
+def test_linux_loop_repeats_no_missed_ticks_after_a_stall(tmp_path: Path) -> None:
     """Ticks in quick succession would move the axis faster than its limit."""
     passes(make(tmp_path, "linux_loop"))
     port = free_udp_port()
