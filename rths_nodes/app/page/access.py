@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 LARGEST_BODY = 4096
 """Maximum size of the body of a request, bytes."""
 CLOSE_S = 0.2
+"""Time for open requests to end when the server closes, s."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
@@ -47,6 +48,7 @@ def quiet_runner(application: web.Application) -> web.AppRunner:
 
 
 async def end(runner: web.AppRunner) -> None:
+    """Close all connections, and clean up."""
     assert runner.server is not None
     await runner.server.shutdown(CLOSE_S)  # cleanup alone waits a minute for open pages
     await runner.cleanup()
@@ -69,8 +71,7 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. A page from another origin could send this header only after a preflight request, which is
-refused."""
+"""Header of every POST. Another origin could send it only after a preflight request, which is refused."""
 PER_SECOND = 100
 """Maximum number of requests per second from each address."""
 TOO_MANY = "too many requests"
