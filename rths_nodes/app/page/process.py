@@ -18,7 +18,7 @@ from typing import IO
 from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
-"""Largest number of connections that wait to be accepted. Clients retry a dropped connection after 1 s."""
+"""Largest number of connections waiting to be accepted. Clients retry a dropped connection after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 

@@ -42,7 +42,7 @@ LARGEST_REPORT = 64 << 20
 class Shelf:
     """Lists the recordings in ``folder``, which is read at each request.
 
-    Links in the folder are not followed.
+    Links are not followed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report, or None if the path is not a file or the file is too large. Raises OSError for a link."""
+    """Return a report; None if it is not a file or too large. Raises OSError for a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -107,7 +107,7 @@ LOST_S = 0.2
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Maximum number of clients, and number of places reserved for clients on this computer."""
+"""Maximum number of clients, and places reserved for clients on this computer."""
 THREADS = 64
 LONGEST_NAME = 64
 FILES = {

@@ -108,7 +108,7 @@ class Host:
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     prepare: Callable[[], None] = lambda: None
-    """Function called when all peers are discovered, before the node reports ready."""
+    """Called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
     """Scenario to run; None if parameters define it."""
@@ -170,13 +170,13 @@ class RthsNode(FewRequests, LifecycleNode):
     heavy: bool = False
     """True if the next sample takes much longer than most samples."""
     spares: bool = False
-    """True if there is work that can wait until no sample is pending."""
+    """True if work can wait until no sample is pending."""
     rests: bool = False
     """True while no message of the loop needs an answer."""
     awaits_answer: bool = False
     """True while another node of the loop computes the input of this node."""
     deadline: int | None = None
-    """Time at which the node must work even without a message, monotonic ns; None if there is no such time."""
+    """Time at which the node must work even without a message, monotonic ns; None if there is none."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
@@ -338,7 +338,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return -1
 
     def look(self) -> bool:
-        """Poll the handshake, at most every ``LOOK_NS``; return True if the node has polled."""
+        """Poll the handshake, at most every ``LOOK_NS``; return True if polled."""
         now = self._now()
         due = now >= self._next_look
         if due:
@@ -397,8 +397,8 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        In lockstep the trip takes effect at sample ``effective``, unless this is 0. Otherwise the trip takes
-        effect immediately.
+        In lockstep the trip takes effect at sample ``effective``, unless this is 0. Otherwise it takes effect
+        immediately.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -409,14 +409,14 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Request a trip because this node cannot continue. The actuator node adds the name of this node."""
+        """Request a trip because this node cannot continue. The actuator node adds this node's name."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
     """Return the warm-up of the stage of ``node``.
 
-    The warm-up does nothing in lockstep, with one sample per integration step, or if the stage is ``external``.
+    It does nothing in lockstep, with one sample per integration step, or if the stage is ``external``.
     """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
