@@ -36,6 +36,7 @@ PIECES = 10
 COUNTED_S = 1.0
 """Time over which the watcher compares the test's counter with its own clock, s."""
 RATE_ERROR = 0.1
+"""Largest relative deviation from the sensors' declared rate."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
 Numbers = tuple[float, ...]
 
@@ -99,7 +100,7 @@ class Watch:
 
     @property
     def ready(self) -> bool:
-        """True from the time when the watcher's samples suffice for a comparison until the pulse ends."""
+        """True once the watcher's samples suffice for a comparison, until the pulse ends."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
@@ -108,6 +109,7 @@ class Watch:
             return  # repeated or late samples do not count as signs of life
         if not self._own:
             self._begun_at = sample.at
+        if not self.ready:  # samples from before the start arrive at once and would raise the rate
             self._paced = sample
         if (seconds := sample.at - self._paced.at) > COUNTED_S:
             rate, self._paced = (sample.counter - self._paced.counter) / seconds, sample
