@@ -308,6 +308,15 @@ def test_flag_of_rig_in_command_is_ignored_in_pause(monkeypatch: pytest.MonkeyPa
     assert not [value for value in flags if value & FLAG_TRIPPED]
 
 
+def test_flag_of_rig_in_late_command_is_not_bridged(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, flags = rig_of(), list[int]()
+    rig.tick(None, late=True)
+    rig.late_command(command(1, 0.0, FLAG_TRIPPED))
+    monkeypatch.setattr(rig.port, "write", lambda command: flags.append(command.flags))
+    rig.tick(None, late=True)
+    assert flags == [FLAG_BRIDGED]
+
+
 def test_command_after_awaited_command_is_kept() -> None:
     """A later Command must not replace the Command that the pause already has."""
     rig = rig_of("bridge.max_bridge=0")

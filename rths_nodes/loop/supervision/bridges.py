@@ -26,7 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
-from rths_nodes.core.samples import FLAG_BRIDGED, ROUNDING, Array, Command, Motion, by_force
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, ROUNDING, Array, Command, Motion, by_force
 from rths_nodes.loop.indices.late_periods import LateData
 
 
@@ -291,7 +291,8 @@ class CommandBridge:
         rows, newest, sent, n = _straight(commands, sample), self._newest, self._sent, self._n_moved
         rows[:, n:] = np.array(_of(sent))[:, n:]
         target, wanted = rows
-        flags = newest.flags | FLAG_BRIDGED
+        # a late Command may have the flag of a stop, with which axes do not check Commands
+        flags = newest.flags & ~FLAG_TRIPPED | FLAG_BRIDGED
         return self._faded(Command(sample, target, wanted, newest.auxiliary.copy(), flags, sent.control_mode))
 
     def rejoin(self, command: Command) -> Command:
