@@ -353,7 +353,7 @@ class RungPort(PortBefore):
             if self.given_back or not self._begun:
                 self.given_back = True
                 return
-            with suppress(PortError):  # the port may have failed
+            with suppress(Exception):  # port or model may have failed; the rig must be given back in any case
                 self._true = self.truth()
             self.given_back = True
             self._drive.take_back(*self._drive.held(self._before, self._last, self._modes))

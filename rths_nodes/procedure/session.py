@@ -401,11 +401,11 @@ class RigSession(GuardedRig):
             warning_of(self.scenario, self.drive.port)  # the far end of the open port may have no output
             if self.stopped:
                 raise ActRefused(f"connect: {stopped_by_operator(self.stopped)}")
-        except ConfigError:
+            self.record.controller = told_of(self.drive)
+        except (ConfigError, PortError):
             self.drive.close()
             raise
         self.record.port = type(self.scenario.port).type_name
-        self._record_controller()
         self.code = self.code.behind(self.drive.port.build)
         self.record.code = dict(self.code.names)
         for remark in self.drive.remarks:

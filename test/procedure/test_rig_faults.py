@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from messages import mentions, naming
 
-from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.errors import ComponentError, ConfigError, PortError
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.scenario.rehearsal import slower
@@ -367,11 +367,11 @@ def test_closing_session_releases_failed_port(walk, monkeypatch, fails_in):
     assert w.session.drive.alarm == reason
 
 
-def cut(monkeypatch, name):
+def cut(monkeypatch, name, error=PortError):
     """Make the reading ``name`` of the port fail."""
 
     def reading(self):
-        raise PortError(f"port 'bench': reading {name}: the connection was reset")
+        raise error(f"port 'bench': reading {name}: the connection was reset")
 
     monkeypatch.setattr(Simulator, name, property(reading, lambda self, value: None), raising=False)
 
@@ -383,13 +383,24 @@ def test_procedure_ends_although_no_reading_is_possible(walk, monkeypatch):
     assert w.session.state is State.FINISHED
 
 
-@pytest.mark.parametrize("name", ["interlock", "truth"])
-def test_rig_whose_readings_fail_in_a_rung_is_lost(walk, name):
+def test_rig_that_fails_while_it_connects_is_released(walk, monkeypatch):
+    """The session had ended with a KeyError, in state CONNECTED."""
+    w = walk()
+    monkeypatch.setattr(w.session.drive, "_judge", lambda command: cut(monkeypatch, "active_command"))
+    with pytest.raises(PortError, match="reset"):
+        w.session.connect()
+    assert (w.session.state, w.session.drive._open) == (State.IDLE, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("interlock", PortError), ("truth", PortError), ("truth", ComponentError)]
+)
+def test_rig_whose_readings_fail_in_a_rung_is_lost(walk, name, error):
     """The port had never been given back to the procedure, whose next act then waited without end."""
     w = walk().to_start()
     with pytest.MonkeyPatch.context() as patch:
-        w.progress = lambda sample: cut(patch, name) if sample == 100 else None
-        with suppress(PortError):
+        w.progress = lambda sample: cut(patch, name, error) if sample == 100 else None
+        with suppress(PortError, ComponentError):
             w.climb("g")
     assert w.session.state is State.TRIPPED
     assert (w.session.drive.hold_loop._borrowed, "reset" in w.session.drive.broken) == (0, name == "interlock")
