@@ -220,8 +220,8 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from the first tick.
 
-        Raises ConfigError if opening fails, or if the controller's active command differs from the measured
-        position.
+        Raises ConfigError if opening fails, or the active command differs from the measured position, or
+        both are unknown.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -252,6 +252,12 @@ class RigDrive:
         measured = self.measured
         if active is None:
             self.command = measured.displacement.copy()
+            for name, position in zip(self._scenario.axes, self.command.tolist(), strict=True):
+                if not math.isfinite(position):
+                    raise ConfigError(
+                        f"axes.{name}: displacement = {position:g} m: must be finite, because the active command "
+                        "of the controller cannot be read, and the rig would be held at this position"
+                    )
             self.remarks += unreadable_commands(self._scenario.axes, self.command)
         else:
             self.command = np.array(active, float)

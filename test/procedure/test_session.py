@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -386,6 +387,17 @@ def test_port_without_readback_begins_at_measured_position(walk, monkeypatch):
     assert len(set(w.sent)) == 1
     assert w.sent[0] == pytest.approx(0.01)
     assert mentions(w.record.notes[0].text, "position", "0.01 m")
+
+
+def test_port_without_readback_needs_positions(walk, monkeypatch):
+    """The drive had sent NaN in every tick."""
+    w = walk()
+    port, read = w.session.drive.port, w.session.drive.port.read
+    monkeypatch.setattr(type(port), "active_command", None)
+    monkeypatch.setattr(port, "read", lambda: replace(read(), displacement=np.full(1, np.nan)))
+    with pytest.raises(ConfigError, match=naming("axes.story_1", "displacement = nan m", "finite")):
+        w.session.connect()
+    assert w.sent == []
 
 
 def test_trigger_is_high_from_counter_at_start(walk):
