@@ -282,6 +282,7 @@ def test_axis_without_finite_command_does_not_begin(monkeypatch):
     monkeypatch.setattr(stage.port, "read", lambda: Measurement(0, *np.full((3, 1), np.nan)))
     with pytest.raises(PortError, match=naming("Measurement 0", "command", "nan")):
         follow(stage, 0.0)
+    assert stage.sample < 0, "Command 1 is out of sequence"
 
 
 def test_axis_stops_after_missing_command():

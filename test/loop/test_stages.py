@@ -178,14 +178,18 @@ def test_invalid_measurement_trips(
     assert reason in rig.machine.reason
 
 
-def test_first_measurement_needs_commands_at_which_the_rig_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lost", ["", "no state"])
+def test_first_measurement_needs_commands_at_which_the_rig_is_held(
+    lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A safe stop from NaN would go to the end of the stroke."""
     rig = RigStage(SINE, Assembly(SINE).port)
     rig.connect()
     rig.machine.to(State.ARMED)
     unknown = Measurement(0, np.zeros(1), np.zeros(1), np.full(1, math.nan))
     monkeypatch.setattr(rig.port, "read", lambda: unknown)
-    with pytest.raises(PortError, match=naming("Measurement 0", "command", "nan")):
+    monkeypatch.setattr(rig.port, "begin", lambda: setattr(rig.port, "interlock", lost))
+    with pytest.raises(PortError, match=lost or naming("Measurement 0", "command", "nan")):
         rig.first()
 
 

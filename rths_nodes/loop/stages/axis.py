@@ -107,7 +107,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command is in m and did not move the axis."""
+        """True if the axis holds its position, or if its last Command is in m and did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -135,10 +135,10 @@ class AxisStage:
             self.stop(f"received Command {command.sample}, expected Command {self._next}")
             return self.stop_alone()
         if command.sample == 0:
-            self._next = 1
             self.port.begin()
             first = self._measured = self.port.read()
-            check_first(first)
+            check_first(first, self.port.interlock)
+            self._next = 1
             self._sent = self._sent_before = first.command.tolist()
             return first
         if not self.trip and (reason := self._check.command(command, self._sent, self._mode)):

@@ -39,8 +39,8 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """Drives the rig at its ``port`` by Commands within the limits, and otherwise by the safe stop.
 
-    ``bridged`` is the number of samples without Target or Command. ``slowed`` is the number of samples in which
-    the rig leaves a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample
+    ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig leaves a
+    ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample
     of the safe stop on. ``refused`` is true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts
@@ -126,7 +126,7 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port and move a simulator to its start. Raises ConfigError if the port cannot be opened."""
+        """Open the port and move a simulator to its start. Raises ConfigError if opening fails."""
         open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
@@ -217,7 +217,7 @@ class RigStage:
         measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving
         if command is None:
-            check_first(measured)
+            check_first(measured, self.port.interlock)
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
             self.under_way.start = Command(0, stands := measured.command.copy(), stands, self._passive)
@@ -382,10 +382,10 @@ def check_armed(port: Port) -> None:
         )
 
 
-def check_first(measured: Measurement) -> None:
+def check_first(measured: Measurement, lost: str) -> None:
     """Raise PortError if Measurement 0 has no finite commands, at which the rig could be held."""
     if not np.isfinite(measured.command).all():
-        raise PortError(f"Measurement 0: command = {measured.command.tolist()} m: must be finite")
+        raise PortError(lost or f"Measurement 0: command = {measured.command.tolist()} m: must be finite")
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
