@@ -96,6 +96,7 @@ def test_earlier_trip_does_not_wait_for_a_later_one() -> None:
     outcome = loop.run(progress=trip)
     assert outcome.state is State.TRIPPED
     assert outcome.samples < 20_000
+    assert mentions(outcome.reason, "no Command")
 
 
 def stopped_after(last: int, name: str, pace: str) -> hosts.RunResult:

@@ -209,10 +209,11 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``, otherwise immediately. The earliest sample counts."""
-        if not self._breach:
+        """Request a trip, in lockstep at ``sample``, otherwise immediately. The earliest request counts."""
+        at = 0 if self._paced else sample
+        if at < self._control.trip_at and not self._control.stopped_at:
             self._breach = self.reasons[TRIP] = reason
-        self._control.trip_at = min(self._control.trip_at, 0 if self._paced else sample)
+            self._control.trip_at = at
 
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
