@@ -214,8 +214,8 @@ class Monitor:
         values, tracking = [0.0, 0.0, 0.0, total - total], self.tracking
         if self._percent is not None:
             self.energy.take(tracking.sample)
-            percent = self.energy.running_percent(tracking.energy_error)
-            values[0] = percent if self.energy.scale else 0.0 * tracking.energy_error
+            error, scale = tracking.energy_error, self.energy.scale
+            values[0] = 100.0 * error / scale if scale else 0.0 * error
         if self._steepest is not None:
             values[1:3] = self._steepest(tracking.indicator, tracking.reach)
         if (index := acting(self._limits, values, 0)) >= 0:
