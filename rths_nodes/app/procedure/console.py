@@ -142,7 +142,7 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key`` from the file or, if the file lacks the answer, from the operator.
+        """Return the answer ``key`` from the file, otherwise from the operator.
 
         An empty line accepts ``proposed``.
         """
@@ -215,10 +215,10 @@ class Console:
                 self.stopped = self.stopped or str(left) or INTERRUPTED
             except ConfigError as error:
                 self.refused = str(error)
-                self.say(self.refused)
+                self._soon(self.refused)
             except (RecordingError, PortError) as error:
                 failed = str(error)
-                self.say(failed)
+                self._soon(failed)
             except Exception as error:
                 failed = f"{type(error).__name__}: {error}"
                 raise
@@ -239,7 +239,7 @@ class Console:
     def _walk_on(self) -> None:
         unloads = self.answers.moves("unload")
         while True:
-            self._heed_signals()  # of an act during which nothing else was read
+            self._heed_signals()  # signals that arrived during an act that does not poll for them
             if self.stopped:
                 return
             seen = self.runner.session.seen  # answers are valid only until the next stop
@@ -381,8 +381,8 @@ class Console:
                     self._interrupt(act)
 
     def _say_held(self) -> None:
-        self.say(f"MOTION: resume: {self.runner.clearing.motion('resume')}")
-        self.say(f"held: type {CLEAR} to resume this motion, or s to stop")
+        self._soon(f"MOTION: resume: {self.runner.clearing.motion('resume')}")
+        self._soon(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
         if act == "stop" and (ends or not self.leads):
@@ -403,7 +403,7 @@ class Console:
         try:
             self.runner.session.do(act, way=TERMINAL, **arguments)
         except (ConfigError, RecordingError) as error:
-            self.say(str(error))
+            self._soon(str(error))
 
     def _signal(self, number: int) -> None:
         if self.asking:

@@ -40,7 +40,7 @@ INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has disconnected during its act"
 PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
-"""Time without a request from this test's page after which a rung that the page has armed is disarmed, s."""
+"""Time without a request from this test's page after which a rung armed by the page is disarmed, s."""
 LOOK_S = 0.05
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig's state is not published, because the port is closed or a run has its own topics."""
@@ -206,7 +206,7 @@ class Served:
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._runner.do(name, by, self._way(peer), reason=reason)
         if self.ending:
-            raise ConfigError(f"{name}: refused, because the test ends: {self.ending}")
+            raise ConfigError(f"{name}: no act can begin, because the test is ending ({self.ending})")
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
             raise ConfigError(f"{name}: stops and state are missing. Query both first with the empty act")
@@ -339,12 +339,13 @@ class Attendant:
             if not runner.session.possible()["finish"]:
                 runner.do("finish", way=TERMINAL)
         except (ConfigError, RecordingError) as error:
-            self._say(str(error))
+            self._printer.submit(self._say, str(error))
         finally:
             self._close()
             runner.session.close()
-            self._printer.submit(str).result()  # all states are printed
-        return runner.conclude("", failed, self._stopped)
+        code = runner.conclude("", failed, self._stopped)
+        self._printer.submit(str).result()  # all states are printed
+        return code
 
     def _close(self) -> None:
         self._socket.close()

@@ -303,7 +303,7 @@ def test_no_act_begins_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(attendant._socket, "close", closing)
     attendant._signal(signal.SIGTERM)
     assert attendant.run() is ExitCode.HELD
-    assert mentions(answers[0].reason, "rehearse", "refused", "SIGTERM")
+    assert mentions(answers[0].reason, "rehearse", "ending", "SIGTERM")
     assert runner.record.rungs == []
 
 
@@ -360,23 +360,41 @@ def test_prompt_for_clear_ends_with_the_act(
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("led", ["terminal", "socket"])
-def test_stalled_terminal_delays_no_stop(led: str, tmp_path: Path) -> None:
+def test_stalled_terminal_delays_no_stop(led: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that stops the rig had printed its state, while it barred every other stop."""
-    runner, printing = conducted(tmp_path / "test"), threading.Event()
+    runner, printing, in_time = conducted(tmp_path / "test"), threading.Event(), list[bool]()
+    console, conclude = Console(Answers(), None, lambda shown: stalled(shown)), runner.conclude
 
     def stalled(shown: object) -> None:
-        printing.wait(60.0)
+        in_time.append(printing.wait(10.0))
+
+    def concluded(*reasons: str) -> ExitCode:
+        code = conclude(*reasons)
+        printing.set()
+        return code
+
+    def refused(*_: object, **__: object) -> None:
+        if led == "terminal":
+            console._attempt("hold")
+        raise ConfigError("smoke")
 
     attendant = served.Attendant(runner, "rths_0", stalled)
     if led == "terminal":
-        Console(Answers(), None, stalled).attach(runner, lambda name: nullcontext(Bar()), leads=False)
+        console.attach(runner, lambda name: nullcontext(Bar()), leads=False)
     positioned(runner)
     arm(runner, "d")
     assert elsewhere(lambda: runner.session.stop("smoke")) is None
     assert runner.state is State.HELD
-    printing.set()
-    attendant._close()
-    runner.session.close()
+    monkeypatch.setattr(runner, "conclude", concluded)
+    if led == "terminal":
+        monkeypatch.setattr(console, "_walk_on", refused)
+        console.run()
+        attendant._close()
+    else:
+        monkeypatch.setattr(runner, "do", refused)
+        attendant._leave("")
+    assert len(in_time) > 1
+    assert all(in_time)
 
 
 def test_ctrl_c_during_arm_disarms_before_the_next_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
