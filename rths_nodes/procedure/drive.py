@@ -101,7 +101,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted, because each run resets the priority."""
+        """Set real-time priority, if permitted, because each run resets it."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -159,7 +159,10 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Wait for a Measurement and return it. If ``lost_if_nan``, raise PortError for one without displacements."""
+    """Wait for a Measurement.
+
+    If ``lost_if_nan``, raise PortError for one without displacements, because a rig without states has no ticks.
+    """
     wait = port.wait or sleep
     while not port.ready():
         wait(LOOK_S)
@@ -173,8 +176,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
     ``measured`` is the last Measurement, and ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason
-    not to move the rig now, or an empty string. ``broken`` is the reason why the drive has ended, or an empty
-    string. ``braking`` receives the reason for a stop, and ``on_measurement`` every Measurement.
+    not to move the rig now, and ``broken`` the reason why the drive has ended; both may be empty. ``braking``
+    receives the reason for a stop, and ``on_measurement`` every Measurement.
     """
 
     measured: Measurement

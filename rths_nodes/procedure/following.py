@@ -83,10 +83,7 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` whose active command cannot be read, one for each axis.
-
-    ``places`` ``(n_axes,)`` m are their positions.
-    """
+    """Return a remark for each of ``axes`` at ``places`` ``(n_axes,)`` m, whose active command cannot be read."""
     return [
         f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
         f"position, {position:.6g} m, so expect a bump if the active command differs"
@@ -140,7 +137,8 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error at the last rest at which the rig followed, m; None after a motion, NaN under a force."""
+        """Tracking error at the last rest at which the rig followed, m. None after a motion, NaN for commands in
+        N."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
@@ -193,8 +191,8 @@ class LossWatch:
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
         """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was at rest under force
-        when it was lost, the measured error replaces ``shift``.
+        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was at rest, with
+        pressure, when it was lost, the measured error replaces ``shift``, except for commands in N.
         """
         if not self.reason:
             return None

@@ -99,7 +99,7 @@ class Test(Protocol):
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """Turn ``method`` into the act of the same name. A stop ends the act.
 
-    The act raises ActRefused if it is not possible.
+    Raises ActRefused if the act is not possible.
     """
 
     @wraps(method)
@@ -296,7 +296,7 @@ class RigSession(GuardedRig):
 
     ``code`` is the code when the scenario was read, by default the current code. ``judged`` returns the cautions
     about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that drives
-    the rig. Raises ConfigError if there is no rig file, or if the port is invalid.
+    the rig. Raises ConfigError without a rig file, or if the port is invalid.
     """
 
     def __init__(

@@ -137,7 +137,7 @@ SHARE = 0.25
 """Largest velocity of a fading difference, as a fraction of the velocity limit of the axis."""
 
 LOAD_SHARE = 0.99
-"""Fraction of the force rate limit at which force axes return to the Commands."""
+"""Fraction of the force rate limit at which force axes return to the Commands, below 1 to avoid a trip."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
