@@ -233,6 +233,33 @@ def test_kernels_of_two_modules_keep_their_own_numbers(tmp_path: Path) -> None:
     assert compiled(both, (1.0,), (False,))(1.0) == both(1.0) == (2.0, 3.0)
 
 
+def scaled(inner: Any, gain: float) -> Any:
+    def step(x: float) -> Any:
+        return gain * inner(x)
+
+    return step
+
+
+def test_nested_kernels_of_one_factory_keep_their_own_numbers() -> None:
+    first, second = (scaled(scaled(abs, gain), 1.0) for gain in (2.0, 3.0))
+
+    def both(x: float) -> Any:
+        return first(x), second(x)
+
+    assert identity(first) != identity(second)
+    assert compiled(both, (1.0,), (False,))(1.0) == both(1.0) == (2.0, 3.0)
+
+
+def test_identity_visits_each_function_once() -> None:
+    def of_two(one: Any, other: Any) -> Any:
+        return lambda x: one(x) + other(x)
+
+    function: Any = abs
+    for _ in range(60):
+        function = of_two(function, function)
+    assert str(identity(function)).count("<code object") == 60
+
+
 def read_before_a_write(a: Any, x: Any) -> Any:
     known, first, row = numbers(a), a[0], (a[0], a[1])
     a[0] = x

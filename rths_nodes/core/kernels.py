@@ -12,7 +12,8 @@ exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
 Four rules make the C code bit-identical. Code that breaks a rule is refused with file and line, or fails
 ``test/test_kernels.py``:
 
-1. A step returns the arrays of its state, modified in place, or new arrays. No array moves within the state.
+1. A step returns the arrays of its state, modified in place, or new arrays. No array moves within the state, and
+   a loop or a call gives no changed array a second name.
 2. A name keeps its type and shape within a function.
 3. No list grows in a loop: use a comprehension or an array.
 4. A computed number indexes only an array or a short tuple.
@@ -110,16 +111,17 @@ def advance_of(
 _judged: dict[object, str] = {}
 
 
-def identity(value: Any, callers: tuple[CodeType, ...] = ()) -> object:
+def identity(value: Any, numbers: dict[int, int] | None = None) -> object:
     """Return a key that is equal for functions with the same code, closures and values of global names."""
+    numbers = {} if numbers is None else numbers
     if isinstance(value, FunctionType):
         function = unguarded(value)
-        code = function.__code__
-        if code in callers:
-            return code
-        return code, *(identity(inner, (*callers, code)) for _, inner in reached(function))
+        if id(function) in numbers:  # the key already contains this function
+            return numbers[id(function)]
+        numbers[id(function)] = len(numbers)
+        return function.__code__, *[(name, identity(inner, numbers)) for name, inner in reached(function)]
     if isinstance(value, (tuple, list)):
-        return type(value), *map(identity, value)
+        return type(value), *[identity(item, numbers) for item in value]
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes()
     return type(value), value if isinstance(value, Hashable) else id(value)
