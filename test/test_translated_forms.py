@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -191,6 +192,20 @@ def of_integers(a: Any, b: Any, n: int) -> Any:
     return counts, filled, np.array((n, 2)), np.array((n, 0.5))
 
 
+def of_arrays_of_other_values(a: Any, b: Any, n: int) -> Any:
+    forces = numbers(a)
+    loads = np.asarray(forces)
+    forces[0] = 2.0
+    filled = np.full(3, n, float)
+    filled[0] = operator.sub(a[0], 0.5)
+    sums = np.asarray((a[0], a[1])) + np.asarray((b[0], b[1])), operator.add(a, b), operator.truediv(a, b)
+    return loads, filled, sums, np.zeros(2, float)
+
+
+def of_calls_between(a: Any, b: Any, n: int) -> Any:
+    return 0.0 < abs(a[0]) < 1.5, 0.0 <= max(a[1], b[1]) <= min(n, 3.0)
+
+
 def choosing_arrays(a: Any, b: Any, n: int) -> Any:
     chosen = a + b if n > 3 else a * b
     return chosen, (a if n > 3 else b)[0]
@@ -235,7 +250,7 @@ FUNCTIONS = [
     *(of_a_loop_in_one_that_is_written_out, of_every_operator, of_items, of_views, of_a_long_array),
     *(choosing_arrays, moved_within_a_chosen_array, of_a_product_in_place, with_elements_in_exchange),
     *(of_deciding_operands, of_indices_from_the_end, of_lists, of_integers),
-    of_a_view_in_each_pass,
+    *(of_a_view_in_each_pass, of_arrays_of_other_values, of_calls_between),
 ]
 
 
@@ -357,6 +372,10 @@ def with_a_type(a: Any, b: Any, n: int) -> Any:
     return np.zeros(3, int)
 
 
+def of_too_many_arguments(a: Any, b: Any, n: int) -> Any:
+    return np.array((1.0, 2.0), float)
+
+
 def of_two_lists(a: Any, b: Any, n: int) -> Any:
     return numbers(a) - numbers(b)
 
@@ -434,7 +453,8 @@ def of_an_array_that_a_call_chooses(a: Any, b: Any, n: int) -> Any:
 REFUSED = [
     (of_an_element_of_a_list, 3, "elements"),
     (with_a_float_among_integers, 2, "integers"),
-    (with_a_type, 1, "np.zeros"),
+    (with_a_type, 1, "np.zeros, np.full and np.empty must have no dtype except float in a kernel"),
+    (of_too_many_arguments, 1, "array() cannot have 2 arguments in a kernel"),
     (of_two_lists, 1, "Sub"),
     (of_an_array_and_a_tuple, 1, "Add"),
     (of_a_step, 1, "step"),
@@ -443,9 +463,9 @@ REFUSED = [
     (with_too_few_elements, 1, "(3,)"),
     (with_too_few_places, 1, "3 elements"),
     (of_a_call_between, 1, "call"),
-    (of_arrays_that_a_loop_exchanges, 0, "two names"),
-    (of_an_array_that_a_loop_shares, 0, "two names"),
-    (of_an_array_that_a_call_chooses, 0, "two names"),
+    (of_arrays_that_a_loop_exchanges, 0, "second name"),
+    (of_an_array_that_a_loop_shares, 0, "second name"),
+    (of_an_array_that_a_call_chooses, 0, "second name"),
     (powers, 1, "Pow"),
     (of_two_forms, 4, "value"),
     (with_a_float, 1, "float"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import inspect
 import re
 import struct
 import textwrap
@@ -129,7 +130,13 @@ class Program:
     ) -> Value:
         """Append a call to the text of ``caller``. Return its result, in variables named after ``target``."""
         if isinstance(function, Hashable) and function in FORMS:
-            return FORMS[function](caller, *arguments)
+            form_of = FORMS[function]
+            try:
+                inspect.signature(form_of).bind(caller, *arguments)
+            except TypeError:
+                name = getattr(function, "__name__", repr(function))
+                raise Untranslatable(f"{name}() cannot have {len(arguments)} arguments in a kernel") from None
+            return form_of(caller, *arguments)
         if not isinstance(function, FunctionType):
             name = repr(function).partition(" at 0x")[0].strip("<>")
             raise Untranslatable(f"{name} is not a function that a kernel can call")

@@ -103,14 +103,23 @@ def _zipped(t: Translator, *arguments: Value) -> Value:
 
 def _filled(number: float | None, t: Translator, shape: Value, *values: Value) -> Value:
     lengths = shape.items if isinstance(shape, Tup) else (shape,)
+    of_floats = bool(values) and values[-1] == Plain(float)
+    values = values[:-1] if of_floats else values
+    if len(values) > (number is None) or any(isinstance(value, Plain) for value in values):
+        raise Untranslatable("np.zeros, np.full and np.empty must have no dtype except float in a kernel")
     contents = list(map(scalar, values)) if number is None else [constant(number)]
-    if len(contents) > 1 or (number is not None and values):
-        raise Untranslatable("np.zeros, np.full and np.empty cannot have a type in a kernel")
+    contents = [in_kind(FLOAT, content) for content in contents] if of_floats else contents
     kind = contents[0].kind if contents else FLOAT
     result = t.fresh(kind, [integer_of(item, "the shape of an array") for item in lengths])
     for content in contents:
         t.store(result, content)
     return result
+
+
+def _as_array(t: Translator, value: Value) -> Value:
+    if isinstance(value, Tup):
+        return t.array_of(value)
+    return replace(t.copy(value), listed=False) if isinstance(value, Arr) and value.listed else value
 
 
 def _dot(t: Translator, one: Value, other: Value) -> Value:
@@ -180,7 +189,10 @@ def _times(t: Translator, rows: Value, vector: Value) -> Value:
 
 
 FORMS: dict[object, Callable[..., Value]] = {
+    operator.add: lambda t, one, other: t.operated(ast.Add(), one, other),
+    operator.sub: lambda t, one, other: t.operated(ast.Sub(), one, other),
     operator.mul: lambda t, one, other: t.operated(ast.Mult(), one, other),
+    operator.truediv: lambda t, one, other: t.operated(ast.Div(), one, other),
     operator.getitem: lambda t, rows, position: t.row(array(rows), scalar(position)),
     builtins.abs: _absolute,
     builtins.len: _length,
@@ -197,7 +209,7 @@ FORMS: dict[object, Callable[..., Value]] = {
     np.full: partial(_filled, None),
     np.empty: partial(_filled, None),
     np.array: lambda t, value: t.array_of(value),
-    np.asarray: lambda t, value: replace(value, listed=False) if isinstance(value, Arr) else value,
+    np.asarray: _as_array,
     np.maximum: partial(_larger_or_nan, ">"),
     np.minimum: partial(_larger_or_nan, "<"),
     arithmetic.dot: _dot,

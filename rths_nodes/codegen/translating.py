@@ -222,7 +222,7 @@ class Expressions(Scope):
     def _compared(self, node: ast.Compare) -> Value:
         operands = [node.left, *node.comparators]
         if len(node.ops) > 1:
-            if any(isinstance(part, ast.Call) for middle in operands[1:-1] for part in ast.walk(middle)):
+            if any(map(self._calls_kernel, operands[1:-1])):
                 raise Untranslatable(f"{ast.unparse(node)}: a call between two comparisons needs a name")
             pairs = zip(operands, node.ops, node.comparators, strict=False)
             return self._logical(True, [ast.Compare(left, [op], [right]) for left, op, right in pairs])
@@ -236,6 +236,11 @@ class Expressions(Scope):
         if left.const is not None and right.const is not None:
             return constant(compare(left.const, right.const))
         return Scalar(BOOL, f"{wrapped(left.c, ' */+-')} {sign} {wrapped(right.c, ' */+-')}")
+
+    def _calls_kernel(self, node: ast.expr) -> bool:
+        calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+        made = [self.value(function) if isinstance(function, ast.Name) else None for function in calls]
+        return any(not isinstance(one, Plain) or isinstance(one.value, FunctionType) for one in made)
 
     def _either(self, condition: ast.expr, positive: ast.expr, negative: ast.expr) -> Value:
         test = self.truth(self.value(condition))
@@ -417,7 +422,7 @@ class FunctionTranslator(Expressions):
                 self._refuse_moved(line.value)
         with self._located(self.tree):
             if any(memory and self.written & {copy, *memory} for copy, memory in self.copied):
-                raise Untranslatable("an array that is changed has two names, of which a loop or call chooses one")
+                raise Untranslatable("a loop or a call gives a changed array a second name. Copy the array")
         return result
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
