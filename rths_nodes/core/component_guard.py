@@ -35,7 +35,7 @@ from rths_nodes.core.errors import (
     raised_at,
     show,
 )
-from rths_nodes.core.kernels import Function, Kernel
+from rths_nodes.core.kernels import Function, Kernel, unguarded
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
@@ -142,7 +142,7 @@ def guard_params(family: str, name: str, cls: type) -> None:
     """Report exceptions in methods of ``cls.Params`` as errors of the component."""
     params = vars(cls)["Params"]
     for method in _members(ChecksScenario):
-        function = getattr(params, method)
+        function = unguarded(inspect.getattr_static(params, method))
         if inspect.isfunction(function) and package_of(function.__module__) != package_of(__name__):
             label = f"type = {name!r}" if method == "fits" else f"{family}.type = {name!r}"  # callers add a path
             failure = ComponentError if method == "remarks" else ConfigError  # remarks follow the test

@@ -25,9 +25,11 @@ from rths_nodes.control.compensators.none import NoCompensation
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.setups.identity import ScaledSetup
 from rths_nodes.core import registry
+from rths_nodes.core.component_guard import guard_params
 from rths_nodes.core.errors import ComponentError, ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
+from rths_nodes.core.rig import Rig, RigKernel, still
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.actuators.held_plant import FirstOrder
@@ -162,6 +164,21 @@ def test_failing_method_of_parameters_is_reported_by_name(
     assert main([command, "chen_ricles_2010", "--set", "compensator.type=mine", "--set", SHORT]) == code
     reported = re.compile(r"rths: compensator\.type = 'mine': \S+\.py:\d+: in raises: KeyError: 'gain table'")
     assert reported.fullmatch(capsys.readouterr().err.strip())
+
+
+def test_inherited_and_static_methods_of_parameters_are_guarded(register: Register) -> None:
+    base = mine(Params=params(type("Params", (), {"cautions": raises, "spans": staticmethod(dict)})))
+    guard_params("compensator", "base", base)
+    register("compensator", mine(Params=params(type("Params", (base.Params,), {}))))  # type: ignore[attr-defined]
+    parameters: Any = registry.load("compensator", "mine").Params()
+    assert parameters.spans() == {}
+    with pytest.raises(ConfigError, match=r"^compensator\.type = 'mine': "):
+        parameters.cautions(None)
+
+
+def test_rig_of_another_package_may_pass_its_kernel() -> None:
+    kernel = RigKernel(lambda params, dt: (dt,), no_state, raises, lambda k, s: still(1))
+    assert Rig(None, 0.001, 1, kernel).bound() == (kernel, (0.001,))
 
 
 def test_valid_compensator_runs(register: Register) -> None:
