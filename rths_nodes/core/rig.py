@@ -57,8 +57,8 @@ class Rig:
     force: Array
     auxiliary: Array = EMPTY
 
-    def __init__(self, params: object, dt: float, n_axes: int) -> None:
-        self._kernel = self.kernel_of(params, n_axes)
+    def __init__(self, params: object, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
+        self._kernel = self.kernel_of(params, n_axes) if kernel is None else kernel
         self.constants = self._kernel.constants(params, dt)
         self.reset()
 
