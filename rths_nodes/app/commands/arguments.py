@@ -65,8 +65,9 @@ def _cases(prefix: str, options: argparse.Namespace) -> list[str]:
     return list(files.load(source).cases)
 
 
+POSITIONAL = ("scenario", "benchmark")
 COMPLETERS: dict[str, Completer] = {
-    **dict.fromkeys(("scenario", "benchmark"), _shipped(files.SCENARIO)),
+    **dict.fromkeys(POSITIONAL, _shipped(files.SCENARIO)),
     **dict.fromkeys(("rig", "--rig"), _shipped(files.RIG)),
     **dict.fromkeys(("--case", "--cases"), _cases),
     **dict.fromkeys(("study", "--answers"), _yaml_files),
@@ -108,7 +109,7 @@ def scenario(options: argparse.Namespace) -> Scenario:
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
     """Return true if ``pace`` is realtime, or if the rig is real or ``watched``.
 
-    Raises ConfigError for lockstep with a real or ``watched`` rig.
+    Raises ConfigError for lockstep with such a rig.
     """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
@@ -186,13 +187,20 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} = {value}: must be >= {bound:g}{finite}")
 
 
-def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
-    idle = [
-        f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
-    ]
+def refuse_idle(
+    options: argparse.Namespace, names: Iterable[str], why: str, defaults: Mapping[str, object] | None = None
+) -> None:
+    unset = dict.fromkeys(names) | dict(defaults or {})
+    values = {name: value for name in unset if (value := getattr(options, name)) is not False}
+    idle = [_written(name, value) for name, value in values.items() if value not in (None, "", [], unset[name])]
     if idle:
         raise ConfigError(f"{', '.join(idle)}: {why}")
+
+
+def _written(name: str, value: object) -> str:
+    option = name if name in POSITIONAL else f"--{name.rstrip('_').replace('_', '-')}"
+    entries = value if isinstance(value, (list, tuple)) else [] if value is True else [value]
+    return " ".join([option, *map(str, entries)])
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:

@@ -15,6 +15,7 @@ from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -28,11 +29,12 @@ OF_RUNS = (
     *("out", "entry", "figures", "format", "width", "json"),
 )
 OF_PLACE = ("jobs", "scheduler", "run_programs")
+DEFAULTS = {"benchmark": BENCHMARK, "tune": 0, "training_plants": 2, "noise_seeds": 3, "seed": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "name of a shipped scenario or path of a YAML file"
-    arguments.add(parser, "benchmark", "", text, BENCHMARK, nargs="?")
+    arguments.add(parser, "benchmark", "", text, DEFAULTS["benchmark"], nargs="?")
     text = "value to change in the scenario, for all compensators"
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
     text = "cases to run; default: all cases that set no compensator"
@@ -62,16 +64,18 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
         "written by this command; missing settings are identified"
     )
     arguments.add(parser, "--settings", "FILE", text, "")
-    arguments.add(parser, "--tune", "N", "number of candidates for tuning each compensator before scoring", 0)
+    arguments.add(
+        parser, "--tune", "N", "number of candidates for tuning each compensator before scoring", DEFAULTS["tune"]
+    )
     text = "value to change for tuning only, e.g. duration=10"
     arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
     text = "number of plants for tuning, in addition to the nominal plant (ignored without scatter)"
-    arguments.add(parser, "--training-plants", "N", text, 2)
-    arguments.add(parser, "--noise-seeds", "N", "number of noise seeds for scoring", 3)
-    arguments.add(parser, "--seed", "N", "seed of the scored plants", 1)
+    arguments.add(parser, "--training-plants", "N", text, DEFAULTS["training_plants"])
+    arguments.add(parser, "--noise-seeds", "N", "number of noise seeds for scoring", DEFAULTS["noise_seeds"])
+    arguments.add(parser, "--seed", "N", "seed of the scored plants", DEFAULTS["seed"])
     text = f"number of scored plants in addition to the nominal plant; default: {PLANTS} with scatter, otherwise 0"
     arguments.add(parser, "--plants", "N", text, type=int)
     text = "published ground motions to use for scoring; default: the ground motion of the scenario"
@@ -88,11 +92,13 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.studies import competition, study, tuning
 
     if options.merge:
-        arguments.refuse_idle(options, (*OF_RUNS, *OF_PLACE), "has no effect, because --merge runs nothing")
+        text = "has no effect, because --merge runs nothing"
+        arguments.refuse_idle(options, (*OF_RUNS, *OF_PLACE), text, DEFAULTS | {"engine": AUTO})
         return _merged([Path(path) for path in options.merge])
     where = arguments.where(options)
     if options.verify:
-        arguments.refuse_idle(options, OF_RUNS, "has no effect with --verify; the entry has all conditions")
+        text = "has no effect with --verify; the entry has all conditions"
+        arguments.refuse_idle(options, OF_RUNS, text, DEFAULTS)
         return _verified(Path(options.verify), where, options.run_programs)
     arguments.refuse_idle(options, ("run_programs",), "requires --verify")
     width = arguments.figures_width(options)

@@ -26,6 +26,7 @@ from rths_nodes.analysis.stability.judgement import is_stable
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands.scoreboard import DEFAULTS
 from rths_nodes.app.studies import candidates, entries, runs, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.engine import Where
@@ -483,8 +484,10 @@ def test_entry_keeps_files_of_equal_name_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--verify", "--merge"])
 def test_options_of_runs_are_refused_with_entries(option: str, refusal: Callable[..., str]) -> None:
-    error = refusal("scoreboard", option, "entry.yaml", "--json", "--plants", "3", "--out", "folder")
-    assert mentions(error, "--json", "--plants", "--out", option)
+    scored = ("chen_ricles_2010", "--seed=2", "--set=duration=1", "--set=servo_rate=512", "--json", "--out=folder")
+    error = refusal("scoreboard", *scored, f"--noise-seeds={DEFAULTS['noise_seeds']}", f"{option}=entry.yaml")
+    text = "--set duration=1 servo_rate=512, --out folder, --json, benchmark chen_ricles_2010, --seed 2: has no"
+    assert text in " ".join(error.split())
 
 
 def test_files_without_entry_are_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
