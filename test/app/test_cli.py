@@ -442,7 +442,8 @@ def test_unwritable_report_is_refused_before_run(refusal: Callable[..., str], tm
 
 def test_recording_is_not_replaced_by_report(output: Callable[..., str], refusal: Callable[..., str]) -> None:
     output("run", PAPER, *SHORT, "--record", "rec")
-    assert mentions(refusal("report", "rec", "--out", "rec/rec_0.mcap"), "rec/rec_0.mcap", "recordings")
+    for path in ("rec/rec_0.mcap", "rec/metadata.yaml"):
+        assert mentions(refusal("report", "rec", "--out", path), path, "recordings")
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def check_writable(path: Path) -> None:
 
 def check_makable(path: Path) -> None:
     """Raise ConfigError if the file cannot be written. A missing folder is not an error."""
-    if path.suffix == ".mcap":
-        raise ConfigError(f"{path}: the ending .mcap belongs to recordings; choose another name")
+    if path.suffix == ".mcap" or path.name == "metadata.yaml":
+        raise ConfigError(f"{path}: is a file name of recordings; choose another name")
     try:
         parent = path.absolute().parent
         while not parent.exists():
