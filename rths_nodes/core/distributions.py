@@ -182,7 +182,7 @@ def distribution(data: object, path: str) -> Distribution:
             raise ConfigError(f"{where}: must be {_listed(kind)}, or only the key")
         return Distribution(name, (leader, *(power or [1.0])))
     if len(numbers) != len(kind.numbers) or not all(map(_is_number, numbers)):
-        raise ConfigError(f"{where}: must be {_listed(kind)}")
+        raise ConfigError(f"{where}: must be {_listed(kind)}, with magnitudes <= {LARGEST:g}")
     if refusal := kind.refusal(*numbers):
         raise ConfigError(f"{where}: {refusal}. The numbers are {_listed(kind)}")
     return Distribution(name, tuple(map(float, numbers)))
