@@ -45,6 +45,12 @@ RIG: dict[str, Any] = {
 D, F, L = "axes.bench.displacement.", "axes.bench.force.", "axes.bench.limits."
 C, V = "axes.bench.corrections.", "axes.bench.limits.levels."
 SETS = "axes.story_1.limits"
+OF_WHOLE_RIG = {
+    "levels.bridged_share": {"maximum": 0.05},
+    "levels.expressions": {"power": {"of": "force.bench * piston_velocity.bench", "unit": "kW", "maximum": 9.0}},
+    "bridge": {"max_bridge": 0.005},
+    "monitor": {"energy_error_percent": 4.0},
+}
 LEVEL = {"minimum": -1e5, "maximum": 1e5, "persistence": 2, "action": "hold"}
 DAMPED = {"mass": 5e5, "frequency": 0.77, "restoring_force": {"type": "linear", "stiffness": 11.7e6}}
 
@@ -87,12 +93,24 @@ ROWS: list[tuple[Any, ...]] = [
     *(
         ("level_of_rig_is_weaker", {V + "force": dict(LEVEL)}, f"levels.force{part}", f"{SETS}.levels{changed}")
         for changed, part in {
-            "=null": " = left out: must not be weaker than in the rig file (minimum = -100000.0, maximum = 1",
+            "=null": " = left out: must not be weaker than in the rig file (minimum = -100000 N, maximum = 1",
             "={displacement: {maximum: 0.1}}": " = left out: must not be weaker",
-            ".force.maximum=1.1e5": ": must not be weaker",
+            ".force.maximum=1.1e5": ": must not be weaker than in the rig file (minimum = -100000 N, maximum = "
+            "100000 N, persistence = 2 samples, action = hold), but is minimum = -100000 N, maximum = 110000 N, ",
             ".force.minimum=null": ": must not be weaker",
             ".force.persistence=3": ": must not be weaker",
             ".force.action=indicate": ": must not be weaker",
+        }.items()
+    ),
+    *(
+        ("level_of_rig_is_weaker", OF_WHOLE_RIG, part, changed)
+        for changed, part in {
+            "levels=null": "levels.bridged_share: must not be weaker than in the rig file (maximum = 0.05, ",
+            "levels.bridged_share.maximum=0.9": "but is maximum = 0.9, persistence = 1 sample, action = stop",
+            "levels.expressions.power.maximum=1e9": "levels.expressions.power: must not be weaker",
+            "levels.expressions.power.of=force.story_1*command.story_1": "levels.expressions.power: must not",
+            "bridge.max_bridge=0.03": "bridge.max_bridge = 0.03 s: must be <= 0.005 s, the value of the rig file",
+            "monitor.energy_error_percent=null": "monitor.energy_error_percent = left out: must be <= 4 %",
         }.items()
     ),
     ("bridge_length_beyond_bridge", {"levels.bridge_length": {"maximum": 1e6}}, "= 1e+06 samples: must be <= 10"),
@@ -264,6 +282,27 @@ def test_level_of_rig_may_be_narrowed_and_added(tmp_path: Path) -> None:
     assert problems(tmp_path, {V + "force": dict(LEVEL)}, sets) == {}
     reported = LEVEL | {"action": "indicate", "maximum": None, "minimum": None, "warn_maximum": 1e5}
     assert problems(tmp_path, {V + "force": reported}, [f"{SETS}.levels=null"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("sets", "key"),
+    [
+        ([f"{SETS}.levels=null", "axes.story_1.rig_axis.limits.levels=null"], "axes.story_1.rig_axis"),
+        (["servo_rate=512", "rig_file.servo_rate=512"], "rig_file"),
+        (["axes.story_1={limits: {stroke: 0.1, velocity: 1, force: 1e5, tracking_error: 0.01}}"], "rig_axis"),
+        (["rig_file=null", "axes.story_1.rig_axis=null"], "rig_file"),
+    ],
+)
+def test_override_cannot_change_the_rig_file(tmp_path: Path, sets: list[str], key: str) -> None:
+    (text, *_) = problems(tmp_path, {V + "force": dict(LEVEL)}, sets)[REFUSED]
+    assert mentions(text, key)
+
+
+def test_whole_rig_may_be_narrowed(tmp_path: Path) -> None:
+    sets = ["levels.bridged_share.maximum=0.01", "bridge.max_bridge=0.004", "monitor.energy_error_percent=3"]
+    assert problems(tmp_path, OF_WHOLE_RIG, sets) == {}
+    emulated = OF_WHOLE_RIG | {"port.emulator": True, "port.address": "127.0.0.1"}
+    assert REFUSED not in problems(tmp_path, emulated, ["levels=null", "bridge.max_bridge=0.03"])
 
 
 def test_force_error_beyond_force_is_refused() -> None:

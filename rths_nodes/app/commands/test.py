@@ -80,8 +80,6 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(*(f"{name}: was removed; {REMOVED[name]}" for name in removed))
     if not options.rig:
         raise ConfigError("--rig: missing; a procedure needs a rig file with channels and limits")
-    if any(assignment.lstrip().startswith("rig_file") for assignment in options.set):
-        raise ConfigError("--set rig_file: not allowed; edit the rig file, which applies to every test on the rig")
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()

@@ -63,8 +63,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
-    limits of the rig.
+    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last, and cannot widen limits of its
+    axes. On a real rig, they cannot weaken its levels, ``bridge.max_bridge`` and bounds of ``monitor``.
+    Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -86,7 +87,9 @@ def load(
     if changes := setting(overrides):
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
-    refuse_wider(before, loaded.limits, loaded.moved_axes)
+    refuse_wider(before, validation.opened(loaded), loaded.moved_axes)
+    if on is not None and changes:
+        judgement.refuse_weaker(loaded, on, None if on.levels is None else before["levels"])
     judgement.refuse(loaded)
     return loaded
 
@@ -97,9 +100,9 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Return compensator settings by row name; the row name is also the default type.
+    """Return compensator settings by row name, which is also the default type.
 
-    Relative paths are relative to the folder of the file.
+    Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
     """
     path = locate(file, SETTINGS)
     data = parse(text_of(path, SETTINGS), str(path))

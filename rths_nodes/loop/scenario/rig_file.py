@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-A rig file contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
+It contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
 values of a scenario by these values.
 """
 
@@ -27,7 +27,7 @@ from rths_nodes.core.parameters import (
     text,
     texts,
 )
-from rths_nodes.core.validation import from_data, is_section, opened
+from rths_nodes.core.validation import from_data, is_section, opened, to_data
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.options import AUTO, EXECUTIVE
@@ -268,22 +268,27 @@ def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> Who
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
 
 
-def refuse_wider(data: Data, changed: Mapping[str, Limits], moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed``, by axis, exceed limits of the rig file in ``data``."""
+def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
+    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or changes this file.
+
+    Force limits of axes in ``moved``, which follow displacements, are not compared.
+    """
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
     problems, specs = Problems(), declared(Limits)
-    for name, limits in changed.items():
+    copies: dict[str, tuple[type, object, object]] = {"rig_file": (RigHead, data["rig_file"], changed["rig_file"])}
+    for name, axis in changed["axes"].items():
         if name not in data["axes"]:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
         entry = opened(data["axes"][name])
+        copies[f"axes.{name}.rig_axis"] = RigAxis, entry.get("rig_axis"), axis.rig_axis
         # the entry lacks the force limits of an axis that followed displacements
         stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         for key in NEVER_WIDER:
             unit = specs[key].unit
-            before, now = getattr(stated, key), getattr(limits, key)
+            before, now = getattr(stated, key), getattr(axis.limits, key)
             if before is None or (key in OF_FORCE and name in moved):
                 continue
             if now is None or now > before:
@@ -292,6 +297,10 @@ def refuse_wider(data: Data, changed: Mapping[str, Limits], moved: Collection[st
                     f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "
                     f"{rig}. A test can only narrow the limits of its rig"
                 )
+    for key, (cls, before, now) in copies.items():
+        before = from_data(cls, before, key) if isinstance(before, Mapping) else before
+        if to_data(now) != to_data(before):
+            problems.append(f"--set {key}: not allowed; edit the rig file, which applies to every test on the rig")
     problems.refuse()
 
 

@@ -4,16 +4,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import drops_heartbeat
-from rths_nodes.core.limits import ACTIONS, INDICATE, INTERLOCK, QUANTITIES, AxisQuantity, Disagreement, Level
-from rths_nodes.core.validation import to_data
+from rths_nodes.core.errors import counted, show
+from rths_nodes.core.limits import (
+    ACTIONS,
+    INDICATE,
+    INTERLOCK,
+    QUANTITIES,
+    WHOLE,
+    AxisQuantity,
+    Disagreement,
+    Level,
+    WholeLevels,
+    unit_of_level,
+)
+from rths_nodes.core.parameters import declared
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
-from rths_nodes.loop.scenario.schema import Axis
+from rths_nodes.loop.scenario.rig_file import RigFile
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 SLACK = 4.0
 """Largest usual ratio of velocity to sqrt(deceleration x stroke). With a ratio of 2 an axis can just stop within
@@ -30,6 +43,7 @@ SLIGHT = 0.01
 """Fraction of the velocity limit that any useful motion reaches."""
 SIGMAS = 6.0
 """Number of standard deviations of the noise that one sample in 500 million exceeds."""
+BOUNDS = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -366,13 +380,30 @@ def _is_weaker(level: Level | None, rig: Level) -> bool:
         or (rig.minimum is not None and (level.minimum is None or level.minimum < rig.minimum))
         or level.persistence > rig.persistence
         or ACTIONS.index(level.action) < ACTIONS.index(rig.action)
-        or parameter(level, "channel") != parameter(rig, "channel")
+        or any(parameter(level, key) != parameter(rig, key) for key in ("channel", "of", "unit"))
     )
+
+
+def _weaker(path: str, levels: Mapping[str, Level], of_rig: Mapping[str, Level]) -> Iterator[Found]:
+    for name, rig in of_rig.items():
+        level = levels.get(name)
+        if rig.acts and _is_weaker(level, rig):
+            text = f"must not be weaker than in the rig file ({_shown(name, rig)})"
+            now = f", but is {_shown(name, level)}" if level else ""
+            yield Found(f"{path}.{name}", "" if level else "left out", text + now)
+
+
+def _shown(name: str, level: Level) -> str:
+    values = [f"{key} = {show(value, unit_of_level(name, level))}" for key, value in _bounds(level)]
+    values += [f"persistence = {counted(level.persistence, 'sample')}", f"action = {level.action}"]
+    values += [f"{key} = {value}" for key in ("channel", "of") if (value := parameter(level, key))]
+    return ", ".join(values)
 
 
 @rule(
     REFUSED,
-    "`limits.levels` must contain every level of the rig file that stops the axis, at most as wide and as late",
+    "`limits.levels` must contain every acting level of the rig file, with bounds at most as wide and "
+    "`persistence` at most as long",
     "A test can only narrow the limits of its rig",
     real=True,
 )
@@ -380,12 +411,26 @@ def level_of_rig_is_weaker(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
         rig = None if axis.rig_axis is None else axis.rig_axis.limits
         present = axis.limits.levels.in_effect() if axis.limits.levels else {}
-        for name, level in (rig.levels.in_effect() if rig is not None and rig.levels else {}).items():
-            now = present.get(name)
-            if level.acts and _is_weaker(now, level):
-                stated = (f"{key} = {value}" for key, value in to_data(level).items() if value is not None)
-                text = f"must not be weaker than in the rig file ({', '.join(stated)})"
-                yield Found(f"{path}.limits.levels.{name}", "" if now else "left out", text)
+        if rig is not None and rig.levels is not None:
+            yield from _weaker(f"{path}.limits.levels", present, rig.levels.in_effect())
+
+
+def weaker_than_rig(scenario: Scenario, rig: RigFile, levels: WholeLevels | None) -> Iterator[Found]:
+    if levels is not None:
+        present = scenario.levels.in_effect(False, scenario.servo_rate)
+        yield from _weaker("levels", present, {name: level for name in WHOLE if (level := getattr(levels, name))})
+        yield from _weaker("levels.expressions", present, levels.expressions)
+        for name, quantity in levels.quantities.items():
+            if scenario.levels.quantities.get(name) != quantity:
+                yield Found(f"levels.quantities.{name}", "", "must be as in the rig file")
+    bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
+    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in BOUNDS]
+    for path, stated, now, key in bounds:
+        most, value = (None if part is None else getattr(part, key) for part in (stated, now))
+        if most is not None and (value is None or value > most):
+            unit = declared(type(now))[key].unit
+            shown = "left out" if value is None else show(value, unit)
+            yield Found(f"{path}.{key}", shown, f"must be <= {show(most, unit)}, the value of the rig file")
 
 
 LIMITS = rules_in(globals())
