@@ -3,8 +3,8 @@
 
 Each function becomes one static C function for each form of its arguments. The C function takes the numbers and
 arrays of the arguments, and a pointer for each result; a single number is returned by value. Integers and booleans
-of known value are constants in the text. The entry point takes the numbers and arrays of all arguments, and writes
-results to numbers and further arrays. A generated Python function unpacks the arguments and assembles the result.
+of known value are constants in the text. A generated Python function passes all arguments to the entry point and
+assembles the result.
 """
 
 from __future__ import annotations

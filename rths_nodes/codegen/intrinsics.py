@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of Python, the C library, numpy and ``core/arithmetic.py`` that have their own C form.
 
-A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. The Python form and the C form
-return the same bits, because both sum in the same order.
+A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. Both forms return the same
+bits, because they sum in the same order.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Every assignment makes a new C variable, so that a bound value never changes. After an if statement, a new variable
 holds the value from the executed branch. For each name that a loop changes, a variable is assigned at the end of
-every pass. Trial translations of a pass find these names and the kinds of their values.
+every pass.
 """
 
 from __future__ import annotations
@@ -507,7 +507,7 @@ class FunctionTranslator(Expressions):
     def _refuse_moved(self, result: Value) -> None:
         """Raise Untranslatable if a step moves an array within its state and writes to the old or new place.
 
-        In C, each place in a state has its own memory.
+        In C, each place has its own memory.
         """
         if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
             return

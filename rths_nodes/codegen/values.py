@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of a translated function, its C statements and variables, and C loops for operations on arrays.
 
-A tuple never becomes a C object: each of its numbers is a separate variable. The shape and the strides of an array
-are known while a function is translated; only the outermost length may be unknown.
+A tuple never becomes a C object: each of its numbers is a separate variable. Shape and strides of an array
+are known during translation; only the outermost length may be unknown.
 """
 
 from __future__ import annotations

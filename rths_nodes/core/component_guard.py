@@ -215,7 +215,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
 
 
 class Guard(NamedTuple):
-    """Reports errors in the functions of a component as ``failure``, with the ``label`` of the component.
+    """Reports errors in functions of a component as ``failure``, with its ``label``.
 
     ``module`` is the module of the component's class. ``source`` is the ``step`` of the class attribute
     ``KERNEL``; None unless ``KERNEL`` is a :class:`Kernel`.

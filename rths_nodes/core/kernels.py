@@ -5,8 +5,8 @@
 
 ``constants`` depend on parameters and time step. ``state`` changes from sample to sample; it is a NamedTuple if
 code reads fields by name. Both tuples contain floats, ints, bools, float arrays, and nested tuples. A step unpacks
-both tuples in its first line. It returns a plain tuple in the order of the state, because a NamedTuple takes twice
-the time. A step uses ``+ - * /``, comparisons and ``core/arithmetic.py``, but not ``math``, ``self``, strings or
+both tuples in its first line. It returns a plain tuple in the order of the state; a NamedTuple takes twice the
+time. A step uses ``+ - * /``, comparisons and ``core/arithmetic.py``, but not ``math``, ``self``, strings or
 exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
 
 Four rules make the C code bit-identical. Code that breaks a rule is refused with file and line, or fails
@@ -112,7 +112,7 @@ _judged: dict[object, str] = {}
 
 
 def identity(value: Any, numbers: dict[int, int] | None = None) -> object:
-    """Return a key that is equal for functions with the same code, closures and values of global names."""
+    """Return a key that is equal for functions with equal code, closures and global values."""
     numbers = {} if numbers is None else numbers
     if isinstance(value, FunctionType):
         function = unguarded(value)

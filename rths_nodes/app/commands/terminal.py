@@ -212,10 +212,10 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``head`` followed by ``text``. On a terminal, the lines are wrapped to its width.
+    """Return ``head`` followed by ``text``.
 
-    Lines are not wrapped between a number and its unit. Further lines are indented by the length of ``head`` plus
-    ``hang`` columns.
+    On a terminal, the lines are wrapped to its width, but not between a number and its unit. Further lines are
+    indented by ``hang`` columns more than the length of ``head``.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()

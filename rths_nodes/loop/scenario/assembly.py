@@ -342,8 +342,7 @@ class Assembly:
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
     """Return the matrices of a setup for small motion about zero.
 
-    The first matrix ``(n_axes, n_dof)`` transforms motion to the axes. The second matrix ``(n_dof, n_axes)``
-    transforms forces of the axes to degrees of freedom.
+    The matrix ``(n_axes, n_dof)`` is for motion to the axes, and ``(n_dof, n_axes)`` for forces of the axes.
     """
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)

@@ -55,7 +55,7 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        Axes of a coupled rig form one group. For other rigs the setup declares groups; the default is one group.
+        Axes of a coupled rig form one group. For other rigs the setup declares groups (default: one).
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)

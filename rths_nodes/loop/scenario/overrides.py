@@ -34,10 +34,11 @@ FILE = ["ground_motion", "file"]
 
 
 def override(scenario: Scenario, overrides: Overrides) -> Scenario:
-    """Return the scenario with ``overrides`` applied. Their order matters only if a key occurs more than once.
+    """Return the scenario with ``overrides``. Their order matters only if a key occurs more than once.
 
     ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
     the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
+    Raises ConfigError if the resulting scenario is invalid.
     """
     return changed(scenario, setting(overrides))
 

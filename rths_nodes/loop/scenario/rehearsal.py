@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash, and is armed by an operator.
+Each rehearsal is a scenario with its own hash, armed by an operator.
 """
 
 from __future__ import annotations
