@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from attacks import ATTACKS
 from messages import mentions
-from watched_world import OWN_HZ, SECTION, SERVO_HZ, Attack, World, section_data, whole_test
+from watched_world import ATTACKS, OWN_HZ, SECTION, SERVO_HZ, Attack, World, section_data, whole_test
 
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.states import State
