@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coupled_blocks import transfer_matrix
+from coupled_rigs import DT, RIG, answers, noise, one_by_one, transfer_matrix
 from messages import naming
-from noisy_rigs import DT, RIG, answers, noise, one_by_one
 
 from rths_nodes.analysis.identification.frequency_responses import (
     NONE,

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from coupled_blocks import transfer_matrix
+from coupled_rigs import RIG, one_by_one, transfer_matrix
 from messages import mentions, naming
-from noisy_rigs import RIG, one_by_one
 from scipy.signal import lfilter
 
 import rths_nodes

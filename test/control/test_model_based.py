@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coupled_blocks import transfer_matrix
+from coupled_rigs import transfer_matrix
 from messages import mentions, naming
 
 from rths_nodes.app import hosts

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubts import doubts
-from messages import mentions, naming
+from messages import doubts, mentions, naming
 from scipy.linalg import expm
 
 from rths_nodes.control.compensators.polynomial import MAX_ORDER, weights

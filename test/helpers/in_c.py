@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions in C, for arguments of one form."""
+"""Functions in C, for arguments of one form, and a process that has not loaded a library of kernels yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
+from rths_nodes.codegen import building
 from rths_nodes.codegen.building import toolchain
 from rths_nodes.codegen.calling import Slots, loaded
+from rths_nodes.loop.compiled import native
 
 
 def compiled(function: Any, arguments: Sequence[object], fixed: Sequence[bool]) -> Callable[..., Any]:
@@ -22,3 +26,11 @@ def compiled(function: Any, arguments: Sequence[object], fixed: Sequence[bool]) 
     slots = Slots()
     values = [slots.value(*pair) for pair in zip(arguments, fixed, strict=True)]
     return loaded(function, values, toolchain())[0]
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget all loaded libraries, and the compiler."""
+    monkeypatch.setattr(native, "_ways", {})
+    monkeypatch.setattr(native, "_reported", set())
+    building.first_of.cache_clear()
+    building.check_elementary.cache_clear()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated_bench import free_port
 
 from rths_nodes.core.samples import EMPTY
 from rths_nodes.laboratory.ports import datagrams
@@ -52,18 +53,12 @@ def library(folder: Path) -> Any:
     return loaded
 
 
-def free_udp_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
-        line.bind(("127.0.0.1", 0))
-        return int(line.getsockname()[1])
-
-
 class Bench:
     """Joints that follow their commands, and a test computer whose datagrams a test sends explicitly."""
 
     def __init__(self, library: Any, axes: int = 1, stiffness: float = 0.0, **settings: Any) -> None:
         self.library, self.axes, self.stiffness = library, axes, stiffness
-        self.port = free_udp_port()
+        self.port = free_port()
         self.position, self.force, self.command = Eight(), Eight(), Eight()
         self.interlock = 0
         self.history: list[list[float]] = []

@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.scenario.schema import Scenario
+
 
 def naming(*parts: object) -> str:
     """Regular expression for ``match=``: one line that has all ``parts``, in any order, each as a whole token.
@@ -37,3 +40,8 @@ def each_mentions(messages: Iterable[str], *rows: Sequence[object]) -> bool:
     """True if there is one message for each row, in that order, and each has the parts of its row."""
     texts = list(messages)
     return len(texts) == len(rows) and all(mentions(text, *row) for text, row in zip(texts, rows, strict=True))
+
+
+def doubts(scenario: Scenario) -> list[str]:
+    """Texts of all cautions for a scenario on a simulator."""
+    return [caution.words for caution in judgement.cautions(scenario)]

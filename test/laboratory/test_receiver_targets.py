@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_compiler import require_compiler
-from joint_bench import free_udp_port
+from emulated_bench import free_port
 from messages import mentions
 
 import rths_nodes
@@ -192,7 +192,7 @@ def test_linux_loop_agrees_with_simulator(tmp_path: Path, name: str) -> None:
     variables = foreign(name) if name != "here" else {}
     emulator = [variables.pop("RUN")] if variables else []
     passes(make(tmp_path, "linux_loop", **variables))
-    port = free_udp_port()
+    port = free_port()
     command = [*emulator, str(tmp_path / "linux_loop"), str(port), "1024", *LIMITS, "7.6e6"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as rig:
         try:
@@ -213,7 +213,7 @@ def test_linux_loop_agrees_with_simulator(tmp_path: Path, name: str) -> None:
 def test_linux_loop_repeats_no_missed_ticks_after_a_stall(tmp_path: Path) -> None:
     """Ticks in quick succession would move the axis faster than its limit."""
     passes(make(tmp_path, "linux_loop"))
-    port = free_udp_port()
+    port = free_port()
     command = [str(tmp_path / "linux_loop"), str(port), "1024", *LIMITS, "7.6e6"]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as rig,

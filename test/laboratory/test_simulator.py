@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bare_port import Bare
-from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import mentions, naming
+from messages import doubts, mentions, naming
 from scipy.integrate import trapezoid
+from stand_ins import Bare
 
 from rths_nodes.app import hosts
 from rths_nodes.core import registry

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from axis_wires import Wires, apart
+from axis_wires import Wires, apart, weight
 from messages import mentions, naming
-from sinks import History
-from weighted import weight
+from stand_ins import History
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Measurement

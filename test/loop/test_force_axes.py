@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from faulty_sensors import set_sensor
 from messages import mentions, naming
-from sinks import History
+from stand_ins import History
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from messages import mentions, naming
-from sinks import History
+from stand_ins import History
 
 import rths_nodes
 from rths_nodes.analysis.stability.judgement import judge

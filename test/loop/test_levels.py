@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubts import doubts
-from messages import each_mentions, mentions, naming
+from messages import doubts, each_mentions, mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation

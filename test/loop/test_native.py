@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import functions_of, without_purpose
-from fresh_library import forget
+from in_c import forget
 from shipped_cases import WITHOUT_KERNELS, cases, loaded
 
 from rths_nodes.app import hosts

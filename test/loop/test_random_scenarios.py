@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fresh_library import forget
+from in_c import forget
 from minimal_components import data_of
 from shipped_cases import WITHOUT_KERNELS, cases, loaded
 

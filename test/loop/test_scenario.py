@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import each_mentions, mentions, naming
+from messages import doubts, each_mentions, mentions, naming
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.checks import TestContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coupled_blocks import poles, transfer_matrix
+from coupled_rigs import poles, transfer_matrix
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError

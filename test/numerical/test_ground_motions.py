@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubts import doubts
-from messages import mentions
+from messages import doubts, mentions
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError

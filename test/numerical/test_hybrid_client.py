@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from generic_client import MASSES, STORIES, beside, free_port, newmark
+from generic_client import MASSES, STORIES, STROKE, beside, free_port, newmark, scenario, server, welcome
 from messages import mentions, naming
 from programs import module_of
-from remote_rig import STROKE, scenario, server, welcome
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubts import doubts
-from messages import mentions, naming
+from messages import doubts, mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files

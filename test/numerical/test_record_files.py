@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from motion_file import Content, make, refusal
-from record_texts import (
+from motion_file import (
     ACC_START,
     COSMOS_START,
     COSMOS_VELOCITY,
@@ -23,12 +22,15 @@ from record_texts import (
     VALUES,
     VEL_START,
     WORDS,
+    Content,
     N,
     at2,
     channel,
     column,
     cosmos,
     esm,
+    make,
+    refusal,
     rows,
     table,
 )

@@ -16,18 +16,23 @@ import numpy as np
 import pytest
 from generic_client import (
     LENGTH,
+    SCENARIO,
     STORIES,
+    STROKE,
     GenericClient,
     analysis,
     beside,
     connected,
+    driven,
     free_port,
     greeting,
     newmark,
+    scenario,
+    server,
     vector,
+    welcome,
 )
 from messages import mentions, naming
-from remote_rig import SCENARIO, STROKE, driven, scenario, server, welcome
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from doubts import doubts
+from messages import doubts
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import IdealResponse, ideal_response, measured_names

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from doubts import doubts
+from messages import doubts
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts

@@ -19,9 +19,8 @@ import pytest
 import yaml
 from commissioned import commissioned
 from foreign_tables import BY_INDEX, BY_NAME, READ, TABLE, content_of, hdf5, lines, mapped, saved, text
-from motion_file import make
+from motion_file import GIVEN, TIMES, VALUES, at2, channel, column, cosmos, esm, make, table
 from mutated import mutated, trouble
-from record_texts import GIVEN, TIMES, VALUES, at2, channel, column, cosmos, esm, table
 from scipy import io, sparse
 from waveform_files import knet, samples, waveform
 from written_history import history_of

@@ -17,8 +17,8 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import forked
+from axis_wires import weight
 from messages import mentions, naming
-from weighted import weight
 
 import rths_nodes
 from rths_nodes.app import hosts
