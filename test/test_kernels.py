@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import DT, EXTREMES, FAMILIES, agree, flat, functions_of, same, without_purpose, wrong_in
-from in_c import compiled
+from in_c import compiled, defined
 from messages import mentions
 from minimal_components import COMPONENTS, data_of
 
@@ -290,15 +290,6 @@ def test_functions_of_kernel_have_defined_bits_and_docstrings(family: str, name:
 def test_kernel_keeps_rules_of_c_form(family: str, name: str, data: Any) -> None:
     kernel, constants, rows = made(family, name, data, 7, False)
     assert broken(kernel.step, constants, copied(kernel.rest(constants)), rows[:25]) == []
-
-
-def defined(text: str, source: Path, **names: Any) -> dict[str, Any]:
-    """Write a module with ``text`` and run it; return its names."""
-    source.parent.mkdir(exist_ok=True)
-    source.write_text(text, encoding="utf-8")
-    namespace: dict[str, Any] = {"__name__": "rths_nodes.example", **names}
-    exec(compile(text, str(source), "exec"), namespace)
-    return namespace
 
 
 RULE_BREAKERS = """

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_parts import Bare
 from messages import naming
-from stand_ins import Bare
 
 import rths_nodes
 from rths_nodes.core.declarations import OfPort

@@ -15,8 +15,8 @@ from typing import Any
 
 from day_rig import Column, LoggedPort, watched
 from ends import largest_file
+from loop_parts import Hours
 from rig_model import CAUSES, LYING, LYING_FORCE, VAGUE
-from stand_ins import Hours
 from stop_at import elsewhere
 from watched_port import PHASES
 

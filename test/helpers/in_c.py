@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,15 @@ def compiled(function: Any, arguments: Sequence[object], fixed: Sequence[bool]) 
     slots = Slots()
     values = [slots.value(*pair) for pair in zip(arguments, fixed, strict=True)]
     return loaded(function, values, toolchain())[0]
+
+
+def defined(text: str, source: Path, **names: Any) -> dict[str, Any]:
+    """Write a module with ``text`` and run it; return its names."""
+    source.parent.mkdir(exist_ok=True)
+    source.write_text(text, encoding="utf-8")
+    namespace: dict[str, Any] = {"__name__": "rths_nodes.example", **names}
+    exec(compile(text, str(source), "exec"), namespace)
+    return namespace
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:

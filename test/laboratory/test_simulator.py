@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loop_parts import Bare
 from messages import doubts, mentions, naming
 from scipy.integrate import trapezoid
-from stand_ins import Bare
 
 from rths_nodes.app import hosts
 from rths_nodes.core import registry

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from axis_wires import Wires, apart, weight
+from loop_parts import History
 from messages import mentions, naming
-from stand_ins import History
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Measurement

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stand_ins import History
+from loop_parts import History
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import PortError

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from faulty_sensors import set_sensor
+from loop_parts import History
 from messages import mentions, naming
-from stand_ins import History
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from stand_ins import History
+from loop_parts import History
 
 from rths_nodes.core.samples import FLAG_BRIDGED, Measurement
 from rths_nodes.loop.embedded import Loop

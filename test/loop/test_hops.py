@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import History
 from messages import mentions, naming
-from stand_ins import History
 
 import rths_nodes
 from rths_nodes.analysis.stability.judgement import judge

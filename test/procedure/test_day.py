@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from day_operator import HAPPENS, SECOND, Draws, Sitting
 from day_rig import AXIS, Column, scenario_of
-from stand_ins import Hours
+from loop_parts import Hours
 
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.app.commands import characterise, report

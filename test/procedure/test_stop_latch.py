@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import Hours
 from messages import each_mentions, mentions, naming
-from stand_ins import Hours
 from stop_at import AtLine, elsewhere
 
 from rths_nodes.loop.scenario.rehearsal import slower

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from loop_parts import Hours
 from messages import naming
 from rig_walk import Walk
-from stand_ins import Hours
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.samples import Command

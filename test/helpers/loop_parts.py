@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for parts of a loop: a sink that keeps commands and measurements, a bare port, a clock."""
+"""Parts of a loop for tests: a sink that keeps commands and measurements, a bare port, a clock."""
 
 from __future__ import annotations
 
