@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a loop for tests: a sink that keeps commands and measurements, a bare port, a clock."""
+"""Parts of a loop for tests: sink of commands and measurements, bare port, clock, rig at Measurement 0."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.states import State
 
 
 class History:
@@ -48,3 +54,17 @@ class Hours:
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError("a test may not wait")
+
+
+def started(scenario: Scenario) -> RigStage:
+    """Return a rig at Measurement 0."""
+    stage = RigStage(scenario, Assembly(scenario).port)
+    stage.connect()
+    stage.machine.to(State.ARMED)
+    stage.first()
+    return stage
+
+
+def command(sample: int, value: float = 0.0, flags: int = 0) -> Command:
+    """Return a Command whose target is its value."""
+    return Command(sample, np.array([value]), np.array([value]), flags=flags)

@@ -12,21 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loop_parts import command
 from messages import mentions, naming
 
 import rths_nodes
 import rths_nodes.app.hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Command
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LIMIT = 0.05
-
-
-def command(sample: int, position: float) -> Command:
-    return Command(sample, np.array([position]), np.array([position]))
 
 
 def wait_for(poll: Callable[[], str]) -> str:

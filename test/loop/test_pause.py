@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from loop_parts import command, started
 from messages import mentions, naming
 
 from rths_nodes.core.control import Compensator
@@ -36,10 +37,6 @@ LIMITS = {"a": from_data(Limits, {"stroke": 0.1, "velocity": 0.76, "force": 1e6,
 PARAMS = from_data(BridgeParams, {"when_late": "pause", "max_pause": 0.5})
 GENTLE = "axes.axis_1.limits.deceleration=10"
 SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none", "bridge.when_late=pause", GENTLE])
-
-
-def command(sample: int, value: float, flags: int = 0) -> Command:
-    return Command(sample, np.array([value]), np.array([value]), flags=flags)
 
 
 def paused(path: Callable[[float], float], late: int = 0, at: int = 100) -> tuple[list[float], dict[int, float]]:
@@ -163,12 +160,7 @@ def test_pause_beyond_max_pause_is_a_breach() -> None:
 
 
 def rig_of(*overrides: str) -> RigStage:
-    scenario = override(SINE, overrides)
-    stage = RigStage(scenario, Assembly(scenario).port)
-    stage.connect()
-    stage.machine.to(State.ARMED)
-    stage.first()
-    return stage
+    return started(override(SINE, overrides))
 
 
 def drive(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import started
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError, PortError
@@ -24,7 +25,6 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -113,15 +113,6 @@ def test_compensator_does_not_adapt_to_bridged_samples() -> None:
 
 
 # Rig
-
-
-def started(scenario: Scenario) -> RigStage:
-    """Return a rig at Measurement 0."""
-    stage = RigStage(scenario, Assembly(scenario).port)
-    stage.connect()
-    stage.machine.to(State.ARMED)
-    stage.first()
-    return stage
 
 
 @pytest.fixture
