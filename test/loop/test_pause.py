@@ -182,6 +182,14 @@ def drive(
     return measurements, sent
 
 
+def pause_after(rig: RigStage, sample: int, ticks: int) -> None:
+    """Send the Commands up to ``sample``, and none for some ticks."""
+    for k in range(1, sample + 1):
+        rig.tick(command(k, wave(k * DT)))
+    for _ in range(ticks):
+        rig.tick(None, late=True)
+
+
 def test_sample_number_stops_during_pause() -> None:
     """One Command is later than the longest bridge."""
     rig = rig_of()
@@ -289,10 +297,7 @@ def test_stop_ends_pause(end: str, ticks: int) -> None:
 def test_flag_of_rig_in_command_is_ignored_in_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Axes do not check Commands with FLAG_TRIPPED."""
     rig, flags = rig_of("bridge.max_bridge=0"), list[int]()
-    for k in range(1, 70):
-        rig.tick(command(k, wave(k * DT)))
-    for _ in range(30):
-        rig.tick(None, late=True)
+    pause_after(rig, 69, ticks=30)
     monkeypatch.setattr(rig.port, "write", lambda command: flags.append(command.flags))
     rig.tick(command(70, wave(70 * DT), FLAG_TRIPPED))
     while rig.pause.coming is not None:
@@ -313,10 +318,7 @@ def test_command_after_awaited_command_is_kept() -> None:
     """A later Command must not replace the Command that the pause already has."""
     rig = rig_of("bridge.max_bridge=0")
     due = DueCommands(rig)
-    for k in range(1, 70):
-        rig.tick(command(k, wave(k * DT)))
-    for _ in range(30):
-        rig.tick(None, late=True)
+    pause_after(rig, 69, ticks=30)
     rig.tick(due.arrived(command(70, wave(70 * DT))))
     assert due.arrived(command(71, wave(71 * DT))) is None
     assert due.kept() is None
