@@ -193,10 +193,7 @@ def pause_after(rig: RigStage, sample: int, ticks: int) -> None:
 def test_sample_number_stops_during_pause() -> None:
     """One Command is later than the longest bridge."""
     rig = rig_of()
-    for k in range(1, 41):
-        rig.tick(command(k, wave(k * DT)))
-    for _ in range(10):
-        rig.tick(None, late=True)
+    pause_after(rig, 40, ticks=10)
     assert (rig.sample, rig.ticks, rig.bridged) == (50, 50, 10)
     for _ in range(30):
         assert rig.tick(None, late=True) is None

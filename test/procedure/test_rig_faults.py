@@ -54,6 +54,14 @@ def moved(w, ticks=300):
     return float(np.ptp(positions))
 
 
+def lose(w, lost, ticks=300):
+    """Lose pressure or interlock for some ticks, and let it return."""
+    off, on = LOST[lost]
+    off(w.session.drive.port)
+    moved(w, ticks)
+    on(w.session.drive.port)
+
+
 def stop_run(w, sample=300):
     """Run rung g and stop it at ``sample``."""
     w.progress = lambda now: w.session.stop("there") if now >= sample else None
@@ -130,11 +138,7 @@ def loaded(walk):
 
 @each_loss
 def test_loaded_rig_stays_in_place_on_return(loaded, lost):
-    off, on = LOST[lost]
-    port = loaded.session.drive.port
-    off(port)
-    moved(loaded)
-    on(port)
+    lose(loaded, lost)
     assert moved(loaded) < JUMP
 
 
@@ -142,15 +146,9 @@ def test_loaded_rig_stays_in_place_on_return(loaded, lost):
 @pytest.mark.parametrize("between", [1, 11, 90])
 def test_static_error_survives_repeated_loss(loaded, lost, between):
     """A rig that returns for less than the settling time of its controller has not come to rest again."""
-    off, on = LOST[lost]
-    port = loaded.session.drive.port
-    off(port)
-    moved(loaded, 27)
-    on(port)
+    lose(loaded, lost, 27)
     moved(loaded, between)
-    off(port)
-    moved(loaded, 12)
-    on(port)
+    lose(loaded, lost, 12)
     assert moved(loaded) < JUMP
 
 
@@ -158,13 +156,10 @@ def test_static_error_survives_repeated_loss(loaded, lost, between):
 @pytest.mark.parametrize("ticks", [0, 1, 12])
 def test_lag_of_slow_actuator_is_not_static_error(walk, lost, ticks):
     """0.1 s after a stop a slow rig still moves, 0.4 to 0.7 mm behind its command."""
-    off, on = LOST[lost]
     w = walk(*LIVELY, "servo_rate=256", "substeps=4").to_start()
     stop_run(w, 57)
     w.tick(ticks)
-    off(w.session.drive.port)
-    moved(w, 400)
-    on(w.session.drive.port)
+    lose(w, lost, 400)
     assert moved(w) < JUMP
 
 
