@@ -217,7 +217,7 @@ VARIABLE_STEP = ' canHandleVariableCommunicationStepSize="true"'
         ([('modelIdentifier="frame"', 'modelIdentifier="../frame"')], ("identifier",)),
         ([('modelIdentifier="frame"', 'modelIdentifier="other"')], ("binaries/linux64/other.so",)),
         ([('causality="output"', 'causality="outlet"')], ("modelDescription.xml", "FMI")),
-        # units that are missing, unknown, or contradict their name
+        # unknown units, missing units, and units that contradict their names
         ([('<BaseUnit m="1"/>', '<BaseUnit m="1" factor="0.001"/>')], ("m", "0.001 m", "1 m")),
         ([('<BaseUnit m="1"/>', '<BaseUnit m="2"/>')], ("m", "1 m^2")),
         ([('<BaseUnit m="1"/>', '<BaseUnit m="1" offset="1"/>')], ("1 m", "1", "unit")),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import yaml
 from messages import each_mentions, mentions, naming
 from rig_runner import NAMED
 
-from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, arms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.scenario import files
-from rths_nodes.recording import procedure
 
 COMPLETE = {
     "operator": "A. Tester",
@@ -208,80 +205,3 @@ def test_question_without_terminal_or_at_a_closed_one_interrupts() -> None:
     with pytest.raises(KeyboardInterrupt, match=naming("terminal", "closed")):
         console.line("?")
     assert not console.asking
-
-
-# Files of answers at a real rig, which is armed and moved by a person only
-
-ANSWERS = {
-    "test_id": "first",
-    "operator": "A. Tester",
-    "specimen": "D-17",
-    "rungs": ["a"],
-    "arm": ["d", "g"],
-    "notes": ["bolts tightened"],
-}
-RunTest = Callable[..., int]
-
-
-@pytest.fixture
-def run_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTest:
-    """Runs ``rths test`` by a file of answers, up to rung a, on a bench with the port udp and these ``keys``."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_test(*options: str, emulator: bool = False, answers: object = ANSWERS, **keys: object) -> int:
-        rig = yaml.safe_load(files.locate("bench_udp", files.RIG).read_text()) | keys
-        rig["port"]["emulator"] = emulator
-        rig["axes"]["bench"]["limits"]["tracking_error"] = 0.02
-        Path("bench.yaml").write_text(yaml.safe_dump(rig))
-        Path("answers.yaml").write_text(yaml.safe_dump(answers))
-        inputs = ("--rig", "bench.yaml", "--set=duration=0.1", "--answers", "answers.yaml")
-        return main(["test", "chen_ricles_2010", *inputs, "--no-report", *options])
-
-    return run_test
-
-
-def test_file_cannot_arm_or_move_a_real_rig(run_test: RunTest, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_test(answers=ANSWERS | NAMED) == 2
-    motions = (f"{act}.moves = y" for act in NAMED)
-    assert mentions(capsys.readouterr().err, "answers.yaml", *motions, "arm = d, g", "port.emulator = false")
-    assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_removed_key_unattended_is_refused(
-    run_test: RunTest, value: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_test(unattended=value) == 2
-    reason = capsys.readouterr().err
-    for part in ("bench.yaml", "unattended", "a person clears each motion", "Delete"):
-        assert part in reason
-
-
-@pytest.mark.parametrize(
-    "changed", [{"emulator": True}, {"answers": ANSWERS | {"arm": [], "unload": {"moves": "n"}}}], ids=str
-)
-def test_file_is_accepted_if_it_arms_no_real_rig(run_test: RunTest, changed: dict[str, object]) -> None:
-    assert run_test(**changed) == 0
-
-
-@pytest.mark.parametrize(
-    ("option", "instead"),
-    [("--services", ("--socket",)), ("--key=key", ("not signed",)), ("--operator=root", ("as the user",))],
-)
-def test_removed_options_are_refused_with_their_replacement(
-    run_test: RunTest, option: str, instead: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_test(option, emulator=True) == 2
-    reason = capsys.readouterr().err
-    assert f"{option.partition('=')[0]}: was removed" in reason
-    assert mentions(reason, *instead)
-    assert not Path("runs").exists()
-
-
-def test_acts_of_the_file_are_recorded_as_such(run_test: RunTest) -> None:
-    assert run_test(emulator=True) == 0
-    acts = procedure.read(Path("runs/first")).acts
-    assert [(act.act, act.by, act.way) for act in acts] == [
-        ("note", "A. Tester", "answers"),
-        ("rehearse", "A. Tester", "answers"),
-    ]
