@@ -121,16 +121,13 @@ def series(make: Make) -> Make:
     return lambda **data: make("compensator", "adaptive_time_series", DT, 1, **({"delay": DELAY} | data))
 
 
-def test_inverse_of_second_order_plant_is_identified(series: Make) -> None:
-    coefficients, factor = gain(series, SecondOrder)
-    np.testing.assert_allclose(coefficients, INVERSE, rtol=2e-3)
-    assert factor > 1000.0
-
-
-def test_inverse_is_identified_with_noise(series: Make) -> None:
-    coefficients, factor = gain(series, SecondOrder, noise_rms=5e-6)
-    np.testing.assert_allclose(coefficients, INVERSE, rtol=0.02)
-    assert factor > 500.0
+@pytest.mark.parametrize(("noise", "rtol", "smallest"), [(0.0, 2e-3, 1000.0), (5e-6, 0.02, 500.0)])
+def test_inverse_of_second_order_plant_is_identified(
+    series: Make, noise: float, rtol: float, smallest: float
+) -> None:
+    coefficients, factor = gain(series, SecondOrder, noise_rms=noise)
+    np.testing.assert_allclose(coefficients, INVERSE, rtol=rtol)
+    assert factor > smallest
 
 
 def test_pure_delay_is_identified(series: Make) -> None:
