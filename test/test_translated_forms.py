@@ -311,7 +311,7 @@ def with_a_type(a, b, n):
     return np.zeros(3, int)  # np.zeros, np.full and np.empty must have no dtype except float
 
 def of_too_many_arguments(a, b, n):
-    return np.array((1.0, 2.0), float)  # array() cannot have 2 arguments
+    return np.array((1.0, 2.0), float)  # array cannot have 2 arguments
 
 def of_two_lists(a, b, n):
     return numbers(a) - numbers(b)  # Sub

@@ -129,16 +129,15 @@ class Program:
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
         """Append a call to the text of ``caller``. Return its result, in variables named after ``target``."""
+        name = repr(function).partition(" at 0x")[0].strip("<>")
         if isinstance(function, Hashable) and function in FORMS:
             form_of = FORMS[function]
             try:
                 inspect.signature(form_of).bind(caller, *arguments)
             except TypeError:
-                name = getattr(function, "__name__", repr(function))
-                raise Untranslatable(f"{name}() cannot have {len(arguments)} arguments in a kernel") from None
+                raise Untranslatable(f"{name} cannot have {len(arguments)} arguments in a kernel") from None
             return form_of(caller, *arguments)
         if not isinstance(function, FunctionType):
-            name = repr(function).partition(" at 0x")[0].strip("<>")
             raise Untranslatable(f"{name} is not a function that a kernel can call")
         made = self.translated(unguarded(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
