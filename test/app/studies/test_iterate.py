@@ -364,7 +364,7 @@ def test_unfinished_run_is_refused(tmp_path: Path) -> None:
     ("arguments", "parts"),
     [
         (["--next", "nowhere"], ("--next", "nowhere")),
-        ([NAME, "--next", "nowhere"], ("--scenario", "--next")),
+        ([NAME, "--next", "nowhere"], ("scenario sdof_by_iteration", "--next")),
         (["--next", "nowhere", "--style", "paper"], ("--style", "--next")),
         ([], ("SCENARIO", "missing")),
     ],
