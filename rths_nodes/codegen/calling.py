@@ -17,6 +17,7 @@ import struct
 import textwrap
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count, permutations
 from types import FunctionType
 from typing import Any, TypeGuard
@@ -129,16 +130,12 @@ class Program:
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
         """Append a call to the text of ``caller``. Return its result, in variables named after ``target``."""
-        name = repr(function).partition(" at 0x")[0].strip("<>")
         if isinstance(function, Hashable) and function in FORMS:
-            form_of = FORMS[function]
-            try:
-                inspect.signature(form_of).bind(caller, *arguments)
-            except TypeError:
-                raise Untranslatable(f"{name} cannot have {len(arguments)} arguments in a kernel") from None
-            return form_of(caller, *arguments)
+            if not _takes(function, len(arguments)):
+                raise Untranslatable(f"{_called(function)} cannot have {len(arguments)} arguments in a kernel")
+            return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):
-            raise Untranslatable(f"{name} is not a function that a kernel can call")
+            raise Untranslatable(f"{_called(function)} is not a function that a kernel can call")
         made = self.translated(unguarded(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = dict(zip(made.arrays, (part for part in parts if isinstance(part, Arr)), strict=True))
@@ -220,6 +217,19 @@ class Program:
                 functions.insert(0, text)
         helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
         return "\n\n".join([HEAD + helpers, *functions]) + "\n"
+
+
+@cache
+def _takes(function: Hashable, n: int) -> bool:
+    try:
+        inspect.signature(FORMS[function]).bind(*range(1 + n))
+    except TypeError:
+        return False
+    return True
+
+
+def _called(function: object) -> str:
+    return repr(function).partition(" at 0x")[0].strip("<>")
 
 
 def body_of(head: str, arrays: list[str], lines: Lines) -> str:

@@ -650,12 +650,15 @@ class FunctionTranslator(Expressions):
 
     def _note_copies(self, name: str, variables: Value, value: Value, names: Iterable[str]) -> None:
         """Note arrays that C copies to the variables of ``name``, and that another name shares in Python."""
+        pairs = zip(leaves(variables), leaves(value), strict=True)
+        copies = [(one, two) for one, two in pairs if isinstance(one, Arr) and isinstance(two, Arr) and one != two]
+        if not copies:  # most loops hand on numbers only
+            return
         bound = [part for other in names if other != name for part in leaves(self.env.get(other, MISMATCH))]
         bases = {part.base for part in bound if isinstance(part, Arr)}
-        for variable, part in zip(leaves(variables), leaves(value), strict=True):
-            if isinstance(variable, Arr) and isinstance(part, Arr) and variable != part:
-                memory = self.memory_of(part)
-                self.copied.append((variable.base, memory if part.base in bases else memory & self.held))
+        for variable, part in copies:
+            memory = self.memory_of(part)
+            self.copied.append((variable.base, memory if part.base in bases else memory & self.held))
 
 
 def tree_of(function: FunctionType) -> ast.FunctionDef:
