@@ -442,8 +442,8 @@ def identify(
     elif purpose == identification.MODEL_BASED:
         if fit_up_to is not None:
             raise ConfigError(f"fit_up_to: must be left out with purpose = {purpose!r}")
-        if transport not in (None, identification.DECLARED, identification.MEASURED):
-            sources = identification.DECLARED, identification.MEASURED
+        sources = identification.DECLARED, identification.MEASURED
+        if transport not in (None, *sources):
             raise unknown("transport", "transport", transport, sources)
         driven = from_data(Noise, wanted)
         experiments = identification.run(loaded, driven, None, progress or tasks.silent)

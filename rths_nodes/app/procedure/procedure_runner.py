@@ -221,7 +221,7 @@ class ProcedureRunner:
     def __init__(self, ladder: Ladder, record: ProcedureRecord, folder: Path) -> None:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.progress: Callable[[int, int], None] = lambda sample, samples: None
-        self.starting: Callable[[str], None] = lambda words: None
+        self.starting: Callable[[str], None] = lambda text: None
         self.changed: Callable[[State, str], None] = lambda state, reason: None
         self.tripped = ""
         """Reason of a trip that no operator has acknowledged. The reason remains after the end of the test."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.core.dimensions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
-from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown, within
 from rths_nodes.core.fmu.archive import DESCRIPTION, Archive
 from rths_nodes.core.text_files import read_head, reason, version_of
 
@@ -231,15 +231,13 @@ def _in_base_units(unit: Unit) -> str:
 
 
 def described(file: str) -> Description:
-    try:
+    with within(f"file = {show(file)}"):
         try:
             version = version_of(Path(file))
             read_head(file, 1)
         except (OSError, ValueError) as error:
             raise ConfigError(f"the file cannot be read ({reason(error)})") from error
         return _described(file, version)
-    except ConfigError as error:
-        raise error.within(f"file = {show(file)}") from error
 
 
 @lru_cache(maxsize=8)

@@ -293,7 +293,8 @@ class CommandBridge:
         target, wanted = rows
         # a late Command may have the flag of a stop, with which axes do not check Commands
         flags = newest.flags & ~FLAG_TRIPPED | FLAG_BRIDGED
-        return self._faded(Command(sample, target, wanted, newest.auxiliary.copy(), flags, sent.control_mode))
+        command = Command(sample, target, wanted, newest.auxiliary.copy(), flags, sent.control_mode)
+        return self._faded(command) if self._fading.active else command
 
     def rejoin(self, command: Command) -> Command:
         if command.sample > self._newest.sample:  # as in received, without its call per sample
@@ -316,8 +317,6 @@ class CommandBridge:
 
     def _faded(self, command: Command) -> Command:
         """Add the remaining differences. The target fades too, because a pause scales command minus target."""
-        if not self._fading.active:
-            return command
         rows = np.array(_of(command))
         rows[:, : self._n_moved] += self._fading.step()[0]
         target, wanted = rows
