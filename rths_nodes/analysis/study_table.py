@@ -139,6 +139,14 @@ class StudyTable:
             spreads.append(Spread(len(rows), int(failed[rows].sum()), *values))
         return spreads
 
+    def summary(self, index: str) -> list[tuple[str, list[str]]]:
+        """Return each group with its finished runs, median, low, high and worst magnitude, as texts."""
+        cells = self.cells()
+        return [
+            (cell.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
+            for cell, row in zip(cells, self.spreads(index, cells), strict=True)
+        ]
+
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
         """Return at most ``count`` rows with the largest magnitudes of an index; unfinished runs come first.
 

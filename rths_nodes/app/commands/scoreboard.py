@@ -20,7 +20,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
 if TYPE_CHECKING:
-    from rths_nodes.app.studies.competition import Outcome
+    from rths_nodes.app.studies.results import Scoreboard
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
@@ -121,9 +121,10 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.figures:
         from rths_nodes.analysis.figures.files import write_drawings
+        from rths_nodes.app.studies.results import drawings
 
         with terminal.writing(folder):
-            write_drawings(board.drawings(), folder / "figures", options.format or FORMATS[0], width)
+            write_drawings(drawings(board), folder / "figures", options.format or FORMATS[0], width)
     terminal.output(options.json, _data(loaded.name, board), _print, board, folder)
     return ExitCode.FINISHED
 
@@ -164,17 +165,20 @@ def _merged(paths: Sequence[Path]) -> int:
     return ExitCode.FINISHED
 
 
-def _data(name: str, board: Outcome) -> dict[str, object]:
+def _data(name: str, board: Scoreboard) -> dict[str, object]:
     identified = board.identified
     return {
         "benchmark": name,
         "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
         "scores": [dict(vars(score)) for score in board.scores],
-        "published": [dict(vars(row)) for row in board.published],
+        "published": [
+            {"case": name, "note": case.note, "values": dict(case.published)}
+            for name, case in board.published.items()
+        ],
     }
 
 
-def _print(board: Outcome, folder: Path) -> None:
+def _print(board: Scoreboard, folder: Path) -> None:
     from rich.text import Text
 
     from rths_nodes.analysis.published_indices import legend

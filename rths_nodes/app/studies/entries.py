@@ -20,10 +20,10 @@ from functools import partial
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.studies import engine, scoreboard, study
 from rths_nodes.app.studies.candidates import Candidate
-from rths_nodes.app.studies.scoreboard import Scored
+from rths_nodes.app.studies.results import Score
+from rths_nodes.app.studies.scoreboard import SCORED, Conditions
 from rths_nodes.app.studies.study import Hooks
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
@@ -50,7 +50,9 @@ PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scor
 VALUES = ("median", "high", "worst")
 
 
-def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path) -> dict[str, object]:
+def begun(
+    scenario: Scenario, conditions: Conditions, laws: Sequence[Candidate], folder: Path
+) -> dict[str, object]:
     """Return the entry without scores; ``folder`` contains the files named in settings.
 
     Raises ConfigError if a file cannot be included.
@@ -67,7 +69,7 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
         "code": _code(scenario, [law.settings for law in laws if not law.reason]),
         "scenario": yaml_text.dump(data),
         "scored": {
-            name: list(value) if isinstance(value, tuple) else value for name, value in vars(scored).items()
+            name: list(value) if isinstance(value := vars(conditions)[name], tuple) else value for name in SCORED
         },
         "laws": law_settings,
         "files": carried,
@@ -171,12 +173,9 @@ def verify(
     for name, settings in deepcopy(dict(content["laws"])).items():
         make_absolute(_params_of(settings), settings, folder)
         laws.append(Candidate(name, settings))
-    scored_settings: Data = dict(content["scored"])
-    scored = Scored(
-        **scored_settings | {name: tuple(scored_settings[name]) for name in ("cases", "indices", "records")}
-    )
-    table = study.complete(scoreboard.design(scenario, laws, scored), folder, where, hooks)
-    computed = scoreboard.scores(table, laws, scored.indices[0])
+    conditions = Conditions(**content["scored"])
+    table = study.complete(scoreboard.design(scenario, laws, conditions), folder, where, hooks)
+    computed = scoreboard.scores(table, laws, conditions.indices[0])
     by_law = {(score.law, score.block): score for score in computed}
     problems = {
         f"{row['law']} {row['block']}": _problems(row, by_law.get((row["law"], row["block"])), content["version"])

@@ -9,9 +9,10 @@ Block B has the scenario's ``force_lead``, which compensates the delay of the me
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
@@ -19,24 +20,73 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.report.studies import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
-from rths_nodes.app.studies import engine, tuning
+from rths_nodes.app.studies import engine, runs, tuning
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.results import Score
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
-from rths_nodes.loop.scenario.overrides import pairs_of, replace, with_case
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.overrides import Overrides, pairs_of, replace, with_case
+from rths_nodes.loop.scenario.schema import Case, Scenario
 
 LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
 """Difference between the seeds of training and of scoring, for plants and noise."""
 WITHOUT, WITH = "A", "B"
+PLANTS = 100
+SCORED = ("cases", "noise_seeds", "plants", "seed", "indices", "records")
+"""Conditions that determine the scores, and that an entry contains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Conditions of a scoreboard. The fields are arguments of :func:`rths_nodes.scoreboard`."""
+
+    laws: Sequence[object] = ()
+    settings: str | os.PathLike[str] | Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    cases: Sequence[str] = ()
+    plants: int | None = None
+    noise_seeds: int = 3
+    seed: int = 1
+    records: Sequence[str] = ()
+    indices: Sequence[str] = ()
+    rank: str | None = None
+    response: str | None = None
+    tune: int = 0
+    training: Overrides = ()
+    training_plants: int = 2
+    entry: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        least = {"noise_seeds": 1, "seed": 0, "tune": 0, "training_plants": 0, "plants": 0}
+        for name, bound in least.items():
+            value = vars(self)[name]
+            if value is not None and value < bound:
+                raise ConfigError(f"{name} = {value}: must be >= {bound}")
+        if 0 < self.tune < tuning.LEAST:
+            raise ConfigError(f"tune = {self.tune}: must be 0 or >= {tuning.LEAST}")
+
+    def of(self, scenario: Scenario) -> Conditions:
+        """Return these conditions with the defaults of ``scenario``. The first index determines the rank."""
+        rank = self.rank or runs.ranking_index(scenario)
+        response = self.response or rank
+        indices = (rank, *(self.indices or runs.shown_indices(scenario)), response)
+        plants = (PLANTS if scenario.scatter else 0) if self.plants is None else self.plants
+        names = tuple(self.cases or cases(scenario))
+        return replace_fields(
+            self,
+            cases=names,
+            plants=plants,
+            records=tuple(self.records),
+            indices=tuple(dict.fromkeys(indices)),
+            rank=rank,
+            response=response,
+        )
 
 
 def cases(scenario: Scenario) -> list[str]:
@@ -47,9 +97,8 @@ def cases(scenario: Scenario) -> list[str]:
     ]
 
 
-def published(scenario: Scenario) -> list[Published]:
-    rows = scenario.cases.items()
-    return [Published(name, case.note, dict(case.published)) for name, case in rows if case.published]
+def published(scenario: Scenario) -> dict[str, Case]:
+    return {name: case for name, case in scenario.cases.items() if case.published}
 
 
 def blocks(scenario: Scenario) -> dict[str, Data]:
@@ -111,20 +160,7 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
     return Candidate(law.name, to_data(best.compensator))
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Conditions of scoring. The number ``plants`` does not include the nominal plant."""
-
-    cases: tuple[str, ...]
-    noise_seeds: int
-    plants: int
-    seed: int
-    indices: tuple[str, ...]
-    """Names of indices; the first index determines the rank."""
-    records: tuple[str, ...] = ()
-
-
-def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
+def design(scenario: Scenario, chosen: Sequence[Candidate], conditions: Conditions) -> Design:
     """Return the study of all laws that can take part.
 
     Raises ConfigError if no law can take part, or if a name is unknown.
@@ -139,21 +175,21 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
         for name, block in both.items()
     }
     factors: dict[str, object] = {LAW: {"settings": levels}}
-    if scored.cases:
-        factors[CASE] = {"list": list(scored.cases)}
-    if scored.records:
-        factors[RECORD] = {"list": list(scored.records)}
-    factors[SEED] = {"list": [scenario.seed + number for number in range(scored.noise_seeds)]}
+    if conditions.cases:
+        factors[CASE] = {"list": list(conditions.cases)}
+    if conditions.records:
+        factors[RECORD] = {"list": list(conditions.records)}
+    factors[SEED] = {"list": [scenario.seed + number for number in range(conditions.noise_seeds)]}
     file = StudyFile(
         version=1,
         name=f"{scenario.name}_scoreboard",
         description=f"every compensator in {scenario.name}",
         scenario=scenario.name,
         factors=factors,
-        plants=scored.plants,
+        plants=conditions.plants or 0,
         nominal=True,
-        seed=scored.seed,
-        indices=scored.indices,
+        seed=conditions.seed,
+        indices=tuple(conditions.indices),
     )
     return Design(file, Path(), scenario)
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable
+from rths_nodes.analysis.study_table import LOST, REFUSED
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
+from rths_nodes.app.studies.results import Study
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, warn
 from rths_nodes.core.data import Data
@@ -158,7 +159,7 @@ def run(
     return lost
 
 
-def table(design: Design, results: dict[str, Data]) -> StudyTable:
+def table(design: Design, results: dict[str, Data]) -> Study:
     rows = design.rows
     rows_of_table = [Findings(**_result(row, results)) for row in rows]
     values = [one.values for one in rows_of_table]
@@ -179,7 +180,7 @@ def table(design: Design, results: dict[str, Data]) -> StudyTable:
         columns[name] = [row.get(name, math.nan) for row in values]
     columns["scenario"] = [row.scenario for row in rows]
     head = design.name, design.description, design.base.name
-    return StudyTable(*head, columns, tuple(design.factors), design.indices, design.drawn, design.titles)
+    return Study(*head, columns, tuple(design.factors), design.indices, design.drawn, design.titles)
 
 
 def _number_or_text(value: object) -> float | str:
@@ -192,7 +193,7 @@ def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
     return results.get(row.key) or {"outcome": LOST, "reason": "was not run"}
 
 
-def write(table: StudyTable, folder: Path) -> None:
+def write(table: Study, folder: Path) -> None:
     write_columns(table.columns, folder / CSV)
     if not parquet_missing():
         write_parquet(table, folder / PARQUET)
@@ -209,7 +210,7 @@ def complete(
     folder: Path,
     where: engine.Where,
     hooks: Hooks,
-) -> StudyTable:
+) -> Study:
     with Journal(folder) as journal:
         rows = undone(design, journal)
         samples = len(rows) * design.base.samples
@@ -241,7 +242,7 @@ def load_writers() -> None:
         pyarrow.array([0.0])  # this call imports pandas
 
 
-def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
+def write_all(table: Study, folder: Path, where: engine.Where) -> None:
     from rths_nodes.analysis.report import studies as page
 
     write(table, folder)
@@ -256,7 +257,7 @@ def parquet_missing() -> str:
     return ""
 
 
-def write_parquet(table: StudyTable, path: Path) -> None:
+def write_parquet(table: Study, path: Path) -> None:
     if problem := parquet_missing():
         raise ConfigError(problem)
     import pyarrow
