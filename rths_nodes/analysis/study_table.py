@@ -92,7 +92,7 @@ class StudyTable:
 
     def values(self, index: str) -> Array:
         """Return the values of an index, ``(n,)``; NaN for unfinished runs."""
-        values = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
+        values = np.array([value if is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, values, np.nan)
 
     def magnitudes(self, index: str) -> Array:
@@ -104,7 +104,7 @@ class StudyTable:
         return many and self._numeric(factor)
 
     def _numeric(self, factor: str) -> bool:
-        return all(map(_is_number, self.columns[factor]))
+        return all(map(is_number, self.columns[factor]))
 
     @property
     def shown_factors(self) -> tuple[str, ...]:
@@ -189,8 +189,8 @@ def in_cell(value: float) -> str:
 
 
 def shown(value: object) -> str:
-    return f"{value:.6g}" if _is_number(value) else str(value)
+    return f"{value:.6g}" if is_number(value) else str(value)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

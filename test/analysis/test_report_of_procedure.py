@@ -405,7 +405,7 @@ def test_set_up_has_cautions_of_test() -> None:
     overrides, sections = ["duration=0.1", "axes.story_1.specimen.stiffness=7.6e3"], {}
     for name, selected in (("good", overrides[:1]), ("soft", overrides)):
         evaluation = Evaluation(hosts.run("chen_ricles_2010", selected, rig="bench_simulated").read())
-        (sections[name],) = (section for section in parts(evaluation, {}) if section.title == "Cautions")
+        (sections[name],) = (section for section in parts(evaluation, None) if section.title == "Cautions")
     assert (sections["good"].words, sections["good"].items) == (("None.",), ())
     file_caution, integrator_caution = sections["soft"].items
     assert mentions(file_caution, "axes.story_1.specimen.stiffness", "7600 N/m", "7.6e+06 N/m")
