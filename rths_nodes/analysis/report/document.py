@@ -20,7 +20,7 @@ from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
-from rths_nodes.analysis.report.procedure import Part, moment
+from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.report.tables import Row, Table
 from rths_nodes.analysis.units import (
     DASH,
@@ -44,7 +44,7 @@ from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind, simulation
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.recording.procedure import OfProcedure
@@ -53,13 +53,11 @@ from rths_nodes.recording.run import Run
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
 
 
-_TOLD = (
+_TOLD = {
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
-)
+}
 """Keys of a run's information that the page shows elsewhere."""
-
-
 SHARED_HASH = "Scenario hash"
 """Name of the hash that the nodes compare."""
 
@@ -337,7 +335,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "beside": beside,
         "stopped": STOPS.get(run.outcome, ""),
         "first": first_line(run, test),
-        "procedure": _procedure(record, rung),
+        "procedure": procedure.sections(record, rung) if record else {},
         "direct": procedure.DIRECT,
         "set_up": [*set_up.parts(evaluation, record), *(procedure.rig(record) if record else ())],
         "floor": set_up.floor(evaluation, record),
@@ -374,7 +372,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
         "across_words": across(record.simulation),
         "signs": record,
         "deviations": procedure.deviations(record),
-        "procedure": _procedure(record, None),
+        "procedure": procedure.sections(record, None),
         "set_up": procedure.rig(record),
         "running": {
             "name": f"{label(record.simulation)}: {record.test_id}: {record.ending}",
@@ -424,17 +422,6 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         shown = reason or run.not_valid
         parts += [] if parts and shown and shown in words else [words]
     return ". ".join((*parts, *run.notes))
-
-
-def _procedure(record: ProcedureRecord | None, rung: RungRecord | None) -> dict[str, list[Part]]:
-    if record is None:
-        return {}
-    return {
-        "head": procedure.head(record, rung),
-        "Checks": procedure.checks(record),
-        "Ladder": [*procedure.ladder(record), *procedure.mandates(record)],
-        "Acts": procedure.acts(record),
-    }
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
+from rths_nodes.core.data import Data
 from rths_nodes.loop.procedure_record import (
     NOT_VERIFIED,
     REHEARSAL,
@@ -115,6 +116,11 @@ def first_facts(record: ProcedureRecord) -> dict[str, str]:
 def deviations(record: ProcedureRecord) -> Part:
     items = tuple(map(record.named, record.deviations))
     return Part("Deviations from the procedure", words=() if items else ("None.",), items=items)
+
+
+def sections(record: ProcedureRecord, rung: RungRecord | None) -> dict[str, list[Part]]:
+    """Return the parts about the procedure, by section of the page; ``rung`` has the histories of the page."""
+    return {"head": head(record, rung), "Checks": checks(record), "Ladder": ladder(record), "Acts": acts(record)}
 
 
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
@@ -278,7 +284,7 @@ def ladder(record: ProcedureRecord) -> list[Part]:
         Part("Peaks of the rungs, and values at which the rungs would have been stopped", grid=far),
         Part("Differences between the rungs, rms divided by rms", words=(_DIFFER,), grid=differ),
     ]
-    return [part for part in parts if part.grid or part is parts[0]]
+    return [*(part for part in parts if part.grid or part is parts[0]), *map(_mandate, record.mandates)]
 
 
 def _remarks(rung: RungRecord) -> list[str]:
@@ -312,26 +318,13 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
     return [title, rung.compared_with or DASH, *shares]
 
 
-def mandates(record: ProcedureRecord) -> list[Part]:
+def _mandate(mandate: Data) -> Part:
     """Return the runs of rung h, which exists only in records up to version 0.9.0."""
-    parts = []
-    for mandate in record.mandates:
-        facts = {
-            "Mandate": exact(mandate.get("hash")),
-            "Armed": f"{moment(exact(mandate.get('time')))}, by {exact(mandate.get('by'))}",
-            "Over": exact(mandate.get("ended")) or DASH,
-        }
-        rows = [
-            [
-                *(exact(row.get(key)) for key in ("number", "outcome")),
-                *(rounded(row.get(key)) for key in ("error", "noise")),
-                exact(row.get("recording")),
-            ]
-            for row in mandate.get("rows", [])
-        ]
-        table = grid(("Run", "Outcome", "error, %", "noise, %", "Recording"), rows)
-        parts.append(Part("Runs under a mandate (rung h, up to version 0.9.0)", facts, grid=table))
-    return parts
+    facts = {key.capitalize(): exact(mandate.get(key)) for key in ("hash", "time", "by", "ended")}
+    keys = ("number", "outcome", "error", "noise", "recording")
+    rows = [[exact(row.get(key)) for key in keys] for row in mandate.get("rows", [])]
+    heads = ("Run", "Outcome", "error, %", "noise, %", "Recording")
+    return Part("Runs under a mandate (rung h, up to version 0.9.0)", facts, grid=grid(heads, rows))
 
 
 DIFFERENCES = "; differs from rung "

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import date
 
 import numpy as np
@@ -44,14 +45,11 @@ def parts(evaluation: Evaluation, record: ProcedureRecord | None) -> list[Part]:
 
 
 def _cautions(evaluation: Evaluation) -> Part:
-    when = evaluation.run.information.get("started", "")[:10]
-    try:
-        today = date.fromisoformat(when)
-    except ValueError:
-        today = date.today()
-    simulated = bool(simulation(evaluation.scenario))
+    day, simulated = date.today(), bool(simulation(evaluation.scenario))
+    with suppress(ValueError):
+        day = date.fromisoformat(evaluation.run.information.get("started", "")[:10])
     nothing: list[Judgement] = []
-    result = evaluation.or_left_out("cautions", lambda: cautions(evaluation.scenario, simulated, today), nothing)
+    result = evaluation.or_left_out("cautions", lambda: cautions(evaluation.scenario, simulated, day), nothing)
     return Part("Cautions", words=() if result else ("None.",), items=tuple(map(str, result)))
 
 

@@ -58,21 +58,15 @@ def _effect(table: StudyTable, factor: str) -> tuple[str, list[tuple[str, str, l
 def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
     values, columns = table.values(index), table.columns
     count = max(1, WORST // len(table.groups))
-    return [
-        (
-            columns["name"][row],
-            rounded(values[row]) if table.finished[row] else columns["outcome"][row],
-            columns["reason"][row],
-        )
-        for group in table.groups
-        for row in table.worst(index, count, group)
-    ]
+    rows = [row for group in table.groups for row in table.worst(index, count, group)]
+    shown = [rounded(values[row]) if table.finished[row] else columns["outcome"][row] for row in rows]
+    return [(columns["name"][row], text, columns["reason"][row]) for row, text in zip(rows, shown, strict=True)]
 
 
 def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
-    reasons: dict[tuple[str, str], list[str]] = {}
-    rows = zip(table.columns["outcome"], table.columns["reason"], table.columns["name"], strict=True)
-    for outcome, reason, name in rows:
+    """Return outcome, reason, number of runs and first run of each reason why runs did not finish."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for outcome, reason, name in zip(*(table.columns[key] for key in ("outcome", "reason", "name")), strict=True):
         if outcome != "finished":
-            reasons.setdefault((outcome, reason), []).append(name)
-    return [(outcome, reason, len(names), names[0]) for (outcome, reason), names in reasons.items()][:REASONS]
+            names.setdefault((outcome, reason), []).append(name)
+    return [(*cause, len(runs), runs[0]) for cause, runs in names.items()][:REASONS]

@@ -14,18 +14,10 @@ from rths_nodes.analysis.index_definitions import AXIS_INDICES, DEFINITIONS, RES
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.study_table import UNIT_BY_WORD
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, US, clocks, number, quantity, rounded
+from rths_nodes.core import samples
 from rths_nodes.core.data import Data
 from rths_nodes.core.limits import QUANTITIES, STOP, Level, Limits, OfExpression, unit_of_level
-from rths_nodes.core.samples import (
-    FLAG_BRIDGED,
-    FLAG_FROZEN,
-    FLAG_SATURATED,
-    FLAG_SLIPPED,
-    FLAG_SLOWED,
-    FLAG_SOFT_START,
-    FLAG_TRIPPED,
-    Array,
-)
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import axis_names
 from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, level_notes
@@ -59,13 +51,19 @@ _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %
 _USUAL = {"mean": "mean_s", "median": "median_s"}
 _COUNTED = (("Missed ticks", "missed"), ("Commands that were received too late to be sent", "late_commands"))
 _FLAGGED = (
-    (FLAG_BRIDGED, "bridged"),
-    (FLAG_SLOWED, "slowed"),
-    (FLAG_SLIPPED, "slipped"),
-    (FLAG_SATURATED, "with a saturated sensor"),
-    (FLAG_SOFT_START, "in the soft start"),
-    (FLAG_TRIPPED, "in the safe stop"),
-    (FLAG_FROZEN, "with frozen copies of the specimen"),
+    (samples.FLAG_BRIDGED, "bridged"),
+    (samples.FLAG_SLOWED, "slowed"),
+    (samples.FLAG_SLIPPED, "slipped"),
+    (samples.FLAG_SATURATED, "with a saturated sensor"),
+    (samples.FLAG_SOFT_START, "in the soft start"),
+    (samples.FLAG_TRIPPED, "in the safe stop"),
+    (samples.FLAG_FROZEN, "with frozen copies of the specimen"),
+)
+_WHILE_FORCE = "max |target − measured| while the mode is force"
+_LOADS = (
+    Kind("Largest error of force", "max_force_error_n", KN, "kN", _WHILE_FORCE),
+    Kind("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
+    Kind("RMS error of force", "rms_force_error_n", KN, "kN", ""),
 )
 
 
@@ -92,18 +90,17 @@ def indices(evaluation: Evaluation) -> Table | None:
 def _rows(kinds: Iterable[Kind], columns: Iterable[Mapping[str, object]]) -> list[Row]:
     every = list(columns)
     return [
-        Row(title, [rounded(column.get(key), factor) for column in every], unit, meaning)
-        for title, key, factor, unit, meaning, *_ in kinds
+        Row(kind.title, [rounded(column.get(kind.key), kind.factor) for column in every], kind.unit, kind.meaning)
+        for kind in kinds
     ]
 
 
 def _columns(evaluation: Evaluation) -> dict[str, Mapping[str, object]]:
-    run, measured = evaluation.run, _measured(evaluation)
-    called = axis_names(evaluation.scenario)
+    measured, called = _measured(evaluation), axis_names(evaluation.scenario)
     if not evaluation.true_is_known:
         return {called[name]: row for name, row in measured.items()}
-    both = (("measured", measured), ("true", evaluation.indices(true=True)))
-    return {f"{called[name]} {kind}": rows[name] for name in run.axes for kind, rows in both}
+    both = {"measured": measured, "true": evaluation.indices(true=True)}
+    return {f"{called[name]} {kind}": rows[name] for name in measured for kind, rows in both.items()}
 
 
 def _measured(evaluation: Evaluation) -> dict[str, Data]:
@@ -117,13 +114,13 @@ def _measured(evaluation: Evaluation) -> dict[str, Data]:
 
 
 def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
-    columns = {name: _measured(evaluation) for name, evaluation in tests.items()}
-    axes = next(iter(tests.values())).run.axes
+    columns = [_measured(evaluation) for evaluation in tests.values()]
+    axes = list(columns[0])
     rows = []
-    for title, key, factor, unit, meaning, *_ in AXIS_INDICES:
+    for kind in AXIS_INDICES:
         for axis in axes:
-            values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
-            rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
+            (row,) = _rows([kind], [column.get(axis, {}) for column in columns])
+            rows.append(row._replace(title=f"{row.title}, {axis}") if len(axes) > 1 else row)
     rows += _rows(TEST_INDICES, [evaluation.run.metrics for evaluation in tests.values()])
     return Table("Index", list(tests), [row for row in rows if any(value != DASH for value in row.values)])
 
@@ -154,18 +151,14 @@ def response(evaluation: Evaluation) -> Table:
 
 def timing(run: Run) -> Table:
     shown = _USUAL if run.in_lockstep else _PERCENTILES
-    timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
+    loop, *others = ((title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", "")))
     hops = run.timing.get("hops", {})
-    timed[1:1] = [(title, hops.get(key, {})) for key, title in HOPS]
+    timed = [loop, *((title, hops.get(key, {})) for key, title in HOPS), *others]
     for peer, clock in run.timing.get("clocks", {}).items():
         way = {"median_s": clock["round_trip_median_s"], "max_s": clock["round_trip_max_s"]}
         timed.append((f"round trip to the machine of the {peer} node", way))
-    rows = [
-        Row(title, [rounded(clock.get(key), US) for key in shown.values()], "µs")
-        for title, clock in timed
-        if any(number(clock.get(key)) is not None for key in shown.values())
-    ]
-    return Table("", list(shown), rows).without_gaps()
+    rows = [Row(title, [rounded(clock.get(key), US) for key in shown.values()], "µs") for title, clock in timed]
+    return Table("", list(shown), [row for row in rows if {*row.values} != {DASH}]).without_gaps()
 
 
 def paced(run: Run) -> str:
@@ -238,15 +231,6 @@ def loads(evaluation: Evaluation) -> Table:
     metrics = evaluation.run.metrics.get("force_axes", {})
     called = axis_names(evaluation.scenario)
     return Table("Load on", [called[axis] for axis in metrics], _rows(_LOADS, metrics.values()) if metrics else [])
-
-
-_LOADS = (
-    Kind(
-        "Largest error of force", "max_force_error_n", KN, "kN", "max |target − measured| while the mode is force"
-    ),
-    Kind("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
-    Kind("RMS error of force", "rms_force_error_n", KN, "kN", ""),
-)
 
 
 def _level(axis: str, name: str, level: Level, numbers: Mapping[str, float], unit: str) -> Row:

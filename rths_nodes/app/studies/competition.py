@@ -15,7 +15,7 @@ from rths_nodes.analysis.published_indices import legend
 from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import HIGH
 from rths_nodes.analysis.units import grouped, rounded
-from rths_nodes.app.studies import candidates, engine, entries, remaining, scoreboard, study
+from rths_nodes.app.studies import candidates, engine, entries, scoreboard, study
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.results import Score, Scoreboard, columns, drawings
 from rths_nodes.app.studies.scoreboard import Conditions
@@ -85,11 +85,9 @@ def _tuned(
     pairs = pairs_in(conditions.training, "training")
     with hooks.shown("tuning") as progress:
         order = [law.name for law in laws if not law.reason]
-        tell = remaining.weighed(progress, [(name,) for name in order])
 
         def report(name: str, done: float, total: float) -> None:
-            position = order.index(name)
-            tell([1.0] * position + [min(1.0, done / total)] + [0.0] * (len(order) - position - 1))
+            progress(order.index(name) + min(1.0, done / total), len(order))
 
         count = conditions.training_plants if scenario.scatter else 0
         budget, index = conditions.tune, conditions.indices[0]

@@ -32,13 +32,12 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
-_OF_AXIS, _OF_TEST = (
+_OF_AXIS, TEST_INDICES = (
     {kind.name: (kind.key, kind.factor) for kind in kinds if kind.name}
     for kinds in (index_definitions.AXIS_INDICES, index_definitions.TEST_INDICES)
 )
-AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
+AXIS_INDICES = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
 """Indices of an axis: key in the metrics, and factor that converts to the unit of the index."""
-TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
 """Keys of the response errors, by prefix of an index. The rms errors (%) of degree of freedom x are ``response_x``
 and ``acceleration_x``."""

@@ -29,7 +29,6 @@ from rths_nodes.app.studies.results import Score
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.parameters import declared
-from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.overrides import Overrides, pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Case, Scenario
@@ -200,52 +199,37 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     Rows are sorted by fraction of failed runs, then by the high percentile of ``index``. Rows with equal fractions
     tie if their ranges over the noise seeds overlap.
     """
-    labels = table.columns[LAW]
-    result: list[tuple[Score, tuple[float, float]]] = []
-    for label in dict.fromkeys(labels):
-        rows = np.flatnonzero([other == label for other in labels])
-        name, _, block = str(label).partition(" ")
-        size = {index: table.magnitudes(index)[rows] for index in table.indices}
-        failed = [int(row) for row in rows if not table.finished[row]]
-        median, high, worst = (
-            {index: percentile(values, percent) for index, values in size.items()}
-            for percent in (50.0, HIGH, 100.0)
-        )
-        score = Score(
-            name, block or WITHOUT, len(rows), len(failed), _commonest(table, failed), median, high, worst
-        )
-        result.append((score, _range(table, rows, size[index])))
-    result.sort(key=lambda pair: (pair[0].unstable, np.nan_to_num(pair[0].high[index], nan=np.inf)))
-    return [*_placed(result), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
-
-
-def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return the smallest and the largest high percentile of ``size`` over the seeds.
-
-    Both are NaN for a single seed or failed runs.
-    """
-    seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
-    highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
-    return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)
-
-
-def _placed(unplaced: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
+    labels = np.array(table.columns[LAW])
+    rows = [_score(table, str(label), np.flatnonzero(labels == label), index) for label in dict.fromkeys(labels)]
+    rows.sort(key=lambda row: (row[0].unstable, np.nan_to_num(row[0].high[index], nan=np.inf)))
     places: list[int] = []
-    for number, (score, (least, _)) in enumerate(unplaced):
-        first = places[-1] if places else 0
-        leader, (_, largest) = unplaced[first]
+    for number, (score, least, _) in enumerate(rows):
+        leader, _, largest = rows[places[-1] if places else 0]
         equal = number > 0 and score.unstable == leader.unstable and least <= largest
-        places.append(first if equal else number)
-    shared = Counter(places)
-    return [
-        replace_fields(score, place=f"{rank + 1}{'='[: shared[rank] - 1]}")
-        for (score, _), rank in zip(unplaced, places, strict=True)
+        places.append(places[-1] if equal else number)
+    ranked = [
+        replace_fields(score, place=f"{place + 1}{'=' if places.count(place) > 1 else ''}")
+        for (score, *_), place in zip(rows, places, strict=True)
     ]
+    return [*ranked, *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
 
-def _commonest(table: StudyTable, failed: Sequence[int]) -> str:
+def _score(table: StudyTable, label: str, rows: NDArray[np.intp], index: str) -> tuple[Score, float, float]:
+    """Return the score of ``rows``, and the smallest and largest high percentile of ``index`` over the seeds.
+
+    Both percentiles are NaN for a single seed or failed runs.
+    """
+    law, _, block = label.partition(" ")
+    size = {name: table.magnitudes(name)[rows] for name in table.indices}
+    median, high, worst = (
+        {name: percentile(values, percent) for name, values in size.items()} for percent in (50.0, HIGH, 100.0)
+    )
+    failed = rows[~table.finished[rows]]
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
-    if not reasons:
-        return ""
-    ((reason, _),) = reasons.most_common(1)
-    return reason
+    what = reasons.most_common(1)[0][0] if reasons else ""
+    score = Score(law, block or WITHOUT, len(rows), len(failed), what, median, high, worst)
+    seeds = np.array(table.columns[SEED])[rows] if SEED in table.columns else np.zeros(len(rows))
+    highs = [percentile(size[index][seeds == seed], HIGH) for seed in np.unique(seeds)]
+    if len(highs) == 1 or not np.isfinite(highs).all():
+        return score, math.nan, math.nan
+    return score, min(highs), max(highs)

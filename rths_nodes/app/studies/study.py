@@ -8,20 +8,20 @@ import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.analysis.study_table import LOST, REFUSED, is_number
-from rths_nodes.app.studies import engine, remaining, runs
-from rths_nodes.app.studies.design import CASE, Design, Row
+from rths_nodes.app.studies import engine, runs
+from rths_nodes.app.studies.design import Design, Row
 from rths_nodes.app.studies.results import Study
 from rths_nodes.app.studies.runs import Findings
-from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, warn
+from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, summed, warn
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.errors import ConfigError, Problems, within
 from rths_nodes.core.text_files import write_columns
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.records import locked
 
 NAME = "runs.jsonl"
@@ -53,11 +53,9 @@ class Journal:
             if not line.endswith(b"\n") and line[: len(_BEGIN)] == _BEGIN[: len(line)]:
                 break
             ours = ours or _SUM in line
-            try:
+            with problems.gathered(), within(f"{self.path}, line {number}"):
                 key, result = _entry(line)
                 self.results[key] = result
-            except ConfigError as error:
-                problems += error.within(f"{self.path}, line {number}").problems
             complete += len(line)
         if problems:
             self._file.close()
@@ -86,52 +84,34 @@ def _crc(body: bytes) -> bytes:
 
 def _entry(line: bytes) -> tuple[str, dict[str, object]]:
     body, sign, digest = line.rpartition(_SUM)
+    why = "the line does not contain the result of a run"
     if sign and digest != _crc(body) + b'"}\n':
-        raise _damaged("the checksum does not match")
-    try:
-        entry = json.loads(body + b"}" if sign else line)
-        if set(entry) != {"key", "result"}:
-            raise ValueError("not these two")
-        Findings(**entry["result"])
-        return str(entry["key"]), entry["result"]
-    except (ValueError, TypeError):
-        raise _damaged("the line does not contain the result of a run") from None
-
-
-def _damaged(why: str) -> ConfigError:
-    return ConfigError(f"is damaged, because {why}. Delete the line to repeat its run")
+        why = "the checksum does not match"
+    else:
+        with suppress(ValueError, TypeError, KeyError):
+            entry = json.loads(body + b"}" if sign else line)
+            Findings(**entry["result"])
+            if set(entry) == {"key", "result"}:
+                return str(entry["key"]), entry["result"]
+    raise ConfigError(f"is damaged, because {why}. Delete the line to repeat its run")
 
 
 CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, with the first of each kind at the beginning, so that costs are known early."""
+    """Return the remaining runs, in turn from each kind, so that the completed runs represent all costs."""
     rows = {row.key: row for row in reversed(design.rows) if row.scenario and row.key not in journal.results}
     before: Counter[Hashable] = Counter()
     turns = {}
     for row in sorted(rows.values(), key=lambda row: row.number):
-        name, _ = kind(row)
-        turns[row.key] = before[name], row.number
-        before[name] += 1
+        turns[row.key] = before[_kind(row)], row.number
+        before[_kind(row)] += 1
     return sorted(rows.values(), key=lambda row: turns[row.key])
 
 
-def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the kind of a run: the names of its settings, then its case. Runs of one kind have equal cost."""
-    named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
-    return named, row.levels.get(CASE)
-
-
-def of_each_kind(rows: Sequence[Row]) -> list[Scenario]:
-    first = {kind(row): row for row in reversed(rows) if row.scenario}
-    return [runs.from_json(row.scenario, row.name) for row in first.values()]
-
-
-def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: engine.Where) -> Progress:
-    return remaining.weighed(
-        report, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes
-    )
+def _kind(row: Row) -> Hashable:
+    return tuple(level for level in row.levels.values() if isinstance(level, str))
 
 
 def run(
@@ -199,11 +179,13 @@ def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) ->
     with Journal(folder) as journal:
         rows = undone(design, journal)
         samples = len(rows) * design.base.samples
-        where = runs.decided(where, samples, [design.base, *of_each_kind(rows)], hooks.say)
+        first = {_kind(row): row for row in reversed(rows)}
+        kinds = [runs.from_json(row.scenario, row.name) for row in first.values()]
+        where = runs.decided(where, samples, [design.base, *kinds], hooks.say)
         hooks.begun(len(rows))
         try:
             with hooks.shown(design.name) as progress:
-                lost = run(design, journal, where, weighed(rows, progress, where))
+                lost = run(design, journal, where, summed(progress))
         except BaseException as error:
             done = len(rows) - len(undone(design, journal))
             error.add_note(f"number of further runs with results in {folder}: {done}")

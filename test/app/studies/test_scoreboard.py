@@ -359,8 +359,8 @@ def test_plants_are_scored_if_scenario_has_scatter(
     ("options", "parts"),
     [
         (["--laws", "invers"], ("laws", "unknown", "invers", "inverse")),
-        (["--noise-seeds", "0"], ("--noise-seeds", "0", ">= 1")),
-        (["--tune", "3"], ("--tune", "3", "0", ">= 8")),
+        (["--noise-seeds", "0"], ("noise_seeds", "0", ">= 1")),
+        (["--tune", "3"], ("tune", "3", "0", ">= 8")),
         (["--settings", "nowhere.yaml"], ("settings", "nowhere.yaml")),
         (["--rank", "J99"], ("indices", "unknown", "J99")),
         (["--records", "elcentro_1940_ns,nowhere"], ("ground_motion.record", "unknown")),
