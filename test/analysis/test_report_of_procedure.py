@@ -19,7 +19,7 @@ from page_of_test import CHROMIUM
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report.document import first_line, render
+from rths_nodes.analysis.report.document import first_line, render, write_record
 from rths_nodes.analysis.report.procedure import DIRECT
 from rths_nodes.analysis.report.set_up import floors, parts
 from rths_nodes.analysis.share_of_structure import MEASURED, MODEL, STATED, partition
@@ -147,6 +147,12 @@ def test_page_has_all_of_procedure_record() -> None:
     assert DIRECT not in content
     assert content.count("no second sensor") == 1
     assert TO_SIGN not in content
+
+
+def test_finished_record_without_histories_has_page(tmp_path: Path) -> None:
+    write_record(record(rungs=[], planned=[]), tmp_path / "page.html")
+    content = text((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert mentions(content, "t-42", "finished", "damper-7", "no histories")
 
 
 def test_repeated_rung_has_number() -> None:

@@ -51,15 +51,11 @@ from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
-
-
 _TOLD = {
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
 }
 """Keys of a run's information that the page shows elsewhere."""
-SHARED_HASH = "Scenario hash"
-"""Name of the hash that the nodes compare."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -342,7 +338,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "summary": [*summary(evaluation, "rung" if beside else "test"), *remarks(evaluation)],
         "facts": {key: text for key, text in facts(evaluation).items() if not shown or key not in first_facts},
         "particulars": {
-            key: text for key, text in particulars(evaluation).items() if not record or key != SHARED_HASH
+            key: text for key, text in particulars(evaluation).items() if not record or key != "Scenario hash"
         },
         "running": {
             "name": f"{kind}{run.scenario.name}: {(record.ending if record else '') or run.ending}",
@@ -359,7 +355,9 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "histograms": None if run.in_lockstep else timing,
         "yaml": dump(run.scenario.data()),
     }
-    return template("report.html.j2").render(contents, left_out=_by_reason(evaluation.left_out))
+    reasons = dict.fromkeys(evaluation.left_out.values())
+    left_out = {why: [part for part, reason in evaluation.left_out.items() if reason == why] for why in reasons}
+    return template("report.html.j2").render(contents, left_out=left_out)
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
@@ -438,10 +436,3 @@ def template(name: str) -> Template:
 def css_text(text: str) -> str:
     """Return ``text`` as a CSS string; characters that could end the string or the style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
-
-
-def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for part, reason in left_out.items():
-        reasons.setdefault(reason, []).append(part)
-    return reasons

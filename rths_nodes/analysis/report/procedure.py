@@ -320,9 +320,12 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 def _mandate(mandate: Data) -> Part:
     """Return the runs of rung h, which exists only in records up to version 0.9.0."""
-    facts = {key.capitalize(): exact(mandate.get(key)) for key in ("hash", "time", "by", "ended")}
-    keys = ("number", "outcome", "error", "noise", "recording")
-    rows = [[exact(row.get(key)) for key in keys] for row in mandate.get("rows", [])]
+    facts = {key.capitalize(): moment(exact(mandate.get(key))) for key in ("hash", "time", "by", "ended")}
+    rows = [
+        [exact(row.get("number")), exact(row.get("outcome")), rounded(row.get("error")), rounded(row.get("noise"))]
+        + [exact(row.get("recording"))]
+        for row in mandate.get("rows", [])
+    ]
     heads = ("Run", "Outcome", "error, %", "noise, %", "Recording")
     return Part("Runs under a mandate (rung h, up to version 0.9.0)", facts, grid=grid(heads, rows))
 

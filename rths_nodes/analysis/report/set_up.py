@@ -21,13 +21,12 @@ from rths_nodes.loop.scenario.judgement import Judgement
 from rths_nodes.loop.scenario.schema import Scenario, axis_names, simulation
 
 MODES = 8
-TONNE = 1e-3
 _CHANNELS = ("displacement", "force", "command")
 _HEADS = (
     *("Channel", "Sensor", "Unit", "± range", "scale", "sign", "resolution", "noise"),
     *("Calibrated", "Certificate"),
 )
-_COLUMNS = (("mass, t", TONNE), ("damping, kN s/m", KN), ("stiffness, kN/mm", KN / MM))
+_COLUMNS = (("mass, t", 1e-3), ("damping, kN s/m", KN), ("stiffness, kN/mm", KN / MM))
 
 
 def parts(evaluation: Evaluation, record: ProcedureRecord | None) -> list[Part]:

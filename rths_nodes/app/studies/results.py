@@ -241,14 +241,9 @@ def drawings(board: Scoreboard) -> list[Drawing]:
 
 def columns(board: Scoreboard) -> dict[str, list[object]]:
     scores = board.scores
-    columns: dict[str, list[object]] = {
-        "place": [score.place for score in scores],
-        "compensator": [score.law for score in scores],
-        "block": [score.block for score in scores],
-        "runs": [score.runs for score in scores],
-        "failures": [score.failures for score in scores],
-        "outcome": [score.outcome() for score in scores],
-    }
+    fields = {"place": "place", "compensator": "law", "block": "block", "runs": "runs", "failures": "failures"}
+    columns = {name: [getattr(score, field) for score in scores] for name, field in fields.items()}
+    columns["outcome"] = [score.outcome() for score in scores]
     for index in board.table.indices:
         columns[f"{index}_median"] = [score.median.get(index) for score in scores]
         columns[f"{index}_{HIGH:g}_percent"] = [score.high.get(index) for score in scores]
