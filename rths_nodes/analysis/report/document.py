@@ -416,9 +416,9 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples were bridged"
         missed = f"{grouped(round(run.late.missed))} ticks were missed"
         parts.append(f"Test {run.not_valid}: {counted}, and {missed}")
-    if test and (words := procedure.first_words(test.record)):
+    if test and (sentence_of_test := procedure.first_words(test.record)):
         shown = reason or run.not_valid
-        parts += [] if parts and shown and shown in words else [words]
+        parts += [] if parts and shown and shown in sentence_of_test else [sentence_of_test]
     return ". ".join((*parts, *run.notes))
 
 

@@ -51,8 +51,8 @@ def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
     if not columns or (len(kept) == 1 and len(heads) > 1):
         return None
     numeric = [n > 0 and all(map(_NUMBER.fullmatch, columns[n])) for n in kept]
-    rows = [list(row) for row in zip(*(columns[n] for n in kept), strict=True)]
-    return Grid([heads[n] for n in kept], rows, numeric)
+    filled = [list(row) for row in zip(*(columns[n] for n in kept), strict=True)]
+    return Grid([heads[n] for n in kept], filled, numeric)
 
 
 def listed(title: str, heads: Sequence[str], rows: Iterable[Iterable[str]], none: str = "None.") -> Part:
@@ -193,7 +193,7 @@ def _offsets(record: ProcedureRecord) -> Part:
             rows.append([f"{called}: {noun}", *(rounded(x, factor) for x in (*numbers, drift)), unit, tared])
         rows.append([f"{called}: active command", rounded(first.command, MM), *[DASH] * 4, "mm", DASH])
     heads = ("Offset of", "before", "scatter (rms)", "after", "scatter (rms)", "drift", "Unit", "tared")
-    words = [
+    notes = [
         f"The offsets before the test were taken {_taken(before)} and were "
         f"{'confirmed by the operator' if before.confirmed else 'not confirmed'} (hash {before.hash}).",
         f"The offsets after the test were taken {_taken(after)}."
@@ -201,12 +201,12 @@ def _offsets(record: ProcedureRecord) -> Part:
         else "No offsets were taken after the test, so the drift is unknown.",
     ]
     if away:
-        words.append(
+        notes.append(
             f"After the test, the active command had changed by {', '.join(away)}. The drift of the displacement "
             "is relative to the active command. The drift of the force includes the load of the specimen at the "
             "new position."
         )
-    return Part("Offsets before and after the test", words=tuple(words), grid=grid(heads, rows))
+    return Part("Offsets before and after the test", words=tuple(notes), grid=grid(heads, rows))
 
 
 def _taken(offsets: OffsetsRecord) -> str:

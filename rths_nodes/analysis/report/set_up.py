@@ -65,11 +65,11 @@ def _partition(partition: Partition) -> Part:
     heads = [f"{title}: {part}" for title, _ in _COLUMNS for part in ("numerical", "experimental")]
     unknown = "is unknown, because neither the structure nor a model of the specimen states it"
     whence = f"is taken {partition.source}" if partition.source else unknown
-    words = (
+    notes = (
         "The values are the diagonal elements of the matrices, by degree of freedom. The experimental part "
         f"{whence}.",
     )
-    return Part("Partition: numerical and experimental", words=words, grid=grid(("", *heads), rows))
+    return Part("Partition: numerical and experimental", words=notes, grid=grid(("", *heads), rows))
 
 
 def _modes(partition: Partition) -> Part:
@@ -81,11 +81,11 @@ def _modes(partition: Partition) -> Part:
         [str(mode), rounded(f), rounded(1.0 / f if f > 0.0 else math.nan), rounded(ratio, PERCENT)]
         for mode, (f, ratio) in enumerate(zip(partition.frequencies[:MODES], partition.ratios, strict=False), 1)
     ]
-    words = ["The modes belong to both substructures together, at small motion and without actuators."]
+    notes = ["The modes belong to both substructures together, at small motion and without actuators."]
     if left := len(partition.frequencies) - len(rows):
-        words.append(f"Number of further modes up to {partition.frequencies[-1]:.4g}\u00a0Hz: {left}.")
+        notes.append(f"Number of further modes up to {partition.frequencies[-1]:.4g}\u00a0Hz: {left}.")
     heads = ("Mode", "frequency, Hz", "period, s", "damping, %")
-    return Part(title, words=tuple(words), grid=grid(heads, rows))
+    return Part(title, words=tuple(notes), grid=grid(heads, rows))
 
 
 def _sensors(scenario: Scenario) -> Part:
@@ -173,8 +173,8 @@ def floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
         ),
         *("floor of the sensor, mm", "scatter at rest, mm", "rms error divided by floor"),
     )
-    words = (
+    notes = (
         "The floor of a sensor is the rms of its noise and resolution, √(noise² + resolution²/12), from the rig "
         "file or the simulated sensor. The scatter at rest is the rms while the offsets were taken.",
     )
-    return Part(title, words=words, grid=grid(heads, rows))
+    return Part(title, words=notes, grid=grid(heads, rows))

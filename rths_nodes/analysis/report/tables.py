@@ -151,9 +151,11 @@ def response(evaluation: Evaluation) -> Table:
 
 def timing(run: Run) -> Table:
     shown = _USUAL if run.in_lockstep else _PERCENTILES
-    loop, *others = ((title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", "")))
+    loop, *clocks_of_host = (
+        (title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))
+    )
     hops = run.timing.get("hops", {})
-    timed = [loop, *((title, hops.get(key, {})) for key, title in HOPS), *others]
+    timed = [loop, *((title, hops.get(key, {})) for key, title in HOPS), *clocks_of_host]
     for peer, clock in run.timing.get("clocks", {}).items():
         way = {"median_s": clock["round_trip_median_s"], "max_s": clock["round_trip_max_s"]}
         timed.append((f"round trip to the machine of the {peer} node", way))

@@ -41,7 +41,7 @@ def compete(
 
     Raises ConfigError if a condition is invalid (usually before any run), and OSError if a file cannot be written.
     """
-    conditions = chosen_conditions.of(scenario)
+    conditions = chosen_conditions.resolved(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]
     stored = files.settings_of(conditions.settings)
     # refuse before any motion; ranges are checked later, because only a compensator knows its states

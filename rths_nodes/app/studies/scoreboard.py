@@ -70,7 +70,7 @@ class Conditions:
         if 0 < self.tune < tuning.LEAST:
             raise ConfigError(f"tune = {self.tune}: must be 0 or >= {tuning.LEAST}")
 
-    def of(self, scenario: Scenario) -> Conditions:
+    def resolved(self, scenario: Scenario) -> Conditions:
         """Return these conditions with the defaults of ``scenario``. The first index determines the rank."""
         rank = self.rank or runs.ranking_index(scenario)
         response = self.response or rank
@@ -208,8 +208,8 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
         equal = number > 0 and score.unstable == leader.unstable and least <= largest
         places.append(places[-1] if equal else number)
     ranked = [
-        replace_fields(score, place=f"{place + 1}{'=' if places.count(place) > 1 else ''}")
-        for (score, *_), place in zip(rows, places, strict=True)
+        replace_fields(score, place=f"{rank + 1}{'=' if places.count(rank) > 1 else ''}")
+        for (score, *_), rank in zip(rows, places, strict=True)
     ]
     return [*ranked, *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
@@ -226,8 +226,8 @@ def _score(table: StudyTable, label: str, rows: NDArray[np.intp], index: str) ->
     )
     failed = rows[~table.finished[rows]]
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
-    what = reasons.most_common(1)[0][0] if reasons else ""
-    score = Score(law, block or WITHOUT, len(rows), len(failed), what, median, high, worst)
+    commonest = reasons.most_common(1)[0][0] if reasons else ""
+    score = Score(law, block or WITHOUT, len(rows), len(failed), commonest, median, high, worst)
     seeds = np.array(table.columns[SEED])[rows] if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[index][seeds == seed], HIGH) for seed in np.unique(seeds)]
     if len(highs) == 1 or not np.isfinite(highs).all():

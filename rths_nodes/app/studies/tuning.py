@@ -114,9 +114,9 @@ def parameters(
 
     ``stated`` has ranges by key, or texts ``KEY[=LOW:HIGH]``.
     """
-    ranges: dict[str, Sequence[str | float] | None] = dict.fromkeys(tunable(scenario))
+    ranges: Mapping[str, Sequence[str | float] | None] = dict.fromkeys(tunable(scenario))
     if isinstance(stated, Mapping):
-        ranges = dict(stated) or ranges
+        ranges = stated or ranges
     elif stated:
         texts = [text.partition("=") for text in stated]
         return [_parameter(scenario, key, limits.split(":") if sign else None) for key, sign, limits in texts]
