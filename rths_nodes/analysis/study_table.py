@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,19 +73,15 @@ class StudyTable:
 
     @property
     def finished(self) -> NDArray[np.bool_]:
-        return self._ended(("finished",))
+        return np.isin(self.columns["outcome"], ["finished"])
 
     @property
     def failed(self) -> NDArray[np.bool_]:
-        return ~self._ended(("finished", REFUSED, LOST))
-
-    def _ended(self, outcomes: Sequence[str]) -> NDArray[np.bool_]:
-        return np.array([outcome in outcomes for outcome in self.columns["outcome"]], dtype=bool)
+        return ~np.isin(self.columns["outcome"], ["finished", REFUSED, LOST])
 
     def outcomes(self) -> dict[str, int]:
-        counts = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
-        for outcome in self.columns["outcome"]:
-            counts[outcome] += 1
+        counts = Counter({"finished": 0})
+        counts.update(self.columns["outcome"])
         return {outcome: count for outcome, count in counts.items() if count}
 
     def title_of(self, column: str) -> str:
@@ -92,7 +89,7 @@ class StudyTable:
 
     def values(self, index: str) -> Array:
         """Return the values of an index, ``(n,)``; NaN for unfinished runs."""
-        values = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
+        values = np.array([value if is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, values, np.nan)
 
     def magnitudes(self, index: str) -> Array:
@@ -104,7 +101,7 @@ class StudyTable:
         return many and self._numeric(factor)
 
     def _numeric(self, factor: str) -> bool:
-        return all(map(_is_number, self.columns[factor]))
+        return all(map(is_number, self.columns[factor]))
 
     @property
     def shown_factors(self) -> tuple[str, ...]:
@@ -121,23 +118,28 @@ class StudyTable:
         return {label: np.array(row) for label, row in rows.items()}
 
     def cells(self, factor: str = "") -> list[Cell]:
-        if not factor:
-            return [Cell(group, "", rows) for group, rows in self.groups.items()]
         cells = []
         for group, rows in self.groups.items():
-            labels = np.array([shown(self.columns[factor][row]) for row in rows])
+            labels = np.array([shown(self.columns[factor][row]) if factor else "" for row in rows])
             cells += [Cell(group, level, rows[labels == level]) for level in dict.fromkeys(labels.tolist())]
         return cells
 
     def spreads(self, index: str, cells: Sequence[Cell]) -> list[Spread]:
         size, failed = self.magnitudes(index), self.failed
-        begun = failed | self.finished
         spreads = []
         for cell in cells:
-            rows = cell.rows[begun[cell.rows]]
+            rows = cell.rows[(failed | self.finished)[cell.rows]]
             values = [percentile(size[rows], percent) for percent in (LOW, 50.0, HIGH, 100.0)]
             spreads.append(Spread(len(rows), int(failed[rows].sum()), *values))
         return spreads
+
+    def summary(self, index: str) -> list[tuple[str, list[str]]]:
+        """Return each group with its finished runs, median, low, high and worst magnitude, as texts."""
+        cells = self.cells()
+        return [
+            (cell.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
+            for cell, row in zip(cells, self.spreads(index, cells), strict=True)
+        ]
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
         """Return at most ``count`` rows with the largest magnitudes of an index; unfinished runs come first.
@@ -181,8 +183,8 @@ def in_cell(value: float) -> str:
 
 
 def shown(value: object) -> str:
-    return f"{value:.6g}" if _is_number(value) else str(value)
+    return f"{value:.6g}" if is_number(value) else str(value)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

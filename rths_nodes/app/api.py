@@ -528,7 +528,6 @@ def study(
     """
     from rths_nodes.app.studies import engine as engines
     from rths_nodes.app.studies import study as studies
-    from rths_nodes.app.studies.results import Study
 
     where, design = engines.chosen(jobs, scheduler, engine), _design(file, contents)
     hooks = studies.Hooks(progress) if progress else studies.Hooks()
@@ -536,7 +535,7 @@ def study(
         table = studies.complete(design, folder, where, hooks)
         if out is not None:
             studies.write_all(table, folder, where)
-    return Study.from_table(table)
+    return table
 
 
 def _design(file: Place | None, contents: OfStudy) -> Design:
@@ -713,7 +712,6 @@ def scoreboard(
     progress: Shown | None = None,
 ) -> Scoreboard:
     from rths_nodes.app.studies import engine as engines
-    from rths_nodes.app.studies import results
     from rths_nodes.app.studies.competition import Conditions, compete
     from rths_nodes.app.studies.study import Hooks
 
@@ -735,5 +733,4 @@ def scoreboard(
     )
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(benchmark, overrides)
     with _folder(out) as folder:
-        board = compete(loaded, conditions, folder, where, Hooks(progress) if progress else Hooks())
-    return results.Scoreboard(**vars(board))
+        return compete(loaded, conditions, folder, where, Hooks(progress) if progress else Hooks())

@@ -19,7 +19,7 @@ from page_of_test import CHROMIUM
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report.document import first_line, render
+from rths_nodes.analysis.report.document import first_line, render, write_record
 from rths_nodes.analysis.report.procedure import DIRECT
 from rths_nodes.analysis.report.set_up import floors, parts
 from rths_nodes.analysis.share_of_structure import MEASURED, MODEL, STATED, partition
@@ -147,6 +147,12 @@ def test_page_has_all_of_procedure_record() -> None:
     assert DIRECT not in content
     assert content.count("no second sensor") == 1
     assert TO_SIGN not in content
+
+
+def test_finished_record_without_histories_has_page(tmp_path: Path) -> None:
+    write_record(record(rungs=[], planned=[]), tmp_path / "page.html")
+    content = text((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert mentions(content, "t-42", "finished", "damper-7", "no histories")
 
 
 def test_repeated_rung_has_number() -> None:
@@ -405,7 +411,7 @@ def test_set_up_has_cautions_of_test() -> None:
     overrides, sections = ["duration=0.1", "axes.story_1.specimen.stiffness=7.6e3"], {}
     for name, selected in (("good", overrides[:1]), ("soft", overrides)):
         evaluation = Evaluation(hosts.run("chen_ricles_2010", selected, rig="bench_simulated").read())
-        (sections[name],) = (section for section in parts(evaluation, {}) if section.title == "Cautions")
+        (sections[name],) = (section for section in parts(evaluation, None) if section.title == "Cautions")
     assert (sections["good"].words, sections["good"].items) == (("None.",), ())
     file_caution, integrator_caution = sections["soft"].items
     assert mentions(file_caution, "axes.story_1.specimen.stiffness", "7600 N/m", "7.6e+06 N/m")

@@ -21,9 +21,12 @@ from rths_nodes.analysis.report import studies as pages
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
 from rths_nodes.app.studies import scoreboard
 from rths_nodes.app.studies.candidates import Candidate
+from rths_nodes.app.studies.competition import write_board
+from rths_nodes.app.studies.results import Scoreboard
 from rths_nodes.app.studies.runs import known_indices
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.files import load
+from rths_nodes.loop.scenario.schema import Case
 
 
 def table(**columns: Any) -> StudyTable:
@@ -249,8 +252,9 @@ def scoreboard_page(tmp_path: Path) -> str:
     study = board_table()
     chosen = [*(Candidate(law, {}) for law in LAWS), Candidate("late", {}, "needs gains")]
     rows = scoreboard.scores(study, chosen, "J2")
-    board = pages.Scoreboard(study, rows, [pages.Published("pi", "as published", {"J1": 4.6})], ("J2", "J1"))
-    pages.write(tmp_path / "page.html", board, {}, {"Scenario": "scenario"})
+    cases = {"pi": Case(note="as published", published={"J1": 4.6})}
+    board = Scoreboard(study, rows, cases, ("J2", "J1"), "", None, {}, {"Scenario": "scenario"})
+    write_board(board, {}, tmp_path / "page.html")
     return (tmp_path / "page.html").read_text()
 
 

@@ -6,11 +6,10 @@ The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
-from rths_nodes.analysis.report.procedure import Part, grid, moment
+from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.report.tables import Row, Table
 from rths_nodes.analysis.units import (
     DASH,
@@ -34,6 +33,7 @@ from rths_nodes.analysis.units import (
     number,
     quantity,
     rounded,
+    sentence,
 )
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
@@ -51,17 +51,11 @@ from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
-
-
-_TOLD = (
+_TOLD = {
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
-)
+}
 """Keys of a run's information that the page shows elsewhere."""
-
-
-SHARED_HASH = "Scenario hash"
-"""Name of the hash that the nodes compare."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -73,8 +67,8 @@ def across(simulation: str, made_elsewhere: bool = False) -> str:
 def facts(evaluation: Evaluation) -> dict[str, str]:
     information = evaluation.run.information
     return {
-        "Imported" if evaluation.run.made_elsewhere else "Started": moment(information.get("started", "–")),
-        "Run": information.get("run_id", "–"),
+        "Imported" if evaluation.run.made_elsewhere else "Started": moment(information.get("started", DASH)),
+        "Run": information.get("run_id", DASH),
         "Excitation": _excitation(evaluation),
         "Compensator": type(evaluation.scenario.compensator).type_name,
     }
@@ -84,40 +78,38 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
     run, scenario, information = evaluation.run, evaluation.scenario, evaluation.run.information
     port = scenario.port
     transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
+    lost = f" ({information['lost']})" if information.get("lost") else ""
+    gaps = f"{information['gaps']} gaps{lost}" if information.get("gaps", "0") != "0" else ""
+    missing = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
     rows = {
-        "Host": information.get("host", "–"),
-        "Pace": information.get("pace", "–"),
+        "Host": information.get("host", DASH),
+        "Pace": information.get("pace", DASH),
         "Actuator nodes": information.get("actuator_nodes", "one").replace("_", " "),
-        "rths_nodes": information.get("version", "–"),
-        **_static_stage(run),
+        "rths_nodes": information.get("version", DASH),
+        "Static stage": _static_stage(run),
         "Seed": str(scenario.seed),
         "Servo rate": f"{scenario.servo_rate:g} Hz",
         "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
         "Steps": _part_of(len(run.step_time) - 1, scenario.steps),
         "Samples": _part_of(len(run.time) - 1, scenario.samples),
         "Transport samples q": str(port.transport_samples) if transport else "declared by the port",
+        "Samples p under way in hops": str(scenario.hops.depth or ""),
+        "Time axis": f"the rig moves {scenario.time_ratio:g} times slower" if scenario.time_ratio > 1 else "",
+        "Missing from the recording": missing if "gaps" in information or run.incomplete else "",
     }
-    if scenario.hops.depth:
-        rows["Samples p under way in hops"] = str(scenario.hops.depth)
-    if scenario.time_ratio > 1:
-        rows["Time axis"] = f"the rig moves {scenario.time_ratio:g} times slower"
-    if "gaps" in information or run.incomplete:
-        lost = f" ({information['lost']})" if information.get("lost") else ""
-        gaps = f"{information['gaps']} gaps{lost}" if information.get("gaps", "0") != "0" else ""
-        rows["Missing from the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
-    further = {
-        key.replace("_", " ").capitalize(): information[key] for key in sorted(information) if key not in _TOLD
+    rows |= {
+        key.replace("_", " ").capitalize(): text for key, text in sorted(information.items()) if key not in _TOLD
     }
-    return rows | {name: value for name, value in further.items() if value}
+    return {name: value for name, value in rows.items() if value}
 
 
-def _static_stage(run: Run) -> dict[str, str]:
+def _static_stage(run: Run) -> str:
     stage = run.integrator.get("static_stage", {})
     moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
     if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
-        return {}
+        return ""
     rows = zip(run.dof_names, moved, force, strict=False)
-    return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
+    return ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)
 
 
 def _part_of(done: int, planned: int) -> str:
@@ -126,33 +118,28 @@ def _part_of(done: int, planned: int) -> str:
 
 
 def _excitation(evaluation: Evaluation) -> str:
-    scenario = evaluation.scenario
+    scenario, run = evaluation.scenario, evaluation.run
     prescribed = scenario.structure is None and scenario.integrator.ground is None
     moving = scenario.integrator.displacement if prescribed else scenario.ground_motion
     if scenario.integrator.history:
         return Path(scenario.integrator.history).name
-    if prescribed and moving is None and evaluation.run.made_elsewhere:
-        return "unknown, so the input energy and the HSEM in percent are not available"
     if prescribed and moving is None:
-        return "known only to the client, so the input energy and the HSEM in percent are not available"
+        unknown = "unknown" if run.made_elsewhere else "known only to the client"
+        return f"{unknown}, so the input energy and the HSEM in percent are not available"
     data = to_data(moving) or {}
+    description = [str(data.get("type", DASH))]
     if data.get("type") == "record":
         description = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
-    else:
-        description = [str(data.get("type", "–"))]
-        for row in table(type(moving)) if data else ():
-            if isinstance(
-                data[row.name], (int, float)
-            ):  # e.g. "m/s^2 or m", for ground motion or prescribed motion
-                unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
-                description.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
-    ground = evaluation.or_left_out(
-        "peak of the excitation", lambda: energy.ground_acceleration(evaluation), np.zeros(0)
-    )
-    peak = largest(ground)
+    elif data:
+        numbers = [row for row in table(type(moving)) if isinstance(data[row.name], (int, float))]
+        # a unit may be "m/s^2 or m", for ground motion or prescribed motion
+        units = [row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²") for row in numbers]
+        pairs = zip(numbers, units, strict=True)
+        description += [f"{row.name} {data[row.name]:g} {unit}".rstrip() for row, unit in pairs]
+    acceleration = partial(energy.ground_acceleration, evaluation)
+    peak = largest(evaluation.or_left_out("peak of the excitation", acceleration, np.zeros(0)))
     if peak > 0.0:
-        until = "" if evaluation.run.outcome == "finished" else " up to the stop"
-        description.append(f"peak {peak:.3g} m/s²{until}")
+        description.append(f"peak {peak:.3g} m/s²{'' if run.outcome == 'finished' else ' up to the stop'}")
     return ", ".join(description)
 
 
@@ -172,26 +159,24 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
         sentences.append(f"The {noun} finished after {planned:.4g}\u00a0s{doubt}.")
     elif run.outcome in STOPS:
         sentences.append(f"The rig was at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
-    if evaluation.run.incomplete:
+    if run.incomplete:
         counted = f"{evaluation.counted[0]} to {evaluation.counted[-1]}" if len(evaluation.counted) else "none"
         sentences.append(f"The figures use the longest complete stretch of samples: {counted}.")
     errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
     if not errors or len(run.time) < 2:
         return [*sentences, "No indices were recorded."]
     worst = max(errors, key=errors.__getitem__)
-    index = axes[worst]
     who = f"All {len(axes)} actuators followed their targets" if several else "The actuator followed its target"
-    share = number(index.get("max_error_percent"))
+    share = number(axes[worst].get("max_error_percent"))
     relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
     at = f" The error of {axis_names(run.scenario)[worst]} is the largest." if several else ""
     sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}.{at}")
-    sentences += _delay(evaluation, worst, index)
+    sentences += _delay(evaluation, worst, axes[worst])
     hsem = number(run.metrics.get("hsem_percent"))
     if hsem is not None:
-        whose = "The control errors" if several else "The control error"
         did = "fed energy into" if hsem > 0.0 else "took energy out of"
         part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
-        sentences.append(f"{whose} {did} the structure ({part}).")
+        sentences.append(f"The control error{'s' * several} {did} the structure ({part}).")
     return sentences
 
 
@@ -202,7 +187,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
     last = dict(zip(run.compensator_names, run.compensator[evaluation.counted[-1]].tolist(), strict=True))
     return [
         # a first word with a dot is a key and is not capitalised
-        f"{remark}." if "." in remark.split(maxsplit=1)[0] else f"{remark[0].upper()}{remark[1:]}."
+        f"{remark if '.' in remark.split(maxsplit=1)[0] else sentence(remark)}."
         for remark in (*run.scenario.compensator.remarks(last), *learning_notes(run.integrator, run.scenario))
     ]
 
@@ -211,17 +196,17 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
     delay = number(index.get("delay_s"))
     if delay is None:
         return []
-    sentence = (
-        f"This actuator was {early_or_late(delay)} over the whole test, where the fastest motion has "
-        "the largest weight"
-    )
+    sentences = [
+        f"This actuator was {early_or_late(delay)} over the whole test, where the fastest motion has the largest "
+        "weight."
+    ]
     windowed = evaluation.windowed
-    column = None if windowed is None else windowed.delay[:, evaluation.run.axes.index(axis)]
-    if windowed is None or column is None or not np.isfinite(column).any():
-        return [f"{sentence}."]
-    low, high = early_or_late(float(np.nanmin(column))), early_or_late(float(np.nanmax(column)))
-    windows = f"In windows of {windowed.length:.2g}\u00a0s, the frequency evaluation index"
-    return [f"{sentence}. {windows} gives values between {low} and {high}."]
+    column = np.zeros(0) if windowed is None else windowed.delay[:, evaluation.run.axes.index(axis)]
+    if windowed is not None and np.isfinite(column).any():
+        low, high = early_or_late(float(np.nanmin(column))), early_or_late(float(np.nanmax(column)))
+        windows = f"In windows of {windowed.length:.2g}\u00a0s, the frequency evaluation index"
+        sentences.append(f"{windows} gives values between {low} and {high}.")
+    return sentences
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
@@ -244,46 +229,43 @@ def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
     for name, spec in declared(type(scenario)).items():
         built, title = getattr(scenario, name), name.replace("_", " ").capitalize()
         if name == "axes":
-            axes = {axis: list(_inside(built[axis], defaults)) for axis in built}
-            title = "Axes" if len(axes) > 1 else f"Axis {next(iter(axes))}"
-            result.append(Section(title, "", "", _side_by_side(axes)))
+            title = "Axes" if len(built) > 1 else f"Axis {next(iter(built))}"
+            rows_by_axis = {axis: list(_inside(built[axis], defaults)) for axis in built}
+            result.append(Section(title, "", "", _side_by_side(rows_by_axis)))
         elif spec.kind in SECTIONS and built is not None:
             kind = _type("", built, spec.family) if spec.family else Row("", [""], "")
-            rows = [*_inside(built, defaults)]
+            rows = list(_inside(built, defaults))
             if rows or kind.values[0]:
-                result.append(Section(title, kind.values[0], kind.meaning, _one_column(rows)))
+                result.append(Section(title, kind.values[0], kind.meaning, _side_by_side({name: rows})))
         elif spec.kind not in SECTIONS and name not in LEFT_OUT and (defaults or _chosen(built, spec)):
             test.append(_plain(name, built, spec))
-    return [Section("Test", "", "", _one_column(test)), *result]
+    return [Section("Test", "", "", _side_by_side({"": test})), *result]
 
 
 def _chosen(value: object, spec: Spec) -> bool:
     return bool(to_data(value) != to_data(spec.left_out))
 
 
-def _one_column(rows: list[Row]) -> Table:
-    return Table("Parameter", ["Value"], rows)
-
-
 def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
-    names = list(dict.fromkeys(row.title for rows in axes.values() for row in rows))
-    parts = [name.partition(".")[0] for name in names]
-    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # keep the keys of a section together
+    if len(axes) == 1:
+        return Table("Parameter", ["Value"], *axes.values())
     by_axis = [{row.title: row for row in rows} for rows in axes.values()]
+    names = list(dict.fromkeys(name for rows in by_axis for name in rows))
+    parts = [name.partition(".")[0] for name in names]
     result = []
-    for name in names:
+    for name in sorted(names, key=lambda name: parts.index(name.partition(".")[0])):  # keep sections together
         present = [rows[name] for rows in by_axis if name in rows]
-        meanings = dict.fromkeys(row.meaning.rstrip(".") for row in present)
-        values = [rows[name].values[0] if name in rows else exact(None) for rows in by_axis]
+        meanings = dict.fromkeys(row.meaning for row in present)
+        values = [rows[name].values[0] if name in rows else DASH for rows in by_axis]
         unit = next((row.unit for row in present if row.unit), "")
         result.append(Row(name, values, unit, "; ".join(filter(None, meanings))))
-    return Table("Parameter", list(axes) if len(axes) > 1 else ["Value"], result)
+    return Table("Parameter", list(axes), result)
 
 
 def _type(name: str, component: object, family: str) -> Row:
     description = ""
     with suppress(ConfigError):
-        description = registry.description(family, type_of(component))
+        description = registry.description(family, type_of(component)).rstrip(".")
     return Row(name, [type_of(component)], "", description)
 
 
@@ -328,58 +310,58 @@ def write_page(path: Path, text: str) -> None:
 
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:
-    evaluation = Evaluation(run)
-    beside = _beside(run, test)
+    evaluation, information = Evaluation(run), run.information
+    record, rung = (test.record, procedure.rung_of(*test)) if test else (None, None)
+    beside = ""
+    if record and run.ending == "finished" and procedure.verdict(record):
+        beside = f"rung {procedure.rung_title(rung.name)}" if rung else "a rung"
     pictures = {figure.name: figure for figure in figures.drawn(View.one(evaluation))}
     timing = pictures.pop("timing", None)
-    verdict_of, first_facts = verdict(run, test), procedure.first_facts(test.record) if test else _first_facts(run)
-    contents: dict[str, object] = {
+    first_facts, shown = procedure.first_facts(record) if record else _first_facts(run), verdict(run, record)
+    kind = "" if run.made_elsewhere else f"{rig_kind(run.scenario)}: "
+    contents: Data = {
+        "run": run,
         "scenario": run.scenario,
-        "axes": run.axes,
         "outcome": run.ending,
-        "reason": run.information.get("reason", ""),
         "kind": "unknown" if beside else "bad" if run.not_valid else KINDS.get(run.outcome, "unknown"),
-        "verdict": verdict_of,
+        "verdict": shown,
         "first_facts": first_facts,
         "across_words": across(simulation(run.scenario), run.made_elsewhere),
-        "signs": test.record if test else None,
+        "signs": record,
         "beside": beside,
         "stopped": STOPS.get(run.outcome, ""),
         "first": first_line(run, test),
-        "procedure": _procedure(test),
+        "procedure": procedure.sections(record, rung) if record else {},
         "direct": procedure.DIRECT,
-        "set_up": _set_up(evaluation, test),
-        "floor": _floor(evaluation, test.record if test else None),
+        "set_up": [*set_up.parts(evaluation, record), *(procedure.rig(record) if record else ())],
+        "floor": set_up.floor(evaluation, record),
         "summary": [*summary(evaluation, "rung" if beside else "test"), *remarks(evaluation)],
-        "facts": {
-            key: value for key, value in facts(evaluation).items() if not verdict_of or key not in first_facts
-        },
+        "facts": {key: text for key, text in facts(evaluation).items() if not shown or key not in first_facts},
         "particulars": {
-            name: value for name, value in particulars(evaluation).items() if test is None or name != SHARED_HASH
+            key: text for key, text in particulars(evaluation).items() if not record or key != "Scenario hash"
         },
-        "running": _running(run, test),
-        "deviations": procedure.deviations(test.record) if test else None,
+        "running": {
+            "name": f"{kind}{run.scenario.name}: {(record.ending if record else '') or run.ending}",
+            "started": moment(information.get("started", "")),
+            "run": information.get("run_id", ""),
+        },
+        "deviations": procedure.deviations(record) if record else None,
         "defaults": defaults,
         "parameters": sections(run.scenario, defaults),
-        "tables": {
-            "indices": tables.indices(evaluation),
-            "published": evaluation.or_left_out("published indices", lambda: tables.published(evaluation), None),
-            "response": tables.response(evaluation) if reference else None,
-            "loads": tables.loads(evaluation),
-            "limits": tables.limits(evaluation),
-            "timing": tables.timing(run),
-        },
+        "tables": tables.tables(evaluation, reference),
         "paced": tables.paced(run),
         "flagged": tables.flagged(run),
         "figures": [*pictures.values()],
         "histograms": None if run.in_lockstep else timing,
         "yaml": dump(run.scenario.data()),
     }
-    return template("report.html.j2").render(contents, left_out=_by_reason(evaluation.left_out))
+    reasons = dict.fromkeys(evaluation.left_out.values())
+    left_out = {why: [part for part, reason in evaluation.left_out.items() if reason == why] for why in reasons}
+    return template("report.html.j2").render(contents, left_out=left_out)
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
-    contents: dict[str, object] = {
+    contents: Data = {
         "outcome": record.ending or "not ended",
         "kind": "bad" if procedure.verdict(record) else "good",
         "verdict": procedure.verdict(record),
@@ -388,7 +370,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
         "across_words": across(record.simulation),
         "signs": record,
         "deviations": procedure.deviations(record),
-        "procedure": _procedure(OfProcedure(record)),
+        "procedure": procedure.sections(record, None),
         "set_up": procedure.rig(record),
         "running": {
             "name": f"{label(record.simulation)}: {record.test_id}: {record.ending}",
@@ -399,28 +381,21 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
     write_page(path, template("record.html.j2").render(contents))
 
 
-def verdict(run: Run, test: OfProcedure | None) -> str:
-    outcome = procedure.NOT_VALID if run.not_valid else ""
-    if run.outcome != "finished":
-        outcome = run.outcome.upper() if run.outcome in procedure.STOPPED else "NOT FINISHED"
-    return (procedure.verdict(test.record) if test else "") or outcome
-
-
-def _beside(run: Run, test: OfProcedure | None) -> str:
-    if test is None or run.ending != "finished" or not procedure.verdict(test.record):
-        return ""
-    rung = procedure.rung_of(test.record, test.folder)
-    return f"rung {procedure.rung_title(rung.name)}" if rung else "a rung"
+def verdict(run: Run, record: ProcedureRecord | None) -> str:
+    if record and (of_test := procedure.verdict(record)):
+        return of_test
+    if run.outcome == "finished":
+        return procedure.NOT_VALID if run.not_valid else ""
+    return run.outcome.upper() if run.outcome in procedure.STOPPED else "NOT FINISHED"
 
 
 def _first_facts(run: Run) -> dict[str, str]:
     information, scenario = run.information, run.scenario
-    rig = scenario.rig_file.name if scenario.rig_file else type(scenario.port).type_name
     return {
         "Scenario": scenario.name,
-        "Started": moment(information.get("started", "–")),
-        "Run": information.get("run_id", "–"),
-        "Rig": rig,
+        "Started": moment(information.get("started", DASH)),
+        "Run": information.get("run_id", DASH),
+        "Rig": scenario.rig_file.name if scenario.rig_file else type(scenario.port).type_name,
     }
 
 
@@ -433,78 +408,18 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         ended = f"Test {outcome}" if outcome in procedure.STOPPED else "Recording not finished"
         stopped = np.flatnonzero(run.flags & FLAG_TRIPPED)
         at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
-        rung = procedure.rung_of(test.record, test.folder) if test is not None else None
-        during = (
-            f" in rung {procedure.rung_title(rung.name)}, level {PERCENT * rung.level:g}\u00a0%," if rung else ""
-        )
+        if rung := procedure.rung_of(*test) if test else None:
+            ended += f" in rung {procedure.rung_title(rung.name)}, level {PERCENT * rung.level:g}\u00a0%,"
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
-        parts.append(f"{ended}{during} {when}: {procedure.cause(reason) or 'no reason was recorded'}")
+        parts.append(f"{ended} {when}: {procedure.cause(reason) or 'no reason was recorded'}")
     if run.not_valid:
         counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples were bridged"
         missed = f"{grouped(round(run.late.missed))} ticks were missed"
         parts.append(f"Test {run.not_valid}: {counted}, and {missed}")
-    if test is not None:
-        sentence = procedure.first_words(test.record)
-        reason_shown = reason or run.not_valid
-        parts += [sentence] if sentence and not (parts and reason_shown and reason_shown in sentence) else []
+    if test and (sentence_of_test := procedure.first_words(test.record)):
+        shown = reason or run.not_valid
+        parts += [] if parts and shown and shown in sentence_of_test else [sentence_of_test]
     return ". ".join((*parts, *run.notes))
-
-
-def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:
-    if test is None:
-        return {}
-    record = test.record
-    return {
-        "head": procedure.head(record, procedure.rung_of(record, test.folder)),
-        "Checks": procedure.checks(record),
-        "Ladder": [*procedure.ladder(record), *procedure.mandates(record)],
-        "Acts": procedure.acts(record),
-    }
-
-
-def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
-    checks = test.record.checks if test else {}
-    measured = {
-        axis: axis_checks.stiffness for axis, axis_checks in checks.items() if axis_checks.stiffness is not None
-    }
-    return [*set_up.parts(evaluation, measured), *(procedure.rig(test.record) if test else ())]
-
-
-def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
-    title = "Error and floor of the sensor"
-    if len(evaluation.counted) < 2:
-        return Part(title)
-    run, floors = evaluation.run, set_up.floors(evaluation.scenario)
-    before = record.offsets_before if record else None
-    rows = []
-    for index, axis in enumerate(run.axes):
-        target = run.target[evaluation.counted, index]
-        error = target - run.displacement[evaluation.counted, index]
-        size, spread = float(np.abs(target).max()), float(np.sqrt(np.mean(target**2)))
-        largest, rms = float(np.abs(error).max()), float(np.sqrt(np.mean(error**2)))
-        seen = before.axes[axis].displacement_scatter if before and axis in before.axes else math.nan
-        most = max([value for value in (floors[axis], seen) if value > 0.0], default=math.nan)
-        shares = [rounded(PERCENT * a / b if b else math.nan) for a, b in ((largest, size), (rms, spread))]
-        numbers = [rounded(largest, MM), shares[0], rounded(rms, MM), shares[1]]
-        numbers += [rounded(floors[axis] or math.nan, MM), rounded(seen, MM), rounded(rms / most)]
-        rows.append([axis_names(evaluation.scenario)[axis], *numbers])
-    if all(row[-1] == DASH for row in rows):
-        return Part(
-            title, words=("No displacement sensor has a stated noise or resolution, so no floor is known.",)
-        )
-    heads = (
-        "Axis",
-        "largest error, mm",
-        "largest error, % of target",
-        "rms error, mm",
-        "rms error, % of rms target",
-    )
-    beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error divided by floor")
-    sentence = (
-        "The floor of a sensor is the rms of its noise and resolution, √(noise² + resolution²/12), from the rig "
-        "file or the simulated sensor. The scatter at rest is the rms while the offsets were taken.",
-    )
-    return Part(title, words=sentence, grid=grid((*heads, *beside), rows))
 
 
 @cache
@@ -521,20 +436,3 @@ def template(name: str) -> Template:
 def css_text(text: str) -> str:
     """Return ``text`` as a CSS string; characters that could end the string or the style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
-
-
-def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
-    information = run.information
-    kind = "" if run.made_elsewhere else f"{rig_kind(run.scenario)}: "
-    return {
-        "name": f"{kind}{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",
-        "started": moment(information.get("started", "")),
-        "run": information.get("run_id", ""),
-    }
-
-
-def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    reasons: dict[str, list[str]] = {}
-    for part, reason in left_out.items():
-        reasons.setdefault(reason, []).append(part)
-    return reasons

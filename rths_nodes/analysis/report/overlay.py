@@ -13,7 +13,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
 from rths_nodes.analysis.report.document import first_line, template, write_page
-from rths_nodes.analysis.report.procedure import Part, grid, moment
+from rths_nodes.analysis.report.procedure import Part, grid, listed, moment
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, quantity, rounded
 from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
@@ -39,67 +39,56 @@ def write(tests: Sequence[Compared], path: Path) -> View:
     view = View([test for test in aligned if test.drawable])
     first, *further = aligned
     finished = sum(test.run.ending == "finished" for test in tests)
-    result = {run.name: differences(first, run) for run in further}
+    result = [(other, differences(first, other)) for other in further]
     contents: dict[str, object] = {
         "title": f"{len(tests)} tests compared",
-        "first": [f"{name}: {line}." for name, line in unfinished(tests).items()],
+        "first": [f"{test.name}: {line}." for test in tests if (line := first_line(test.run, test.procedure))],
         "badge": f"{finished} of {len(tests)} finished",
         "kind": "good" if finished == len(tests) else "bad",
-        "summary": _summary(first, further, result),
-        "heads": [_heads(tests), *_scenarios(tests)],
-        "compared": _compared(first),
-        "differences": [_part(first, other, result[other.name]) for other in further],
+        "summary": [sentence for row in result if (sentence := _largest(first, *row))],
+        "heads": [_heads(tests), _scenarios(tests)],
+        "compared": COMPARED.format(name=first.name),
+        "differences": [_part(first, *row) for row in result],
         "table": tables.side_by_side({run.name: run.of for run in aligned}),
         "figures": figures.drawn(view),
     }
-    write_page(path, template("overlay.html.j2").render(contents, notes=_notes(aligned)))
-    return view
-
-
-def _notes(aligned: Sequence[Aligned]) -> list[str]:
     notes: list[str] = []
     for test in aligned:
         notes += [] if test.drawable else [f"{test.name} is not drawn, because none of its samples counts"]
         notes += [f"{part} of {test.name} is left out ({why})" for part, why in test.of.left_out.items()]
-    return notes
-
-
-def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
-    return {test.name: line for test in tests if (line := first_line(test.run, test.procedure))}
+    write_page(path, template("overlay.html.j2").render(contents, notes=notes))
+    return view
 
 
 def _heads(tests: Sequence[Compared]) -> Part:
-    rows = [[test.name, *_head(test)] for test in tests]
+    rows = []
+    for name, run, test in tests:
+        information, ratio = run.information, run.scenario.time_ratio
+        rung = procedure.rung_of(*test) if test else None
+        rows.append(
+            [
+                name,
+                f"{test.record.test_id}, rung {rung.name}" if test and rung else information.get("run_id", DASH),
+                moment(information.get("started", DASH)),
+                run.ending,
+                run.scenario.name,
+                ", ".join(filter(None, (information.get("host"), information.get("pace")))) or DASH,
+                f"{PERCENT * rung.level:g} %" if rung else DASH,
+                f"{ratio:g} times slower" if ratio > 1 else "real time",
+                type(run.scenario.compensator).type_name,
+            ]
+        )
     heads = ("Test", "Id", "Started", "Outcome", "Scenario", "Host, pace", "Level", "Time axis", "Compensator")
     return Part("Heads", grid=grid(heads, rows))
 
 
-def _head(test: Compared) -> list[str]:
-    run, information = test.run, test.run.information
-    record = test.procedure.record if test.procedure else None
-    rung = procedure.rung_of(record, test.procedure.folder) if record and test.procedure else None
-    ratio = run.scenario.time_ratio
-    return [
-        f"{record.test_id}, rung {rung.name}" if record and rung else information.get("run_id", DASH),
-        moment(information.get("started", DASH)),
-        run.ending,
-        run.scenario.name,
-        ", ".join(filter(None, (information.get("host"), information.get("pace")))) or DASH,
-        f"{PERCENT * rung.level:g} %" if rung else DASH,
-        f"{ratio:g} times slower" if ratio > 1 else "real time",
-        type(run.scenario.compensator).type_name,
-    ]
-
-
-def _scenarios(tests: Sequence[Compared]) -> list[Part]:
+def _scenarios(tests: Sequence[Compared]) -> Part:
     settings = [_flat(test.run.scenario.data()) for test in tests]
-    keys = list(dict.fromkeys(key for values in settings for key in values))
+    keys = dict.fromkeys(key for values in settings for key in values)
     rows = [[key, *(values.get(key, DASH) for values in settings)] for key in keys]
+    heads = ("Parameter", *(test.name for test in tests))
     rows = [row for row in rows if len(set(row[1:])) > 1]
-    title = "Differences between the scenarios"
-    if not rows:
-        return [Part(title, words=("The tests have the same parameters.",))]
-    return [Part(title, grid=grid(("Parameter", *(test.name for test in tests)), rows))]
+    return listed("Differences between the scenarios", heads, rows, "The tests have the same parameters.")
 
 
 def _flat(data: object, path: str = "") -> dict[str, str]:
@@ -111,28 +100,27 @@ def _flat(data: object, path: str = "") -> dict[str, str]:
     return {path: DASH if data is None else exact(data)}
 
 
-def _compared(first: Aligned) -> str:
-    name = first.name
-    return (
-        f"Each difference is the other test minus {name}, at the times of {name} that both tests contain. "
-        "Displacement and force are measured; response and absolute acceleration are computed. Percentages are "
-        f"relative to the rms or largest value of {name}."
-    )
+COMPARED = (
+    "Each difference is the other test minus {name}, at the times of {name} that both tests contain. Displacement "
+    "and force are measured; response and absolute acceleration are computed. Percentages are relative to the rms "
+    "or largest value of {name}."
+)
 
 
 def _part(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> Part:
     rows = []
     for name, row in by_curve.items():
         factor, unit = SHOWN[row.unit]
-        rms, largest = rounded(row.rms, factor), rounded(row.largest, factor)
-        shares = (rounded(PERCENT * share, digits=2) for share in (row.rms_share, row.largest_share))
-        rms_share, largest_share = shares
-        rows.append([name, rms, rms_share, largest, largest_share, rounded(row.at), unit])
+        rms_share, largest_share = (
+            rounded(PERCENT * share, digits=2) for share in (row.rms_share, row.largest_share)
+        )
+        sizes = [rounded(row.rms, factor), rms_share, rounded(row.largest, factor), largest_share]
+        rows.append([name, *sizes, rounded(row.at), unit])
     heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
-    notes = tuple(_cautions(first, other))
+    notes = _cautions(first, other)
     if not rows:
-        notes = (*notes, "Nothing can be compared, because the tests have no time in common.")
-    return Part(f"{other.name} less {first.name}", words=notes, grid=grid(heads, rows))
+        notes.append("Nothing can be compared, because the tests have no time in common.")
+    return Part(f"{other.name} less {first.name}", words=tuple(notes), grid=grid(heads, rows))
 
 
 def _cautions(first: Aligned, other: Aligned) -> list[str]:
@@ -153,21 +141,14 @@ def _cautions(first: Aligned, other: Aligned) -> list[str]:
     return result
 
 
-def _summary(
-    first: Aligned, further: Sequence[Aligned], by_test: Mapping[str, Mapping[str, Difference]]
-) -> list[str]:
-    sentences = []
-    for name in (other.name for other in further):
-        moved = {
-            curve: difference
-            for curve, difference in by_test[name].items()
-            if curve.startswith("displacement of ")
-        }
-        if not moved:
-            continue
-        curve, worst = max(moved.items(), key=lambda row: row[1].largest)
-        share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
-        where = f" of {curve.removeprefix('displacement of ')}" if len(moved) > 1 else ""
-        by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
-        sentences.append(f"{name} differs from {first.name} {by} in the measured displacement{where}.")
-    return sentences
+def _largest(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> str:
+    """Return a sentence about the largest difference of a measured displacement."""
+    start = "displacement of "
+    moved = {name.removeprefix(start): row for name, row in by_curve.items() if name.startswith(start)}
+    if not moved:
+        return ""
+    axis, worst = max(moved.items(), key=lambda row: row[1].largest)
+    share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
+    by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
+    where = f" of {axis}" if len(moved) > 1 else ""
+    return f"{other.name} differs from {first.name} {by} in the measured displacement{where}."

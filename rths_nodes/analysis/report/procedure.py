@@ -44,16 +44,21 @@ class Part(NamedTuple):
     items: tuple[str, ...] = ()
 
 
-def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
+def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
     """Return the table with numbers right-aligned and without empty columns; None if no rows or columns remain."""
-    every, named = [list(row) for row in rows], list(heads)
-    kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
-    if not every or (len(kept) == 1 and len(named) > 1):
+    columns = [*zip(*rows, strict=True)]
+    kept = [n for n, column in enumerate(columns) if n == 0 or set(column) != {DASH}]
+    if not columns or (len(kept) == 1 and len(heads) > 1):
         return None
-    filled = [[row[column] for column in kept] for row in every]
-    columns = range(1, len(kept))
-    numeric = [False, *(all(_NUMBER.fullmatch(row[column]) for row in filled) for column in columns)]
-    return Grid([named[column] for column in kept], filled, numeric)
+    numeric = [n > 0 and all(map(_NUMBER.fullmatch, columns[n])) for n in kept]
+    filled = [list(row) for row in zip(*(columns[n] for n in kept), strict=True)]
+    return Grid([heads[n] for n in kept], filled, numeric)
+
+
+def listed(title: str, heads: Sequence[str], rows: Iterable[Iterable[str]], none: str = "None.") -> Part:
+    """Return a part with the table of ``rows``, or with the sentence ``none``."""
+    table = grid(heads, rows)
+    return Part(title, words=() if table else (none,), grid=table)
 
 
 def moment(stamp: str) -> str:
@@ -91,31 +96,31 @@ def verdict(record: ProcedureRecord) -> str:
 
 
 def first_facts(record: ProcedureRecord) -> dict[str, str]:
+    persons = dict.fromkeys(name for rung in record.rungs for name in rung.armed_by if name != record.operator)
+    simulated = f"not needed: {record.simulation}" if record.simulation else DASH
     return {
         "Test": record.test_id,
         "Date": f"{moment(record.started) or DASH} to {moment(record.ended) or DASH}",
         "Operator": record.operator or DASH,
-        **_second_persons(record),
+        **({"Armed with": ", ".join(persons)} if persons else {}),
         "Specimen": record.specimen.id or DASH,
         "Laboratory": record.laboratory or DASH,
         "Client": record.client or DASH,
         "Rig": " – ".join(filter(None, (record.rig, record.rig_description))) or DASH,
-        "Commissioning": record.commissioning
-        or (f"not needed: {record.simulation}" if record.simulation else DASH),
+        "Commissioning": record.commissioning or simulated,
         "Scenario": record.scenario,
         "Scenario hash": record.scenario_hash,
     }
 
 
-def _second_persons(record: ProcedureRecord) -> dict[str, str]:
-    persons = {name: None for rung in record.rungs for name in rung.armed_by if name != record.operator}
-    return {"Armed with": ", ".join(persons)} if persons else {}
-
-
 def deviations(record: ProcedureRecord) -> Part:
-    none = () if record.deviations else ("None.",)
     items = tuple(map(record.named, record.deviations))
-    return Part("Deviations from the procedure", words=none, items=items)
+    return Part("Deviations from the procedure", words=() if items else ("None.",), items=items)
+
+
+def sections(record: ProcedureRecord, rung: RungRecord | None) -> dict[str, list[Part]]:
+    """Return the parts about the procedure, by section of the page; ``rung`` has the histories of the page."""
+    return {"head": head(record, rung), "Checks": checks(record), "Ladder": ladder(record), "Acts": acts(record)}
 
 
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
@@ -145,19 +150,12 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         none_before = f"The test was {record.simulation}: no steel moved, and no load is recorded."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
     checklist = [[moment(row.time), row.item, row.answer, row.by or DASH] for row in record.checklist]
+    loads = ("Date", "Test", "Rung", "Level", "Largest displacement", "Largest force")
     return [
         Part("Procedure", facts),
-        *([Part("Checklist", grid=grid(("Time", "Item", "Answer", "By"), checklist))] if checklist else []),
-        Part(
-            "Notes of the operator",
-            words=() if notes else ("None.",),
-            grid=grid(("Time", "Note", "By"), notes),
-        ),
-        Part(
-            "Load history of the specimen",
-            words=() if history else (none_before,),
-            grid=grid(("Date", "Test", "Rung", "Level", "Largest displacement", "Largest force"), history),
-        ),
+        *([listed("Checklist", ("Time", "Item", "Answer", "By"), checklist)] if checklist else []),
+        listed("Notes of the operator", ("Time", "Note", "By"), notes),
+        listed("Load history of the specimen", loads, history, none_before),
     ]
 
 
@@ -180,48 +178,39 @@ def _offsets(record: ProcedureRecord) -> Part:
     before, after = record.offsets_before, record.offsets_after
     if before is None:
         return Part("Offsets", words=("No offsets were taken.",))
-    rows = []
+    rows, away = [], []
     for axis, first in before.axes.items():
         last, called = after.axes.get(axis) if after else None, record.called(axis)
+        moved = last.command - first.command if last else 0.0
+        if moved and math.isfinite(moved):
+            away.append(f"{called} {rounded(moved, MM)}\u00a0mm")
         for noun, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN")):
-            value, scatter = getattr(first, noun), getattr(first, f"{noun}_scatter")
-            then = getattr(last, noun) if last else math.nan
-            then_scatter = getattr(last, f"{noun}_scatter") if last else math.nan
+            keys = (noun, f"{noun}_scatter")
+            numbers = [getattr(row, key) if row else math.nan for row in (first, last) for key in keys]
+            drift = numbers[2] - numbers[0]
+            drift -= moved if noun == "displacement" and math.isfinite(moved) else 0.0
             tared = "yes" if noun == "displacement" or first.force_tared else "no"
-            moved = last.command - first.command if last and noun == "displacement" else 0.0
-            drift = then - value - (moved if math.isfinite(moved) else 0.0)
-            numbers = [rounded(number, factor) for number in (value, scatter, then, then_scatter, drift)]
-            rows.append([f"{called}: {noun}", *numbers, unit, tared])
+            rows.append([f"{called}: {noun}", *(rounded(x, factor) for x in (*numbers, drift)), unit, tared])
         rows.append([f"{called}: active command", rounded(first.command, MM), *[DASH] * 4, "mm", DASH])
     heads = ("Offset of", "before", "scatter (rms)", "after", "scatter (rms)", "drift", "Unit", "tared")
-    return Part("Offsets before and after the test", words=_taken(record, before, after), grid=grid(heads, rows))
-
-
-def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord | None) -> tuple[str, ...]:
-    confirmed = "confirmed by the operator" if before.confirmed else "not confirmed"
-    sentence = (
-        f"The offsets before the test were taken at {moment(before.time)} for {before.seconds:g}\u00a0s and were "
-        f"{confirmed} (hash {before.hash})."
-    )
-    if after is None:
-        return (sentence, "No offsets were taken after the test, so the drift is unknown.")
-    taken = (
-        sentence,
-        f"The offsets after the test were taken at {moment(after.time)} for {after.seconds:g}\u00a0s.",
-    )
-    away = [
-        f"{record.called(axis)} {rounded(last.command - first.command, MM)}\u00a0mm"
-        for axis, first in before.axes.items()
-        if (last := after.axes.get(axis)) is not None and last.command != first.command
+    notes = [
+        f"The offsets before the test were taken {_taken(before)} and were "
+        f"{'confirmed by the operator' if before.confirmed else 'not confirmed'} (hash {before.hash}).",
+        f"The offsets after the test were taken {_taken(after)}."
+        if after
+        else "No offsets were taken after the test, so the drift is unknown.",
     ]
-    if not away:
-        return taken
-    elsewhere = (
-        f"After the test, the active command had changed by {', '.join(away)}. The drift of the displacement "
-        "is relative to the active command. The drift of the force includes the load of the specimen at the new "
-        "position."
-    )
-    return (*taken, elsewhere)
+    if away:
+        notes.append(
+            f"After the test, the active command had changed by {', '.join(away)}. The drift of the displacement "
+            "is relative to the active command. The drift of the force includes the load of the specimen at the "
+            "new position."
+        )
+    return Part("Offsets before and after the test", words=tuple(notes), grid=grid(heads, rows))
+
+
+def _taken(offsets: OffsetsRecord) -> str:
+    return f"at {moment(offsets.time)} for {offsets.seconds:g}\u00a0s"
 
 
 _CHECKED = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
@@ -234,30 +223,26 @@ def checks(record: ProcedureRecord) -> list[Part]:
     for axis, axis_checks in record.checks.items():
         called = record.called(axis)
         rows.append([called, *(getattr(axis_checks, key) for key in _CHECKED), *_stiffness(axis_checks)])
-        remarks = [remark for remark in axis_checks.remarks if not remark.endswith(TO_SIGN)]
         for key in _CHECKED:
             noun, _, kind = key.partition("_")
             why = next((text for text in axis_checks.remarks if f"of the {noun} not verified" in text), "")
             reason = why.partition(" not verified")[2].removesuffix(f": {TO_SIGN}")
-            title = f"{called}: {kind} of {noun} is not verified{reason}"
-            if getattr(axis_checks, key) == NOT_VERIFIED:
-                notes.append(f"{title}.")
-            elif getattr(axis_checks, key) == SIGNED:
-                notes.append(f"{title}. The operator signed for this item{_signed_by(record, axis)}.")
+            signed = f" The operator signed for this item{_signed_by(record, axis)}."
+            if (state := getattr(axis_checks, key)) in (NOT_VERIFIED, SIGNED):
+                notes.append(
+                    f"{called}: {kind} of {noun} is not verified{reason}.{signed if state == SIGNED else ''}"
+                )
         if axis_checks.force_loop:
             notes.append(
                 f"{called}: the force loop of the controller is {axis_checks.force_loop}, checked with a small "
                 "force."
             )
-        findings = [
-            record.named(finding).removeprefix(f"{called}: ") for finding in (*axis_checks.findings, *remarks)
-        ]
-        notes += [f"{called}: {finding}" for finding in findings]
+        remarks = [remark for remark in axis_checks.remarks if not remark.endswith(TO_SIGN)]
+        for finding in (*axis_checks.findings, *remarks):
+            notes.append(f"{called}: {record.named(finding).removeprefix(f'{called}: ')}")
     heads = ("Axis", "sign of displ.", "sign of force", "scale of displ.", "scale of force")
-    stiff = ("stiffness, kN/mm", "expected", "band")
-    return [
-        Part("Signs and scales, checked by the small move", grid=grid((*heads, *stiff), rows), items=tuple(notes))
-    ]
+    table = grid((*heads, "stiffness, kN/mm", "expected", "band"), rows)
+    return [Part("Signs and scales, checked by the small move", grid=table, items=tuple(notes))]
 
 
 def _signed_by(record: ProcedureRecord, axis: str) -> str:
@@ -268,57 +253,43 @@ def _signed_by(record: ProcedureRecord, axis: str) -> str:
 
 
 def _stiffness(checks: AxisChecks) -> list[str]:
-    factor = KN / MM
-    band = DASH
-    if checks.low is not None and checks.high is not None:
-        band = f"{rounded(checks.low, factor)} – {rounded(checks.high, factor)}"
-    return [rounded(checks.stiffness, factor), rounded(checks.expected, factor), band]
+    stiffness, expected, low, high = (
+        rounded(value, KN / MM) for value in (checks.stiffness, checks.expected, checks.low, checks.high)
+    )
+    return [stiffness, expected, DASH if DASH in (low, high) else f"{low} – {high}"]
 
 
 def ladder(record: ProcedureRecord) -> list[Part]:
-    done = {rung.name for rung in record.rungs}
-    left = [rung_title(name) for name in RUNGS if name not in done]
+    names = [rung.name for rung in record.rungs]
+    left = [rung_title(name) for name in RUNGS if name not in names]
     notes = [f"Rungs that were not climbed: {', '.join(left)}."] if left else []
-    if missing := [name for name in record.planned if name not in done]:
+    if missing := [name for name in record.planned if name not in names]:
         notes.append(f"Planned rungs that were not climbed: {', '.join(missing)}.")
-    numbers = _repeated(record.rungs)
-    called = [rung_title(rung.name) + number for rung, number in zip(record.rungs, numbers, strict=True)]
+    counts = [names[: n + 1].count(name) for n, name in enumerate(names)]
+    numbers = [f" ({count})" if count > 1 else "" for count in counts]
+    called = [rung_title(name) + number for name, number in zip(names, numbers, strict=True)]
     remarks = tuple(
         f"{rung.name}{number}: {record.named(remark)}"
         for rung, number in zip(record.rungs, numbers, strict=True)
         for remark in _remarks(rung)
     )
+    rungs = [*zip(record.rungs, called, strict=True)]
+    far = grid(_FAR, [row for rung, title in rungs for row in _far(record, rung, title)])
+    quantities = dict.fromkeys(name.removesuffix(REHEARSAL) for rung in record.rungs for name in rung.differences)
+    titles = ("Rung", "Rung before", *(f"{record.named(name)}, %" for name in quantities))
+    differ = grid(titles, [_differences(rung, title, quantities) for rung, title in rungs if rung.differences])
     heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
-    climbed = grid(heads, map(_climbed, record.rungs, called))
-    far = grid(_FAR, [row for pair in zip(record.rungs, called, strict=True) for row in _far(record, *pair)])
-    names = dict.fromkeys(name.removesuffix(REHEARSAL) for rung in record.rungs for name in rung.differences)
-    titles = ("Rung", "Rung before", *(f"{record.named(name)}, %" for name in names))
-    pairs = [(rung, title) for rung, title in zip(record.rungs, called, strict=True) if rung.differences]
-    differ = grid(titles, [_differences(*pair, names) for pair in pairs])
-    return [
-        Part("Rungs", words=tuple(notes), grid=climbed, items=remarks),
-        *(
-            [Part("Peaks of the rungs, and values at which the rungs would have been stopped", grid=far)]
-            if far
-            else []
-        ),
-        *(
-            [Part("Differences between the rungs, rms divided by rms", words=(_DIFFER,), grid=differ)]
-            if differ
-            else []
-        ),
+    parts = [
+        Part("Rungs", words=tuple(notes), grid=grid(heads, [_climbed(*rung) for rung in rungs]), items=remarks),
+        Part("Peaks of the rungs, and values at which the rungs would have been stopped", grid=far),
+        Part("Differences between the rungs, rms divided by rms", words=(_DIFFER,), grid=differ),
     ]
+    return [*(part for part in parts if part.grid or part is parts[0]), *map(_mandate, record.mandates)]
 
 
 def _remarks(rung: RungRecord) -> list[str]:
     persons = [f"armed by {' and '.join(rung.armed_by)}"] if len(rung.armed_by) > 1 else []
     return persons + rung.remarks
-
-
-def _repeated(rungs: Sequence[RungRecord]) -> list[str]:
-    names = [rung.name for rung in rungs]
-    counts = [names[: index + 1].count(name) for index, name in enumerate(names)]
-    return [f" ({count})" if count > 1 else "" for count in counts]
 
 
 def _climbed(rung: RungRecord, title: str) -> list[str]:
@@ -337,10 +308,8 @@ _DIFFER = "Each cell has the difference from the previous rung / the difference 
 def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:
     for axis, most in rung.peaks.items():
         both = (most, rung.limits.get(axis, {}))
-        shown = (("displacement", MM), ("force", KN))
-        ends = [rounded(row.get(key), factor) for key, factor in shown for row in both]
-        speed = rounded(most.get("velocity"), MM)
-        yield [title, record.called(axis), *ends, speed, judged(rung)]
+        ends = [rounded(row.get(key), x) for key, x in (("displacement", MM), ("force", KN)) for row in both]
+        yield [title, record.called(axis), *ends, rounded(most.get("velocity"), MM), judged(rung)]
 
 
 def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str]:
@@ -349,25 +318,16 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
     return [title, rung.compared_with or DASH, *shares]
 
 
-def mandates(record: ProcedureRecord) -> list[Part]:
+def _mandate(mandate: Data) -> Part:
     """Return the runs of rung h, which exists only in records up to version 0.9.0."""
-    return [
-        Part(
-            "Runs under a mandate (rung h, up to version 0.9.0)",
-            {
-                "Mandate": exact(mandate.get("hash")),
-                "Armed": f"{moment(exact(mandate.get('time')))}, by {exact(mandate.get('by'))}",
-                "Over": exact(mandate.get("ended")) or DASH,
-            },
-            grid=grid(("Run", "Outcome", "error, %", "noise, %", "Recording"), map(_run, mandate.get("rows", []))),
-        )
-        for mandate in record.mandates
+    facts = {key.capitalize(): moment(exact(mandate.get(key))) for key in ("hash", "time", "by", "ended")}
+    rows = [
+        [exact(row.get("number")), exact(row.get("outcome")), rounded(row.get("error")), rounded(row.get("noise"))]
+        + [exact(row.get("recording"))]
+        for row in mandate.get("rows", [])
     ]
-
-
-def _run(row: Data) -> list[str]:
-    numbers = [rounded(row.get(key)) for key in ("error", "noise")]
-    return [exact(row.get("number")), exact(row.get("outcome")), *numbers, exact(row.get("recording"))]
+    heads = ("Run", "Outcome", "error, %", "noise, %", "Recording")
+    return Part("Runs under a mandate (rung h, up to version 0.9.0)", facts, grid=grid(heads, rows))
 
 
 DIFFERENCES = "; differs from rung "
@@ -393,35 +353,26 @@ def acts(record: ProcedureRecord) -> list[Part]:
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
         rows.append([_time_of_day(act.time, record.started), asked, came, by])
-    notes = () if rows else ("None were recorded.",)
+    none = "" if rows else "None were recorded."
     if len(persons := {row[-1] for row in rows}) == 1:
-        notes = (f"All by {persons.pop()}.",)
+        none = f"All by {persons.pop()}."
         rows = [[*row[:-1], DASH] for row in rows]
-    parts = [Part("Acts of the operator", words=notes, grid=grid(("Time", "Act", "Result", "By"), rows))]
-    unloaded = [
-        [
-            *(
-                moment(unloading.time),
-                record.called(axis),
-                rounded(before, KN),
-                rounded(unloading.after.get(axis), KN),
-            ),
-            *(rounded(unloading.travel.get(axis), MM), unloading.given_up or "zero force, within the tolerance"),
-        ]
-        for unloading in record.unloading
-        for axis, before in unloading.before.items()
-    ]
-    heads = ("Time", "Axis", "force before, kN", "after, kN", "travel, mm", "Result")
+    table = grid(("Time", "Act", "Result", "By"), rows)
+    parts = [Part("Acts of the operator", words=(none,) if none else (), grid=table)]
     held = [
-        [
-            *(moment(stop.time), stop.state, record.named(stop.reason) or DASH, record.called(axis)),
-            *(rounded(position, MM), rounded(stop.force.get(axis), KN)),
-        ]
+        [moment(stop.time), stop.state, record.named(stop.reason) or DASH, record.called(axis), rounded(x, MM)]
+        + [rounded(stop.force.get(axis), KN)]
         for stop in record.held
-        for axis, position in stop.displacement.items()
+        for axis, x in stop.displacement.items()
     ]
     if held:
         where = ("Time", "State", "Reason", "Axis", "place, mm", "force, kN")
-        parts.append(Part("Positions at which the rig was held or tripped", grid=grid(where, held)))
-    not_unloaded = () if unloaded else ("The rig was not unloaded by the procedure.",)
-    return [*parts, Part("Unloading", words=not_unloaded, grid=grid(heads, unloaded))]
+        parts.append(listed("Positions at which the rig was held or tripped", where, held))
+    unloaded = [
+        [moment(row.time), record.called(axis), rounded(before, KN), rounded(row.after.get(axis), KN)]
+        + [rounded(row.travel.get(axis), MM), row.given_up or "zero force, within the tolerance"]
+        for row in record.unloading
+        for axis, before in row.before.items()
+    ]
+    heads = ("Time", "Axis", "force before, kN", "after, kN", "travel, mm", "Result")
+    return [*parts, listed("Unloading", heads, unloaded, "The rig was not unloaded by the procedure.")]

@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.published_indices import TRUE
 from rths_nodes.analysis.units import plain, span
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import engine, remaining, runs
+from rths_nodes.app.studies import engine, runs, tasks
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.loop.embedded import checked_loop
@@ -56,23 +56,24 @@ def variants(
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
         raise ConfigError(f"{scenario.name}: the scenario has no cases to compare; give variants with --variant")
-    common = list(common)
-    result = [_case(scenario, name, common) for name in names]
+    common, result = list(common), []
+    for name in names:
+        changed = override(with_case(scenario, name), common)
+        case = scenario.cases[name]
+        assignments = tuple(f"{key}={value}" for key, value in case.set.items())
+        result.append(Variant(name, changed, assignments, case.published))
     changes = [_BETWEEN.split(text.strip()) if text.strip() else [] for text in settings]
     labels = [_label(assignments) for assignments in changes]
     for label, assignments in zip(labels, changes, strict=True):
         name = label if labels.count(label) == 1 else " ".join(assignments)
-        changed = override(scenario, [*common, *assignments])
-        result.append(Variant(name, changed, tuple(assignments)))
+        result.append(Variant(name, override(scenario, [*common, *assignments]), tuple(assignments)))
     for variant in result:
-        _check(variant)
+        with within(variant.name):
+            indices = known_indices(checked_loop(variant.scenario).assembly)
+        for name in variant.published:
+            if name not in indices:
+                raise unknown(f"cases.{variant.name}.published.{name}", "index", name, indices)
     return result
-
-
-def _case(scenario: Scenario, name: str, common: Sequence[str]) -> Variant:
-    changed = override(with_case(scenario, name), common)
-    case = scenario.cases[name]
-    return Variant(name, changed, tuple(f"{key}={value}" for key, value in case.set.items()), case.published)
 
 
 def _label(assignments: Sequence[str]) -> str:
@@ -80,33 +81,22 @@ def _label(assignments: Sequence[str]) -> str:
     return ", ".join(texts) or "as it is"
 
 
-def _check(variant: Variant) -> None:
-    with within(variant.name):
-        assembly = checked_loop(variant.scenario).assembly
-    indices = known_indices(assembly)
-    for name in variant.published:
-        if name not in indices:
-            raise unknown(f"cases.{variant.name}.published.{name}", "index", name, indices)
-
-
 def compare(
     chosen: Sequence[Variant],
     keep: bool = False,
     response: bool = False,
     workers: int | None = None,
-    progress: Callable[[float, float], None] | None = None,
+    progress: tasks.Report | None = None,
     by: str = AUTO,
 ) -> list[Result]:
     """Run all variants with the engine ``by`` and return the results in the same order.
 
     ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
     """
-    processes = at_once(chosen, workers)
-    samples = [variant.scenario.samples for variant in chosen]
-    kinds = [(number,) for number in range(len(chosen))]
-    report = remaining.weighed(progress or (lambda done, total: None), kinds, samples, processes)
+    where = engine.Where(at_once(chosen, workers), engine=by)
     scenarios = [variant.scenario for variant in chosen]
-    results = dict(runs.all_of(scenarios, engine.Where(processes, engine=by), keep, response, report))
+    report = tasks.summed(progress) if progress else None
+    results = dict(runs.all_of(scenarios, where, keep, response, report))
     return [Result(**vars(results[number]), variant=variant) for number, variant in enumerate(chosen)]
 
 
@@ -116,26 +106,26 @@ def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, object]:
-    return {"scenario": scenario.name, "variants": [_plain(result) for result in results]}
-
-
-def _plain(result: Result) -> dict[str, object]:
-    return {
-        "name": result.variant.name,
-        "set": list(result.variant.changes),
-        "outcome": result.outcome,
-        "reason": result.reason,
-        "values": result.values,
-        "published": dict(result.variant.published),
-        "axes": result.axes,
-        "axes_measured": result.measured,
-        "response_error_percent": result.response,
-        "parameters": {
-            quantity: {axis: {"lowest": low, "highest": high} for axis, (low, high) in rows.items()}
-            for quantity, rows in result.parameters.items()
-        },
-        "wall_s": result.wall_s,
-    }
+    rows = [
+        {
+            "name": result.variant.name,
+            "set": list(result.variant.changes),
+            "outcome": result.outcome,
+            "reason": result.reason,
+            "values": result.values,
+            "published": dict(result.variant.published),
+            "axes": result.axes,
+            "axes_measured": result.measured,
+            "response_error_percent": result.response,
+            "parameters": {
+                quantity: {axis: {"lowest": low, "highest": high} for axis, (low, high) in rows.items()}
+                for quantity, rows in result.parameters.items()
+            },
+            "wall_s": result.wall_s,
+        }
+        for result in results
+    ]
+    return {"scenario": scenario.name, "variants": rows}
 
 
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
@@ -164,11 +154,14 @@ def run(options: argparse.Namespace) -> int:
     if options.cases and not cases:
         raise ConfigError("--cases: must name at least one case")
     chosen = variants(loaded, options.variant, cases, options.set)
-    processes = at_once(chosen)
     scenarios = [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
-    where = runs.decided(engine.Where(processes, engine=options.engine), samples, scenarios, terminal.tell)
-    _announce(chosen, samples, where)
+    where = engine.Where(at_once(chosen), engine=options.engine)
+    where = runs.decided(where, samples, scenarios, terminal.tell)
+    expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
+    if expected is not None:
+        count = f"{len(chosen)} variants with {samples} samples in total, {where.processes} at a time"
+        terminal.tell([f"{count}, take about {span(expected / where.processes)}"])
     with terminal.progress(loaded.name) as progress:
         response = options.response or needs_response(name for variant in chosen for name in variant.published)
         results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
@@ -181,101 +174,68 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 
-def _announce(chosen: Sequence[Variant], samples: int, where: engine.Where) -> None:
-    expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
-    if expected is not None:
-        wait = span(expected / where.processes)
-        count = f"{len(chosen)} variants with {samples} samples in total"
-        terminal.tell([f"{count}, {where.processes} at a time, take about {wait}"])
-
-
 def _print_comparison(name: str, results: Sequence[Result]) -> None:
     from rich.text import Text
 
     console = terminal.console()
     several = any(len(result.axes) > 1 for result in results)
-    keys = {key for result in results for key in result.variant.published}
-    keys |= {
-        key
-        for result in results
-        for axis in result.axes
-        for key in _of_axis(result.variant.published, axis, False)
-    }
+    rows = [(result, axis, n == 0) for result in results for n, axis in enumerate(result.axes or [""])]
+    keys = {key for row in rows for _, key in _COMPARED if _published(*row, key) is not None}
     beside = ["measured", "published"] if any(result.measured for result in results) else ["published"]
-    kinds = "true and measured" if beside[1:] and any(key in keys for _, key in _COMPARED) else "true"
+    kinds = "true and measured" if beside[1:] and keys else "true"
     console.print(f"{name}: {len(results)} variants, indices of the {kinds} displacement", markup=False)
     numbers = [head for title, key in _COMPARED for head in (title, *(beside if key in keys else []))]
     heads = "variant", "outcome", *(["axis"] if several else [])
     grid = terminal.grid(*heads, numbers=numbers, last=["parameters, smallest to largest"])
-    for result in results:
+    for result, axis, first in rows:
         colour = "green" if result.outcome == "finished" else "red"
-        for number, axis in enumerate(result.axes or {"": {}}):
-            first = (Text(result.variant.name), Text(result.outcome, colour)) if number == 0 else ("", "")
-            published = _of_axis(result.variant.published, axis, number == 0)
-            row = [
-                *first,
-                *([axis] if several else []),
-                *_compared(result, axis, keys, published, len(beside) > 1),
-            ]
-            grid.add_row(*row, _ranges(result.parameters, axis))
+        head = (Text(result.variant.name), Text(result.outcome, colour)) if first else ("", "")
+        cells = []
+        for _, key in _COMPARED:
+            index, factor = runs.AXIS_INDICES[key]
+            cells.append(plain(result.axes.get(axis, {}).get(index), factor))
+            if key in keys:
+                if beside[1:]:
+                    cells.append(plain((result.measured or result.axes).get(axis, {}).get(index), factor))
+                printed = _published(result, axis, first, key)
+                cells.append("-" if printed is None else f"{printed:g}")
+        grid.add_row(*head, *([axis] if several else []), *cells, _ranges(result.parameters, axis))
     terminal.show(console, grid)
     if any(result.response for result in results):
         _print_response(console, results)
-    shown = {key for result in results for key in _in_tables(result)}
-    rest = [key for key in sorted(keys) if key not in shown]
+    axes = {f"_{axis}" for result in results for axis in result.axes}
+    shown = {key + axis for _, key in _COMPARED for axis in ("", *axes)}
+    shown |= {f"{kind}_{dof}" for result in results for kind in runs.RESPONSE for dof in result.response}
     for result in results:
-        for key in (key for key in rest if key in result.variant.published):
-            value, printed = result.values.get(key, math.nan), result.variant.published[key]
-            true = result.values.get(key + TRUE, value)
-            further = f" (true displacement: {true:.4g})" if true != value else ""
-            console.print(
-                f"{result.variant.name}: {key} {value:.4g}{further}, published {printed:g}", markup=False
-            )
+        for key, printed in sorted(result.variant.published.items()):
+            if key not in shown:
+                value = result.values.get(key, math.nan)
+                true = result.values.get(key + TRUE, value)
+                further = f" (true displacement: {true:.4g})" if true != value else ""
+                text = f"{result.variant.name}: {key} {value:.4g}{further}, published {printed:g}"
+                console.print(text, markup=False)
         if result.reason:
             console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
 
 
-def _of_axis(published: Mapping[str, float], axis: str, first: bool) -> dict[str, float]:
-    of_axis = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
-    return (dict(published) if first else {}) | of_axis
-
-
-def _in_tables(result: Result) -> Iterator[str]:
-    from rths_nodes.app.studies.runs import RESPONSE
-
-    yield from (key for _, key in _COMPARED)
-    yield from (f"{key}_{axis}" for _, key in _COMPARED for axis in result.axes)
-    yield from (f"{kind}_{dof}" for kind in RESPONSE for dof in result.response)
+def _published(result: Result, axis: str, first: bool, key: str) -> float | None:
+    """Return the published index of an axis. An index without an axis is in the row of the first axis."""
+    published = result.variant.published
+    return published.get(f"{key}_{axis}", published.get(key) if first else None)
 
 
 def _print_response(console: Console, results: Sequence[Result]) -> None:
-    from rths_nodes.app.studies.runs import RESPONSE
-
     console.print("response: RMS error relative to the entire structure computed in one piece")
     numbers = ("displacement (%)", "published", "absolute acceleration (%)", "published")
     grid = terminal.grid("variant", "degree of freedom", numbers=numbers)
     for result in results:
         for number, (dof, errors) in enumerate(result.response.items()):
             row = [result.variant.name if number == 0 else "", dof]
-            for kind, key in RESPONSE.items():
+            for kind, key in runs.RESPONSE.items():
                 printed = result.variant.published.get(f"{kind}_{dof}")
                 row += plain(errors[key]), "-" if printed is None else f"{printed:g}"
             grid.add_row(*row)
     terminal.show(console, grid)
-
-
-def _compared(
-    result: Result, axis: str, keys: set[str], published: Mapping[str, float], measured: bool
-) -> Iterator[str]:
-    from rths_nodes.app.studies.runs import AXIS_INDICES
-
-    for _, key in _COMPARED:
-        index, factor = AXIS_INDICES[key]
-        yield plain(result.axes.get(axis, {}).get(index), factor)
-        if key in keys:
-            if measured:
-                yield plain((result.measured or result.axes).get(axis, {}).get(index), factor)
-            yield f"{published[key]:g}" if key in published else "-"
 
 
 def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: str) -> str:

@@ -13,7 +13,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.tasks import Progress
+from rths_nodes.app.studies.tasks import Progress, summed
 from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode
@@ -43,20 +43,15 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_writable(out)
     where = runs.decided(where, options.plants * scenario.samples, [scenario], terminal.tell)
     with terminal.progress(scenario.name) as progress:
-        corridor = predicted(
-            scenario,
-            options.plants,
-            options.seed,
-            options.margin,
-            where,
-            lambda shares: progress(sum(shares), len(shares)),
-        )
+        number, seed, margin = options.plants, options.seed, options.margin
+        corridor = predicted(scenario, number, seed, margin, where, summed(progress))
     with terminal.writing(out, "" if options.json else "corridor"):
         corridor.save(out)
+    widest = _widest(corridor)
     if options.json:
-        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": _widest(corridor)})
+        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": widest})
         return 0
-    for axis, widths in _widest(corridor).items():
+    for axis, widths in widest.items():
         widths_text = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)
         print(f"{axis}: largest width {widths_text}")
     print(f"use: --set monitor.corridor={out}")

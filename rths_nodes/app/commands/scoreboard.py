@@ -20,7 +20,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
 if TYPE_CHECKING:
-    from rths_nodes.app.studies.competition import Outcome
+    from rths_nodes.app.studies.results import Scoreboard
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
@@ -38,9 +38,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "value to change in the scenario, for all compensators"
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
     text = "cases to run; default: all cases that set no compensator"
-    arguments.add(parser, "--cases", "NAME,...", text, "", type=arguments.names)
-    _add_laws(parser)
-    _add_scoring(parser)
+    _add_names(parser, "--cases", text)
+    text = "compensators to compare; default: all registered compensators, and all compensators in --settings"
+    _add_names(parser, "--laws", text)
+    text = (
+        "settings by compensator: name of a shipped file (e.g. of the benchmark) or path of a YAML file, as "
+        "written by this command; missing settings are identified"
+    )
+    arguments.add(parser, "--settings", "FILE", text, "")
+    _add_number(parser, "--tune", "number of candidates for tuning each compensator before scoring")
+    text = "value to change for tuning only, e.g. duration=10"
+    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
+    text = "number of plants for tuning, in addition to the nominal plant (ignored without scatter)"
+    _add_number(parser, "--training-plants", text)
+    _add_number(parser, "--noise-seeds", "number of noise seeds for scoring")
+    _add_number(parser, "--seed", "seed of the scored plants")
+    text = f"number of scored plants in addition to the nominal plant; default: {PLANTS} with scatter, otherwise 0"
+    arguments.add(parser, "--plants", "N", text, type=int)
+    text = "published ground motions to use for scoring; default: the ground motion of the scenario"
+    _add_names(parser, "--records", text)
+    text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
+    _add_names(parser, "--indices", text)
+    text = "index for ranking and tuning; default: the tracking error of the true displacement"
+    arguments.add(parser, "--rank", "INDEX", text)
+    text = "index of the response, to be plotted against the ranking index"
+    arguments.add(parser, "--response", "INDEX", text)
     arguments.add(parser, "--out", "DIR", "folder of the results; default: runs/<scenario>_scoreboard")
     text = "also write an entry that others can verify: scenario, settings, seeds, scores, code, digest"
     arguments.add(parser, "--entry", "FILE", text)
@@ -56,40 +78,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser)
 
 
-def _add_laws(parser: argparse.ArgumentParser) -> None:
-    text = "compensators to compare; default: all registered compensators, and all compensators in --settings"
-    arguments.add(parser, "--laws", "NAME,...", text, "", type=arguments.names)
-    text = (
-        "settings by compensator: name of a shipped file (e.g. of the benchmark) or path of a YAML file, as "
-        "written by this command; missing settings are identified"
-    )
-    arguments.add(parser, "--settings", "FILE", text, "")
-    arguments.add(
-        parser, "--tune", "N", "number of candidates for tuning each compensator before scoring", DEFAULTS["tune"]
-    )
-    text = "value to change for tuning only, e.g. duration=10"
-    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
+def _add_names(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    arguments.add(parser, name, "NAME,...", text, "", type=arguments.names)
 
 
-def _add_scoring(parser: argparse.ArgumentParser) -> None:
-    text = "number of plants for tuning, in addition to the nominal plant (ignored without scatter)"
-    arguments.add(parser, "--training-plants", "N", text, DEFAULTS["training_plants"])
-    arguments.add(parser, "--noise-seeds", "N", "number of noise seeds for scoring", DEFAULTS["noise_seeds"])
-    arguments.add(parser, "--seed", "N", "seed of the scored plants", DEFAULTS["seed"])
-    text = f"number of scored plants in addition to the nominal plant; default: {PLANTS} with scatter, otherwise 0"
-    arguments.add(parser, "--plants", "N", text, type=int)
-    text = "published ground motions to use for scoring; default: the ground motion of the scenario"
-    arguments.add(parser, "--records", "NAME,...", text, "", type=arguments.names)
-    text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
-    arguments.add(parser, "--indices", "NAME,...", text, "", type=arguments.names)
-    text = "index for ranking and tuning; default: the tracking error of the true displacement"
-    arguments.add(parser, "--rank", "INDEX", text)
-    text = "index of the response, to be plotted against the ranking index"
-    arguments.add(parser, "--response", "INDEX", text)
+def _add_number(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    arguments.add(parser, name, "N", text, DEFAULTS[name.strip("-").replace("-", "_")])
 
 
 def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.studies import competition, study, tuning
+    from rths_nodes.app.studies import competition, study
+    from rths_nodes.app.studies.scoreboard import Conditions
 
     if options.merge:
         text = "has no effect, because --merge runs nothing"
@@ -102,28 +101,21 @@ def run(options: argparse.Namespace) -> int:
         return _verified(Path(options.verify), where, options.run_programs)
     arguments.refuse_idle(options, ("run_programs",), "requires --verify")
     width = arguments.figures_width(options)
-    arguments.check_least(options, training_plants=0, noise_seeds=1, seed=0, tune=0)
-    if options.plants is not None:
-        arguments.check_least(options, plants=0)
-    if 0 < options.tune < tuning.LEAST:
-        raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
+    conditions = Conditions(**{field.name: vars(options)[field.name] for field in fields(Conditions)})
     loaded = files.load(options.benchmark, options.set)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / competition.SCORES)
     if options.entry:
         terminal.check_writable(Path(options.entry))
-    conditions = competition.Conditions(
-        **{field.name: vars(options)[field.name] for field in fields(competition.Conditions)}
-    )
     with terminal.writing(folder):
-        board = competition.compete(
-            loaded, conditions, folder, where, study.Hooks(terminal.progress, terminal.tell)
-        )
+        hooks = study.Hooks(terminal.progress, terminal.tell)
+        board = competition.compete(loaded, conditions, folder, where, hooks)
     if options.figures:
         from rths_nodes.analysis.figures.files import write_drawings
+        from rths_nodes.app.studies.results import drawings
 
         with terminal.writing(folder):
-            write_drawings(board.drawings(), folder / "figures", options.format or FORMATS[0], width)
+            write_drawings(drawings(board), folder / "figures", options.format or FORMATS[0], width)
     terminal.output(options.json, _data(loaded.name, board), _print, board, folder)
     return ExitCode.FINISHED
 
@@ -164,37 +156,37 @@ def _merged(paths: Sequence[Path]) -> int:
     return ExitCode.FINISHED
 
 
-def _data(name: str, board: Outcome) -> dict[str, object]:
+def _data(name: str, board: Scoreboard) -> dict[str, object]:
     identified = board.identified
     return {
         "benchmark": name,
         "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
         "scores": [dict(vars(score)) for score in board.scores],
-        "published": [dict(vars(row)) for row in board.published],
+        "published": [
+            {"case": name, "note": case.note, "values": dict(case.published)}
+            for name, case in board.published.items()
+        ],
     }
 
 
-def _print(board: Outcome, folder: Path) -> None:
+def _print(board: Scoreboard, folder: Path) -> None:
     from rich.text import Text
 
     from rths_nodes.analysis.published_indices import legend
     from rths_nodes.analysis.study_table import HIGH
     from rths_nodes.app.studies import competition
 
-    console, table = terminal.console(), board.table
+    console, table, scores = terminal.console(), board.table, board.scores
     terminal.tell(board.identified.notes)
-    rows = [row for row in board.rows if row[-1] != "published"]
-    usable = sum(row[-1] == "stable" for row in rows)
-    _, law, _, values, *_ = rows[0]
-    first = f"best {law}, {board.headings[0]} {plain(values.get(table.indices[0]))}"
+    usable = sum(score.kind == "stable" for score in scores)
+    first = f"best {scores[0].law}, {board.headings[0]} {plain(scores[0].high.get(table.indices[0]))}"
     console.print(
-        f"{table.scenario}: {first}; {usable} of {len(rows)} stable; {HIGH:g} % quantiles of {len(table)} runs",
+        f"{table.scenario}: {first}; {usable} of {len(scores)} stable; {HIGH:g} % quantiles of {len(table)} runs",
         markup=False,
     )
-    several = len({score.block for score in board.scores if score.runs}) > 1
-    grid = terminal.grid(
-        "place", "compensator", *(["block"] if several else []), numbers=board.headings, last=["outcome"]
-    )
+    several = len({score.block for score in scores if score.runs}) > 1
+    heads = "place", "compensator", *(["block"] if several else [])
+    grid = terminal.grid(*heads, numbers=board.headings, last=["outcome"])
     colours = {"stable": "green", "published": "dim"}
     for rank, law, block, values, remark, kind in board.rows:
         cells = [plain(values.get(index)) for index in table.indices]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 VALUES = ("low", "median", "high", "worst")
 """Statistics that ``--json`` prints for each group; infinite values are printed as null."""
+SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,31 +65,27 @@ def run(options: argparse.Namespace) -> int:
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:
     from rths_nodes.analysis.study_table import index_unit
 
-    return {
-        "study": table.title,
-        "scenario": table.scenario,
-        "outcomes": table.outcomes(),
-        "units": {index: index_unit(index) for index in table.indices},
-        "groups": _groups(table),
-        "folder": str(folder),
-    }
-
-
-def _groups(table: StudyTable) -> list[dict[str, object]]:
     cells = table.cells()
     spreads = {index: table.spreads(index, cells) for index in table.indices}
-    return [
+    groups = [
         {
             "group": cell.group,
             "runs": len(cell.rows),
             "failed": int(table.failed[cell.rows].sum()),
             "indices": {
-                index: {key: value for key, value in spread[number]._asdict().items() if key in VALUES}
-                for index, spread in spreads.items()
+                index: {key: getattr(row[number], key) for key in VALUES} for index, row in spreads.items()
             },
         }
         for number, cell in enumerate(cells)
     ]
+    return {
+        "study": table.title,
+        "scenario": table.scenario,
+        "outcomes": table.outcomes(),
+        "units": {index: index_unit(index) for index in table.indices},
+        "groups": groups,
+        "folder": str(folder),
+    }
 
 
 def _summary(table: StudyTable) -> str:
@@ -111,20 +108,20 @@ def _print(table: StudyTable, folder: Path) -> None:
     several = ["group"] if len(table.groups) > 1 else []
     heads = "finished", "median", "5 %", "95 %", "worst"
     grid = terminal.grid("index", *several, numbers=heads, last=["worst run"])
-    cells = table.cells()
+    names, cells = table.columns["name"], table.cells()
     for index in table.indices:
         title = table.title_of(index)
         for cell, spread in zip(cells, table.spreads(index, cells), strict=True):
             numbers = spread.median, spread.low, spread.high, spread.worst
             values = ("inf" if math.isinf(value) else plain(value) for value in numbers)
-            worst = table.columns["name"][table.worst(index, 1, cell.group)[0]] if spread.worst >= 0.0 else "-"
+            worst = names[table.worst(index, 1, cell.group)[0]] if spread.worst >= 0.0 else "-"
             grid.add_row(title, *([cell.group] if several else []), spread.finished, *values, worst)
             title = ""
     terminal.show(console, grid)
-    rows = zip(table.columns["name"], table.columns["outcome"], table.columns["reason"], strict=True)
-    unfinished = [f"{name}: {outcome}: {reason}" for name, outcome, reason in rows if outcome != "finished"]
-    for run_text in unfinished[:10]:
-        console.print(run_text, markup=False, soft_wrap=True)
-    if len(unfinished) > 10:
-        console.print(f"the table lists {len(unfinished) - 10} further unfinished runs", markup=False)
+    rows = zip(names, table.columns["outcome"], table.columns["reason"], strict=True)
+    unfinished = [": ".join(row) for row in rows if row[1] != "finished"]
+    for text in unfinished[:SHOWN]:
+        console.print(text, markup=False, soft_wrap=True)
+    if further := unfinished[SHOWN:]:
+        console.print(f"the table lists {len(further)} further unfinished runs", markup=False)
     console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

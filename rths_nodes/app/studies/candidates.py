@@ -8,6 +8,7 @@ Compensators from other packages get the results as parameters with these names:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,48 +83,37 @@ def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     Raises ConfigError if the rig cannot be identified, Stopped if a test does not finish, and OSError if a file
     cannot be written.
     """
-    noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
-    runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")
-    estimates, experiments = [], []
-    for axis, run in zip(scenario.moved_axes, runs, strict=True):
-        estimates.append(estimate(run, axis)[axis])
-        experiments.append(identification.experiment(run))
-    notes = [
-        f"{axis}: {note}"
-        for axis, axis_estimate in zip(scenario.moved_axes, estimates, strict=True)
-        for note in axis_estimate.notes
-    ]
+    rms = Noise().rms
+    with suppress(ConfigError):
+        rms = PERIODIC.share * identification.expected_rms(scenario) or rms
+    noise = identification.periodic_noise(scenario, {"rms": rms})
+    runs = [*identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")]
+    estimates = {axis: estimate(run, axis)[axis] for axis, run in zip(scenario.moved_axes, runs, strict=True)}
+    experiments = list(map(identification.experiment, runs))
+    notes = [f"{axis}: {note}" for axis, result in estimates.items() for note in result.notes]
     text = f"periodic noise of {noise.rms:.3g} m rms for {noise.duration:g} s"
-    model = full = ""
+    band, model, full = PERIODIC.band, "", ""
     inverse: Data = {}
     try:
         how = identification.DECLARED
-        _, fitted = identification.fit(scenario, experiments, PERIODIC.band, RESOLUTION, None, how, text)
+        _, fitted = identification.fit(scenario, experiments, band, RESOLUTION, None, how, text)
         model = _saved(fitted, folder / "model.yaml")
     except ConfigError as error:
         notes += [f"no model: {problem}" for problem in error.problems]
     try:
-        up_to = identification.fitted_up_to(scenario, PERIODIC.band)
-        fit, fitted = identification.fit_periodic(scenario, experiments, PERIODIC.band, up_to, text)
+        up_to = identification.fitted_up_to(scenario, band)
+        fit, fitted = identification.fit_periodic(scenario, experiments, band, up_to, text)
         full = _saved(fitted, folder / "inverse.yaml")
         inverse = dict(zip(DERIVATIVES, fit.coefficients.tolist(), strict=True))
     except ConfigError as error:
         notes += [f"no inverse: {problem}" for problem in error.problems]
-    delay, suggested = _slow_delay(experiments, scenario.dt), estimates[0].suggested
+    delay, suggested = _slow_delay(experiments, scenario.dt), next(iter(estimates.values())).suggested
     return Identified(delay, scenario.dt, noise.rms, model, full, inverse, suggested, tuple(notes))
 
 
 def _saved(model: LoadingModel, path: Path) -> str:
     save(model, str(path.absolute()))
     return str(path.absolute())
-
-
-def _rms(scenario: Scenario) -> float:
-    try:
-        expected = identification.expected_rms(scenario)
-    except ConfigError:
-        return Noise().rms
-    return PERIODIC.share * expected or Noise().rms
 
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
@@ -142,18 +132,15 @@ def chosen(
     Settings come from ``settings``, from the identification, or from the scenario's own compensator, in this order
     of precedence.
     """
-    return [_candidate(scenario, identified, name, settings.get(name, {})) for name in dict.fromkeys(names)]
-
-
-def _candidate(
-    scenario: Scenario, identified: Identified, name: str, chosen_settings: Mapping[str, object]
-) -> Candidate:
-    try:
-        settings = _settings(scenario, identified, {"type": name} | dict(chosen_settings))
-        checked_loop(replace(scenario, [(["compensator"], settings)]))
-    except ConfigError as error:
-        return Candidate(name, {}, "; ".join(error.problems))
-    return Candidate(name, settings)
+    laws = []
+    for name in dict.fromkeys(names):
+        try:
+            law = _settings(scenario, identified, {"type": name} | dict(settings.get(name, {})))
+            checked_loop(replace(scenario, [(["compensator"], law)]))
+            laws.append(Candidate(name, law))
+        except ConfigError as error:
+            laws.append(Candidate(name, {}, "; ".join(error.problems)))
+    return laws
 
 
 def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dict[str, object]:

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.analysis.study_table import is_number, shown
 from rths_nodes.app.studies.ensembles import Plant, plants
 from rths_nodes.app.studies.runs import known_indices, needs_response, shown_indices, to_json
 from rths_nodes.core import registry
@@ -98,7 +99,8 @@ class Design:
 
     def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
         self.name, self.description = study.name, study.description
-        base = scenario or _scenario(study.scenario, folder)
+        beside = folder / os.path.expanduser(study.scenario)
+        base = scenario or files.load(beside if beside.is_file() else study.scenario)
         self.base = _changed(with_case(base, study.case) if study.case else base, study.set, "set")
         self.seed, problems = study.seed, Problems()
         self.factors: dict[str, tuple[Level, ...]] = {}
@@ -135,35 +137,24 @@ class Design:
 
     @cached_property
     def rows(self) -> list[Row]:
-        return list(self._rows())
-
-    def _rows(self) -> Iterator[Row]:
-        names, number = _short(list(self.factors)), 0
+        names, rows = _short(list(self.factors)), []
         for chosen in itertools.product(*self.factors.values()):
             levels = dict(zip(self.factors, chosen, strict=True))
-            labels = [f"{names[name]}={_shown(level.label)}" for name, level in levels.items()]
+            labels = [f"{names[name]}={shown(level.label)}" for name, level in levels.items()]
             reason, scenario = "", self.base
             try:
                 scenario = self._with(levels)
             except ConfigError as error:
                 reason = "; ".join(error.problems)
             for plant in self.plants:
-                yield self._row(number, labels, levels, plant, scenario, reason)
-                number += 1
+                name = labels + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])
+                rows.append(self._row(len(rows), ", ".join(name), levels, plant, scenario, reason))
+        return rows
 
     def _row(
-        self,
-        number: int,
-        level_labels: list[str],
-        levels: Mapping[str, Level],
-        plant: Plant,
-        scenario: Scenario,
-        reason: str,
+        self, number: int, label: str, levels: Mapping[str, Level], plant: Plant, scenario: Scenario, reason: str
     ) -> Row:
-        name = (
-            ", ".join(level_labels + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])) or self.base.name
-        )
-        resolved = contents = ""
+        name, resolved, contents = label or self.base.name, "", ""
         if not reason:
             try:
                 data = plant.of(scenario).data() | {"cases": {}}
@@ -215,11 +206,6 @@ def load(path: str | os.PathLike[str]) -> Design:
         return Design(from_data(StudyFile, data), Path(path).parent)
 
 
-def _scenario(name: str, folder: Path) -> Scenario:
-    beside = folder / os.path.expanduser(name)
-    return files.load(beside if beside.is_file() else name)
-
-
 def _changed(scenario: Scenario, changes: Mapping[str, object], path: str) -> Scenario:
     return changed(scenario, replacing(pairs_of(changes), path))
 
@@ -234,7 +220,10 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
         raise unknown(path, "kind of levels", kind, [*LEVELS, *KINDS])
     where = f"{path}.{kind}"
     if kind == "settings":
-        return _settings(where, entries)
+        named = isinstance(entries, Mapping) and all(isinstance(level, Mapping) for level in entries.values())
+        if not named or not entries:
+            raise ConfigError(f"{where} = {show(entries)}: must be a mapping of names to {{section.key: value}}")
+        return tuple(Level(str(label), tuple(changes.items())) for label, changes in entries.items())
     if not isinstance(entries, list) or not entries:
         raise ConfigError(f"{where} = {show(entries)}: must be a list with at least one entry")
     values: list[Any] = entries if kind == "list" else _grid(where, entries, kind == "log_grid")
@@ -246,34 +235,21 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     return tuple(Level(value, case=value) for value in values)
 
 
-def _settings(where: str, levels: Any) -> tuple[Level, ...]:
-    named = isinstance(levels, Mapping) and all(isinstance(level, Mapping) for level in levels.values())
-    if not named or not levels:
-        raise ConfigError(f"{where} = {show(levels)}: must be a mapping of names to {{section.key: value}}")
-    return tuple(Level(str(label), tuple(changes.items())) for label, changes in levels.items())
-
-
-def _grid(where: str, bounds: list[object], logarithmic: bool) -> list[float]:
-    numbers = [value for value in bounds if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    finite = len(bounds) == len(numbers) == 3 and all(abs(value) <= LARGEST for value in numbers)
-    if not finite or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
+def _grid(where: str, bounds: list[Any], logarithmic: bool) -> list[float]:
+    finite = len(bounds) == 3 and all(is_number(value) and abs(value) <= LARGEST for value in bounds)
+    if not finite or bounds[2] != int(bounds[2]) or not 1 <= bounds[2] <= MOST_RUNS:
         raise ConfigError(f"{where} = {show(bounds)}: must be [first, last, number of values]")
-    first, last, count = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    first, last, count = float(bounds[0]), float(bounds[1]), int(bounds[2])
     if logarithmic and not (first > 0.0 and last > 0.0):
         raise ConfigError(f"{where} = {show(bounds)}: the first and the last value must be > 0")
-    spaced = np.geomspace(first, last, count) if logarithmic else np.linspace(first, last, count)
-    return [float(value) for value in spaced]
+    spaced: list[float] = (np.geomspace if logarithmic else np.linspace)(first, last, count).tolist()
+    return spaced
 
 
 def _label(value: Any) -> float | str:
     if registry.is_component(value):
         return registry.name_of(value)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if number else value if isinstance(value, str) else json.dumps(value)
-
-
-def _shown(label: float | str) -> str:
-    return label if isinstance(label, str) else f"{label:.6g}"
+    return value if is_number(value) or isinstance(value, str) else json.dumps(value)
 
 
 def _titled(base: Scenario, key: str, name: str) -> str:
@@ -289,8 +265,7 @@ def _titled(base: Scenario, key: str, name: str) -> str:
 def _short(names: list[str]) -> dict[str, str]:
     shortened = {}
     for name in names:
-        parts = name.split(".")
-        count = 1
+        parts, count = name.split("."), 1
         while any(other != name and other.split(".")[-count:] == parts[-count:] for other in names):
             count += 1
         shortened[name] = ".".join(parts[-count:])

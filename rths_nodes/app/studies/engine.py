@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, with_components
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.compiled.native import loop_over_kernels
@@ -44,10 +42,6 @@ class Where:
     processes: int = 1
     scheduler: str = ""
     engine: str = AUTO
-
-    @property
-    def parallel_here(self) -> bool:
-        return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
         """Return the engine for runs like ``scenario`` with a total of ``samples`` samples.
@@ -104,55 +98,29 @@ def as_completed(
             yield result
 
 
-def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start the processes on this machine early, and call ``prepare`` in each.
-
-    Errors of ``prepare`` appear in the runs.
-    """
-    if where.parallel_here:
-        from rths_nodes.app.studies import local
-
-        local.start(where.processes, with_components(prepare), *arguments)
-
-
-def release(where: Where) -> None:
-    if where.parallel_here:
-        from rths_nodes.app.studies import local
-
-        local.release()
-
-
 def _finished(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    if where.scheduler or where.processes > 1:
-        work = with_components(work)
     if where.scheduler:
         from rths_nodes.app.studies import cluster
 
-        yield from cluster.as_completed(work, jobs, count, where.scheduler, progress)
-    elif where.processes <= 1:
-        yield from _here(work, jobs, count, progress)
-    else:
+        yield from cluster.as_completed(with_components(work), jobs, count, where.scheduler, progress)
+    elif where.processes > 1:
         from rths_nodes.app.studies import local
 
-        yield from local.as_completed(work, jobs, count, where.processes, progress)
+        yield from local.as_completed(with_components(work), jobs, count, where.processes, progress)
+    else:
+        shares = [0.0] * count
 
+        def tell(number: int, share: float) -> None:
+            shares[number] = share
+            if progress:
+                progress(list(shares))
 
-def _here(
-    work: Callable[..., R], jobs: Iterable[Job], count: int, progress: Progress | None
-) -> Iterator[tuple[int, R | Lost]]:
-    shares = np.zeros(count)
-
-    def tell(number: int, share: float) -> None:
-        shares[number] = share
-        if progress:
-            progress(shares.tolist())
-
-    for number, arguments in jobs:
-        result = work(*arguments, partial(tell, number))
-        tell(number, 1.0)
-        yield number, result
+        for number, arguments in jobs:
+            result = work(*arguments, partial(tell, number))
+            tell(number, 1.0)
+            yield number, result
 
 
 def processors() -> int:

@@ -20,10 +20,10 @@ from functools import partial
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.studies import engine, scoreboard, study
 from rths_nodes.app.studies.candidates import Candidate
-from rths_nodes.app.studies.scoreboard import Scored
+from rths_nodes.app.studies.results import Score
+from rths_nodes.app.studies.scoreboard import SCORED, Conditions
 from rths_nodes.app.studies.study import Hooks
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
@@ -47,10 +47,13 @@ BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
 """Packages that affect the numbers, in addition to this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
-VALUES = ("median", "high", "worst")
+KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
+"""Fields of a Score in an entry. Each of the VALUES contains numbers by index."""
 
 
-def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path) -> dict[str, object]:
+def begun(
+    scenario: Scenario, conditions: Conditions, laws: Sequence[Candidate], folder: Path
+) -> dict[str, object]:
     """Return the entry without scores; ``folder`` contains the files named in settings.
 
     Raises ConfigError if a file cannot be included.
@@ -67,7 +70,7 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
         "code": _code(scenario, [law.settings for law in laws if not law.reason]),
         "scenario": yaml_text.dump(data),
         "scored": {
-            name: list(value) if isinstance(value, tuple) else value for name, value in vars(scored).items()
+            name: list(value) if isinstance(value := vars(conditions)[name], tuple) else value for name in SCORED
         },
         "laws": law_settings,
         "files": carried,
@@ -75,7 +78,13 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
 
 
 def written(content: Mapping[str, object], scores: Sequence[Score]) -> dict[str, object]:
-    entry = dict(content) | {"scores": [_plain(score) for score in scores if score.runs]}
+    entry = dict(content) | {
+        "scores": [
+            {key: getattr(score, key) for key in KEYS} | {key: dict(getattr(score, key)) for key in VALUES}
+            for score in scores
+            if score.runs
+        ]
+    }
     return entry | {"digest": digest(entry)}
 
 
@@ -105,13 +114,13 @@ def _put(carried: Data, folder: Path) -> None:
     for name, content in carried.items():
         if Path(name).name != name or name == "..":
             raise ConfigError(f"files.{name}: must be a file name without a folder")
-        if isinstance(content, str):
-            (folder / name).write_text(content, encoding="utf-8")
-            continue
         try:
-            (folder / name).write_bytes(base64.b64decode(content[BASE64], validate=True))
+            data = (
+                content.encode() if isinstance(content, str) else base64.b64decode(content[BASE64], validate=True)
+            )
         except (TypeError, KeyError, binascii.Error):
             raise ConfigError(f"files.{name}: must be text, or base64 text under the key {BASE64}") from None
+        (folder / name).write_bytes(data)
 
 
 def programs(content: Data) -> list[str]:
@@ -132,11 +141,6 @@ def _code(scenario: Scenario, laws: Iterable[Mapping[str, object]]) -> dict[str,
         names |= Code.of(replace(scenario, [(["compensator"], dict(settings))])).names
     code = {"files": names.pop(f"{PACKAGE}, files"), "python": platform.python_version()}
     return names | code | {name: version_of(name) for name in COMPUTES}
-
-
-def _plain(score: Score) -> dict[str, object]:
-    data = {name: dict(getattr(score, name)) for name in VALUES}
-    return {"law": score.law, "block": score.block, "runs": score.runs, "failures": score.failures} | data
 
 
 def digest(content: Mapping[str, object]) -> str:
@@ -167,19 +171,15 @@ def verify(
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
-    laws = []
-    for name, settings in deepcopy(dict(content["laws"])).items():
-        make_absolute(_params_of(settings), settings, folder)
-        laws.append(Candidate(name, settings))
-    scored_settings: Data = dict(content["scored"])
-    scored = Scored(
-        **scored_settings | {name: tuple(scored_settings[name]) for name in ("cases", "indices", "records")}
-    )
-    table = study.complete(scoreboard.design(scenario, laws, scored), folder, where, hooks)
-    computed = scoreboard.scores(table, laws, scored.indices[0])
-    by_law = {(score.law, score.block): score for score in computed}
+    laws = [Candidate(name, settings) for name, settings in deepcopy(dict(content["laws"])).items()]
+    for law in laws:
+        make_absolute(_params_of(law.settings), law.settings, folder)
+    conditions = Conditions(**content["scored"])
+    table = study.complete(scoreboard.design(scenario, laws, conditions), folder, where, hooks)
+    scores = scoreboard.scores(table, laws, conditions.indices[0])
+    rows = {(score.law, score.block): score for score in scores}
     problems = {
-        f"{row['law']} {row['block']}": _problems(row, by_law.get((row["law"], row["block"])), content["version"])
+        f"{row['law']} {row['block']}": _problems(row, rows.get((row["law"], row["block"])), content["version"])
         for row in content["scores"]
     }
     here = _code(scenario, [law.settings for law in laws])
@@ -200,18 +200,14 @@ def _problems(stated: Data, score: Score | None, version: int) -> list[str]:
         if stated[name] != getattr(score, name)
     ]
     for kind in () if version == FIRST and stated["failures"] else VALUES:
-        computed = getattr(score, kind)
         for index, value in stated[kind].items():
-            result = computed.get(index, math.nan)
-            if not _equal(value, result):
+            result = getattr(score, kind).get(index, math.nan)
+            both_missing = math.isnan(value) and math.isnan(result)
+            if not (both_missing or math.isclose(value, result, rel_tol=TOLERANCE)):
                 problems.append(
                     f"{kind} of {index}: the entry states {value:.6g}, but the repetition gives {result:.6g}"
                 )
     return problems
-
-
-def _equal(stated: float, computed: float) -> bool:
-    return bool(math.isclose(stated, computed, rel_tol=TOLERANCE) or (math.isnan(stated) and math.isnan(computed)))
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
@@ -227,12 +223,9 @@ def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple
                 raise ConfigError(f"{name}: must have the same {part} as {first_name} to be in one table")
     indices = tuple(first["scored"]["indices"])
     rows = [
-        (name, Score(**{key: value for key, value in row.items() if key in _FIELDS}, what=""))
+        (name, Score(**{key: row[key] for key in (*KEYS, *VALUES)}, what=""))
         for name, content in contents.items()
         for row in content["scores"]
     ]
     rows.sort(key=lambda row: (row[1].unstable, row[1].high.get(indices[0], math.inf)))
     return rows, indices
-
-
-_FIELDS = {"law", "block", "runs", "failures", *VALUES}

@@ -19,7 +19,6 @@ from rths_nodes.analysis.identification import frequency_responses, output_error
 from rths_nodes.analysis.identification.experiments import TAPER, Noise, driven, loaded_at
 from rths_nodes.analysis.identification.frequency_responses import (
     Experiment,
-    FrequencyResponse,
     Orders,
     frequency_response,
 )
@@ -105,32 +104,27 @@ def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
 
     Raises ConfigError if a recording is unsuitable.
     """
-    return _in_order([_read(recording, scenario) for recording in recordings], scenario)
+    experiments = [_read(recording, scenario) for recording in recordings]
+    axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
+    if sorted(axes) != list(range(len(scenario.moved_axes))):
+        names = ", ".join(scenario.moved_axes[axis] for axis in axes)
+        raise ConfigError(
+            f"--from: the driven axes are {names}. Each axis must be driven in exactly one recording"
+        )
+    return [experiments[number] for number in np.argsort(axes)]
 
 
 def _read(recording: str, scenario: Scenario) -> Experiment:
-    run_read = read_run(recording)
-    if run_read.notes:  # a model needs complete recordings
-        raise ConfigError(*run_read.notes)
-    if run_read.axes != scenario.moved_axes:
-        names, moved = ", ".join(run_read.axes), ", ".join(scenario.moved_axes)
+    result = read_run(recording)
+    if result.notes:  # a model needs complete recordings
+        raise ConfigError(*result.notes)
+    if result.axes != scenario.moved_axes:
+        names, moved = ", ".join(result.axes), ", ".join(scenario.moved_axes)
         raise ConfigError(f"{recording}: has the axes {names}, but the scenario has the axes {moved}")
-    rate = run_read.scenario.servo_rate
-    if rate != scenario.servo_rate:
-        raise ConfigError(
-            f"{recording}: servo_rate = {rate:g} Hz: must be {scenario.servo_rate:g} Hz, as in the scenario"
-        )
-    return experiment(run_read)
-
-
-def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
-    if sorted(axes) != list(range(len(scenario.moved_axes))):
-        names = [scenario.moved_axes[axis] for axis in axes]
-        raise ConfigError(
-            f"--from: the driven axes are {', '.join(names)}. Each axis must be driven in exactly one recording"
-        )
-    return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
+    rate, needed = result.scenario.servo_rate, scenario.servo_rate
+    if rate != needed:
+        raise ConfigError(f"{recording}: servo_rate = {rate:g} Hz: must be {needed:g} Hz, as in the scenario")
+    return experiment(result)
 
 
 def fit(
@@ -149,7 +143,12 @@ def fit(
     the responses contradict the declared delay. ``source`` describes the experiments. Raises ConfigError if no
     model fits.
     """
-    responses = _responses(scenario, experiments, band, resolution)
+    shortest = min(len(experiment.command) for experiment in experiments) * scenario.dt
+    finest = max(FINEST, LINES / shortest) if resolution is None else resolution
+    try:
+        responses = frequency_response(experiments, scenario.dt, finest, band)
+    except ValueError as error:
+        raise ConfigError(f"{scenario.name}: the responses cannot be computed ({error})") from None
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
     with within(scenario.name):
         identified = output_error.identify(responses, dt, ramp, orders, declared if how == DECLARED else None)
@@ -162,16 +161,9 @@ def fit(
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
     # a held command acts half a sample early, but not before it is sent
     lead = max(identified.delay - (0.0 if ramp else 0.5 * dt), 0.0) - declared
-    model = LoadingModel(
-        scenario.moved_axes,
-        identified.fit.coefficients,
-        None,
-        scenario.servo_rate,
-        text,
-        lead,
-        deviation=identified.deviation,
-    )
-    return identified, model
+    axes, rate, coefficients = scenario.moved_axes, scenario.servo_rate, identified.fit.coefficients
+    deviation = identified.deviation
+    return identified, LoadingModel(axes, coefficients, None, rate, text, lead, deviation=deviation)
 
 
 def _on_ramps(scenario: Scenario) -> bool:
@@ -179,17 +171,6 @@ def _on_ramps(scenario: Scenario) -> bool:
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
-
-
-def _responses(
-    scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], resolution: float | None
-) -> FrequencyResponse:
-    shortest = min(len(experiment.command) for experiment in experiments) * scenario.dt
-    finest = max(FINEST, LINES / shortest) if resolution is None else resolution
-    try:
-        return frequency_response(experiments, scenario.dt, finest, band)
-    except ValueError as error:
-        raise ConfigError(f"{scenario.name}: the responses cannot be computed ({error})") from None
 
 
 def expected_rms(scenario: Scenario) -> float:

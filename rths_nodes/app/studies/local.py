@@ -16,7 +16,6 @@ from pathlib import Path
 
 import joblib
 import numpy as np
-from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import LokyBackend
 
@@ -97,16 +96,6 @@ def _parallel(
         with warnings.catch_warnings():  # joblib warns of pieces that are cancelled on purpose
             warnings.simplefilter("ignore")
             results.close()  # ends the processes if the caller has stopped
-
-
-def start(processes: int, prepare: Callable[..., None], *arguments: object) -> None:
-    with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
-        for _ in range(processes):
-            get_reusable_executor(reuse=True).submit(prepare, *arguments)
-
-
-def release() -> None:
-    get_reusable_executor().shutdown()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import Overrides, override, pairs_in, replace
+from rths_nodes.loop.scenario.overrides import Overrides, override, pairs_in, pairs_of, replace
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -116,13 +116,12 @@ class Prediction:
     outcomes: Mapping[str, tuple[str, str]]
 
     def __repr__(self) -> str:
-        outcomes = {row: outcome for row, (outcome, _) in self.outcomes.items()}
-        rows = [f"{row}: {', '.join([outcome, *self._errors(row)])}" for row, outcome in outcomes.items()]
-        return f"<Prediction {'; '.join([*rows, *filter(None, [self.discrepancy])])}>"
-
-    def _errors(self, row: str) -> list[str]:
-        errors = {axis: plain(values["max_error_m"], MM) for axis, values in self.indices[row].items()}
-        return [f"{axis}: max error {error} mm" for axis, error in errors.items()]
+        rows = []
+        for row, (outcome, _) in self.outcomes.items():
+            errors = {axis: plain(values["max_error_m"], MM) for axis, values in self.indices[row].items()}
+            cells = [outcome, *(f"{axis}: max error {error} mm" for axis, error in errors.items())]
+            rows.append(f"{row}: {', '.join(cells)}")
+        return f"<Prediction {'; '.join(filter(None, [*rows, self.discrepancy]))}>"
 
     @property
     def discrepancy(self) -> str:
@@ -156,35 +155,30 @@ def check(changes: Overrides, scenario: Scenario) -> None:
     override(scenario, changes)
 
 
-def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
+def _load_alone(axis: Axis) -> dict[str, object]:
     assert axis.force_control is not None
-    stiffness = axis.force_control.law.stiffness
-    if stiffness is None:
-        raise ConfigError(
-            f"force_control.law.type = {axis.force_control.law.type_name!r}: must be a law with a stiffness"
-        )
-    return [
-        (["actuator"], {"type": "pure_delay", "delay": 0.0}),
-        (["specimen"], {"type": "kelvin_voigt", "stiffness": stiffness, "damping": 0.0}),
-        (
-            ["load", "vertical"],
-            False,
-        ),  # omitting the inclination changes a load by 0.1 % at 0.1 m and a height of 2 m
-        (["force_control", "closed_by"], NODES),
-        (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
-    ]
+    law = axis.force_control.law
+    if law.stiffness is None:
+        raise ConfigError(f"force_control.law.type = {law.type_name!r}: must be a law with a stiffness")
+    return {
+        "actuator": {"type": "pure_delay", "delay": 0.0},
+        "specimen": {"type": "kelvin_voigt", "stiffness": law.stiffness, "damping": 0.0},
+        # omitting the inclination changes a load by 0.1 % at 0.1 m and a height of 2 m
+        "load.vertical": False,
+        "force_control.closed_by": NODES,
+        "force_control.law": {"type": "feed_forward_pi", "stiffness": law.stiffness},
+    }
 
 
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
-    pairs: list[tuple[list[str], object]] = [(["port"], port)]
-    pairs += [(["rig"], None)] if scenario.force_axes else []
+    changes: dict[str, object] = {"port": port} | ({"rig": None} if scenario.force_axes else {})
     for axis in scenario.force_axes:
-        pairs += [(["axes", axis, *keys], value) for keys, value in _load_alone(scenario.axes[axis])]
+        changes |= {f"axes.{axis}.{key}": value for key, value in _load_alone(scenario.axes[axis]).items()}
     for axis, model in models.items():
-        pairs.append((["axes", axis, "actuator"], dict(model.actuator)))
-        pairs.append((["axes", axis, "specimen"], dict(model.specimen)))
-    return replace(scenario, pairs)
+        changes[f"axes.{axis}.actuator"] = dict(model.actuator)
+        changes[f"axes.{axis}.specimen"] = dict(model.specimen)
+    return replace(scenario, pairs_of(changes))
 
 
 def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:

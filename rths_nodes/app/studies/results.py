@@ -4,38 +4,37 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.paper import COLUMN
-from rths_nodes.analysis.study_table import StudyTable, in_cell
+from rths_nodes.analysis.published_indices import heading
+from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
 from rths_nodes.analysis.units import rounded
-from rths_nodes.app.studies import competition
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.app.studies.candidates import Identified
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.loop.scenario.schema import Case
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
+    from rths_nodes.analysis.figures.style import Drawing
+
 
 class Study(StudyTable):
     __doc__ = StudyTable.__doc__
-
-    @classmethod
-    def from_table(cls, table: StudyTable) -> Study:
-        return cls(**{field.name: getattr(table, field.name) for field in fields(table)})
 
     def __repr__(self) -> str:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes().items())
         return f"<Study {self.title}: {outcomes}; {', '.join(self.indices)}>"
 
     def _repr_html_(self) -> str:
-        cells, rows = self.cells(), []
-        for index in self.indices:
-            for cell, spread in zip(cells, self.spreads(index, cells), strict=True):
-                values = spread.median, spread.low, spread.high, spread.worst
-                rows.append([self.title_of(index), cell.group, spread.finished, *map(in_cell, values)])
+        rows = [
+            [self.title_of(index), group, *cells] for index in self.indices for group, cells in self.summary(index)
+        ]
         return _table(["index", "group", "finished", "median", "5 %", "95 %", "worst"], rows)
 
     def to_dataframe(self) -> pandas.DataFrame:
@@ -90,13 +89,76 @@ class Study(StudyTable):
         """
         from rths_nodes.analysis.figures.plot import plot_by_label
 
-        return plot_by_label(
-            self, index, {group: rows.tolist() for group, rows in self.groups.items()}, ax, style, width
-        )
+        rows = {group: rows.tolist() for group, rows in self.groups.items()}
+        return plot_by_label(self, index, rows, ax, style, width)
 
 
-class Scoreboard(competition.Outcome):
-    __doc__ = competition.Outcome.__doc__
+@dataclass(frozen=True)
+class Score:
+    """Results of a compensator in a block of runs.
+
+    ``median``, ``high`` and ``worst`` are magnitudes of each index; HIGH % of the runs do not exceed ``high``.
+    ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
+    took no part. ``place`` is the rank, empty without runs, with an = if the seeds do not separate neighbouring
+    ranks.
+    """
+
+    law: str
+    block: str
+    runs: int
+    failures: int
+    what: str
+    median: Mapping[str, float]
+    high: Mapping[str, float]
+    worst: Mapping[str, float]
+    place: str = ""
+
+    @property
+    def unstable(self) -> float:
+        return self.failures / self.runs if self.runs else math.nan
+
+    @property
+    def kind(self) -> str:
+        return "unstable" if self.failures else "stable" if self.runs else "not run"
+
+    def outcome(self) -> str:
+        failed = f"{self.failures} of {self.runs} runs, " if self.failures else ""
+        return f"{self.kind}: {failed}{self.what}" if self.kind != "stable" else self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Scoreboard:
+    """Scoreboard with its runs and published values, the identification of the rig, and settings by law.
+
+    ``which`` is the set that numbers the indices. ``axes`` are the tracking index, which determines the rank, and
+    the response index.
+    """
+
+    table: Study
+    scores: Sequence[Score]
+    published: Mapping[str, Case]
+    axes: tuple[str, str]
+    which: str
+    identified: Identified
+    settings: Mapping[str, Mapping[str, object]]
+    facts: Mapping[str, str]
+
+    @property
+    def headings(self) -> list[str]:
+        numbers = {index: heading(self.which, index) for index in self.table.indices}
+        return [
+            index_title(index) if number == index else f"{number} ({index_unit(index)})"
+            for index, number in numbers.items()
+        ]
+
+    @property
+    def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
+        """Place, name, block, high value of each index, outcome and kind; rows of published values are last."""
+        rows = [(row.place, row.law, row.block, row.high, row.outcome(), row.kind) for row in self.scores]
+        for name, case in self.published.items():
+            note = f"published: {case.note}" if case.note else "published"
+            rows.append(("", show(name).strip("'"), "", case.published, note, "published"))
+        return rows
 
     def __repr__(self) -> str:
         best = next((score for score in self.scores if score.runs), None)
@@ -130,7 +192,7 @@ class Scoreboard(competition.Outcome):
         >>> board.to_dataframe()["compensator"].tolist()
         ['inverse', 'none']
         """
-        return _pandas().DataFrame(self.columns())
+        return _pandas().DataFrame(columns(self))
 
     def plot(
         self, index: str = "", ax: Axes | None = None, style: str | None = None, width: float = COLUMN
@@ -167,6 +229,26 @@ class Scoreboard(competition.Outcome):
         laws = self.table.columns["law"]
         rows = {law: [n for n, other in enumerate(laws) if other == law] for law in dict.fromkeys(laws)}
         return plot_by_label(self.table, index or self.axes[0], rows, ax, style, width)
+
+
+def drawings(board: Scoreboard) -> list[Drawing]:
+    from rths_nodes.analysis.figures.studies import scoreboard_drawings
+
+    levels, rows = board.table.columns["law"], [row for row in board.scores if row.runs]
+    labels = [label for row in rows for label in (f"{row.law} {row.block}", row.law) if label in levels]
+    return scoreboard_drawings(board.table, labels, *board.axes)
+
+
+def columns(board: Scoreboard) -> dict[str, list[object]]:
+    scores = board.scores
+    fields = {"place": "place", "compensator": "law", "block": "block", "runs": "runs", "failures": "failures"}
+    columns = {name: [getattr(score, field) for score in scores] for name, field in fields.items()}
+    columns["outcome"] = [score.outcome() for score in scores]
+    for index in board.table.indices:
+        columns[f"{index}_median"] = [score.median.get(index) for score in scores]
+        columns[f"{index}_{HIGH:g}_percent"] = [score.high.get(index) for score in scores]
+        columns[f"{index}_worst"] = [score.worst.get(index) for score in scores]
+    return columns
 
 
 def _pandas() -> pandas:

@@ -25,7 +25,6 @@ from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.native import remarks
-from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -33,13 +32,12 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
-_OF_AXIS, _OF_TEST = (
+_OF_AXIS, TEST_INDICES = (
     {kind.name: (kind.key, kind.factor) for kind in kinds if kind.name}
     for kinds in (index_definitions.AXIS_INDICES, index_definitions.TEST_INDICES)
 )
-AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
+AXIS_INDICES = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
 """Indices of an axis: key in the metrics, and factor that converts to the unit of the index."""
-TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
 """Keys of the response errors, by prefix of an index. The rms errors (%) of degree of freedom x are ``response_x``
 and ``acceleration_x``."""
@@ -73,19 +71,16 @@ class Findings:
     @property
     def values(self) -> dict[str, float]:
         """Indices in the units of their names. A name without an axis refers to the worst axis."""
-        values = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
+        indices, metrics = AXIS_INDICES.items(), self.metrics
+        values = {name: factor * _worst(self.axes, key) for name, (key, factor) in indices}
         for axis, row in self.axes.items():
-            values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
+            values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in indices}
         for dof, errors in self.response.items():
             values |= {f"{name}_{dof}": errors[key] for name, key in RESPONSE.items()}
-        values |= {
-            name: factor * self.metrics[key] for name, (key, factor) in TEST_INDICES.items() if key in self.metrics
-        }
-        ranges = {
-            quantity + RANGE: max(high - low for low, high in rows.values())
-            for quantity, rows in self.parameters.items()
-        }
-        return values | ranges | self.published
+        values |= {name: factor * metrics[key] for name, (key, factor) in TEST_INDICES.items() if key in metrics}
+        for quantity, rows in self.parameters.items():
+            values[quantity + RANGE] = max(high - low for low, high in rows.values())
+        return values | self.published
 
 
 def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
@@ -148,6 +143,7 @@ def findings(
     )
     run = report.read()
     evaluation = Evaluation(run, report.metrics["axes"], report.assembly, report.delays)
+    measured, true = published_indices(evaluation)
     return Findings(
         outcome=report.outcome,
         reason=report.reason,
@@ -158,14 +154,9 @@ def findings(
         response=response_errors(evaluation) if response else {},
         run=run if keep else None,
         samples=report.samples,
-        published=_published(evaluation),
+        published=measured | {name + TRUE: value for name, value in true.items()},
         measured=evaluation.tracked() if evaluation.true_is_known else {},
     )
-
-
-def _published(evaluation: Evaluation) -> dict[str, float]:
-    measured, true = published_indices(evaluation)
-    return measured | {name + TRUE: value for name, value in true.items()}
 
 
 def to_json(data: Mapping[str, object]) -> str:
@@ -177,21 +168,12 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Start the processes, and return ``where`` with the engine for all ``samples``.
-
-    ``say`` reports the reasons why runs are not compiled.
-    """
-    if samples:
-        engine.start(where, prepare, to_json(scenarios[0].data()))
+    """Return ``where`` with the engine for all ``samples``. ``say`` reports why runs are not compiled."""
     where = replace(where, engine=where.engine_of(scenarios[0], samples))
     if where.engine == COMPILED:
         kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}
         say(dict.fromkeys(text for scenario in kinds.values() for text in remarks(scenario)))
     return where
-
-
-def prepare(text: str) -> None:
-    checked_loop(from_json(text, "variant"))
 
 
 def run_remote(
@@ -201,13 +183,11 @@ def run_remote(
 
     Another process receives the scenario as text and looks up the component classes.
     """
-    scenario = (
-        scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
-    )
-    result = findings(scenario, tell, keep, response, lambda: False, preferred)
-    plain = {name: value for name, value in vars(result).items() if name != "run"}
-    if result.run is not None:
-        plain["run"] = {name: value for name, value in vars(result.run).items() if name != "scenario"}
+    text = scenario_or_text
+    scenario = text if isinstance(text, Scenario) else from_json(text, "variant")
+    plain = dict(vars(findings(scenario, tell, keep, response, lambda: False, preferred)))
+    if (run := plain.pop("run")) is not None:
+        plain["run"] = {name: value for name, value in vars(run).items() if name != "scenario"}
     return plain
 
 
@@ -229,14 +209,9 @@ def all_of(
 ) -> Iterator[tuple[int, Findings]]:
     """Run each scenario in ``chosen``; yield its number and Findings as completed. Errors of runs are raised."""
     travels = where.scheduler or where.processes > 1
-    arguments = (
-        keep,
-        response,
-        where.engine_of(chosen[0], sum(scenario.samples for scenario in chosen)) if chosen else AUTO,
-    )
-    jobs = (
-        (n, (to_json(scenario.data()) if travels else scenario, *arguments)) for n, scenario in enumerate(chosen)
-    )
+    preferred = where.engine_of(chosen[0], sum(scenario.samples for scenario in chosen)) if chosen else AUTO
+    inputs = (to_json(scenario.data()) if travels else scenario for scenario in chosen)
+    jobs = ((number, (one, keep, response, preferred)) for number, one in enumerate(inputs))
     for number, plain in engine.as_completed(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")

@@ -9,9 +9,10 @@ Block B has the scenario's ``force_lead``, which compensates the delay of the me
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
@@ -19,24 +20,72 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.report.studies import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
-from rths_nodes.app.studies import engine, tuning
+from rths_nodes.app.studies import engine, runs, tuning
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.results import Score
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.parameters import declared
-from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
-from rths_nodes.loop.scenario.overrides import pairs_of, replace, with_case
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.overrides import Overrides, pairs_of, replace, with_case
+from rths_nodes.loop.scenario.schema import Case, Scenario
 
 LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
 """Difference between the seeds of training and of scoring, for plants and noise."""
 WITHOUT, WITH = "A", "B"
+PLANTS = 100
+SCORED = ("cases", "noise_seeds", "plants", "seed", "indices", "records")
+"""Conditions that determine the scores, and that an entry contains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Conditions of a scoreboard. The fields are arguments of :func:`rths_nodes.scoreboard`."""
+
+    laws: Sequence[object] = ()
+    settings: str | os.PathLike[str] | Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    cases: Sequence[str] = ()
+    plants: int | None = None
+    noise_seeds: int = 3
+    seed: int = 1
+    records: Sequence[str] = ()
+    indices: Sequence[str] = ()
+    rank: str | None = None
+    response: str | None = None
+    tune: int = 0
+    training: Overrides = ()
+    training_plants: int = 2
+    entry: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        least = {"noise_seeds": 1, "seed": 0, "tune": 0, "training_plants": 0, "plants": 0}
+        for name, bound in least.items():
+            value = vars(self)[name]
+            if value is not None and value < bound:
+                raise ConfigError(f"{name} = {value}: must be >= {bound}")
+        if 0 < self.tune < tuning.LEAST:
+            raise ConfigError(f"tune = {self.tune}: must be 0 or >= {tuning.LEAST}")
+
+    def resolved(self, scenario: Scenario) -> Conditions:
+        """Return these conditions with the defaults of ``scenario``. The first index determines the rank."""
+        rank = self.rank or runs.ranking_index(scenario)
+        response = self.response or rank
+        indices = (rank, *(self.indices or runs.shown_indices(scenario)), response)
+        plants = (PLANTS if scenario.scatter else 0) if self.plants is None else self.plants
+        names = tuple(self.cases or cases(scenario))
+        return replace_fields(
+            self,
+            cases=names,
+            plants=plants,
+            records=tuple(self.records),
+            indices=tuple(dict.fromkeys(indices)),
+            rank=rank,
+            response=response,
+        )
 
 
 def cases(scenario: Scenario) -> list[str]:
@@ -47,9 +96,8 @@ def cases(scenario: Scenario) -> list[str]:
     ]
 
 
-def published(scenario: Scenario) -> list[Published]:
-    rows = scenario.cases.items()
-    return [Published(name, case.note, dict(case.published)) for name, case in rows if case.published]
+def published(scenario: Scenario) -> dict[str, Case]:
+    return {name: case for name, case in scenario.cases.items() if case.published}
 
 
 def blocks(scenario: Scenario) -> dict[str, Data]:
@@ -111,20 +159,7 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
     return Candidate(law.name, to_data(best.compensator))
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Conditions of scoring. The number ``plants`` does not include the nominal plant."""
-
-    cases: tuple[str, ...]
-    noise_seeds: int
-    plants: int
-    seed: int
-    indices: tuple[str, ...]
-    """Names of indices; the first index determines the rank."""
-    records: tuple[str, ...] = ()
-
-
-def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
+def design(scenario: Scenario, chosen: Sequence[Candidate], conditions: Conditions) -> Design:
     """Return the study of all laws that can take part.
 
     Raises ConfigError if no law can take part, or if a name is unknown.
@@ -139,21 +174,21 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
         for name, block in both.items()
     }
     factors: dict[str, object] = {LAW: {"settings": levels}}
-    if scored.cases:
-        factors[CASE] = {"list": list(scored.cases)}
-    if scored.records:
-        factors[RECORD] = {"list": list(scored.records)}
-    factors[SEED] = {"list": [scenario.seed + number for number in range(scored.noise_seeds)]}
+    if conditions.cases:
+        factors[CASE] = {"list": list(conditions.cases)}
+    if conditions.records:
+        factors[RECORD] = {"list": list(conditions.records)}
+    factors[SEED] = {"list": [scenario.seed + number for number in range(conditions.noise_seeds)]}
     file = StudyFile(
         version=1,
         name=f"{scenario.name}_scoreboard",
         description=f"every compensator in {scenario.name}",
         scenario=scenario.name,
         factors=factors,
-        plants=scored.plants,
+        plants=conditions.plants or 0,
         nominal=True,
-        seed=scored.seed,
-        indices=scored.indices,
+        seed=conditions.seed,
+        indices=tuple(conditions.indices),
     )
     return Design(file, Path(), scenario)
 
@@ -164,52 +199,37 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     Rows are sorted by fraction of failed runs, then by the high percentile of ``index``. Rows with equal fractions
     tie if their ranges over the noise seeds overlap.
     """
-    labels = table.columns[LAW]
-    result: list[tuple[Score, tuple[float, float]]] = []
-    for label in dict.fromkeys(labels):
-        rows = np.flatnonzero([other == label for other in labels])
-        name, _, block = str(label).partition(" ")
-        size = {index: table.magnitudes(index)[rows] for index in table.indices}
-        failed = [int(row) for row in rows if not table.finished[row]]
-        median, high, worst = (
-            {index: percentile(values, percent) for index, values in size.items()}
-            for percent in (50.0, HIGH, 100.0)
-        )
-        score = Score(
-            name, block or WITHOUT, len(rows), len(failed), _commonest(table, failed), median, high, worst
-        )
-        result.append((score, _range(table, rows, size[index])))
-    result.sort(key=lambda pair: (pair[0].unstable, np.nan_to_num(pair[0].high[index], nan=np.inf)))
-    return [*_placed(result), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
-
-
-def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return the smallest and the largest high percentile of ``size`` over the seeds.
-
-    Both are NaN for a single seed or failed runs.
-    """
-    seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
-    highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
-    return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)
-
-
-def _placed(unplaced: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
+    labels = np.array(table.columns[LAW])
+    rows = [_score(table, str(label), np.flatnonzero(labels == label), index) for label in dict.fromkeys(labels)]
+    rows.sort(key=lambda row: (row[0].unstable, np.nan_to_num(row[0].high[index], nan=np.inf)))
     places: list[int] = []
-    for number, (score, (least, _)) in enumerate(unplaced):
-        first = places[-1] if places else 0
-        leader, (_, largest) = unplaced[first]
+    for number, (score, least, _) in enumerate(rows):
+        leader, _, largest = rows[places[-1] if places else 0]
         equal = number > 0 and score.unstable == leader.unstable and least <= largest
-        places.append(first if equal else number)
-    shared = Counter(places)
-    return [
-        replace_fields(score, place=f"{rank + 1}{'='[: shared[rank] - 1]}")
-        for (score, _), rank in zip(unplaced, places, strict=True)
+        places.append(places[-1] if equal else number)
+    ranked = [
+        replace_fields(score, place=f"{rank + 1}{'=' if places.count(rank) > 1 else ''}")
+        for (score, *_), rank in zip(rows, places, strict=True)
     ]
+    return [*ranked, *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
 
-def _commonest(table: StudyTable, failed: Sequence[int]) -> str:
+def _score(table: StudyTable, label: str, rows: NDArray[np.intp], index: str) -> tuple[Score, float, float]:
+    """Return the score of ``rows``, and the smallest and largest high percentile of ``index`` over the seeds.
+
+    Both percentiles are NaN for a single seed or failed runs.
+    """
+    law, _, block = label.partition(" ")
+    size = {name: table.magnitudes(name)[rows] for name in table.indices}
+    median, high, worst = (
+        {name: percentile(values, percent) for name, values in size.items()} for percent in (50.0, HIGH, 100.0)
+    )
+    failed = rows[~table.finished[rows]]
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
-    if not reasons:
-        return ""
-    ((reason, _),) = reasons.most_common(1)
-    return reason
+    commonest = reasons.most_common(1)[0][0] if reasons else ""
+    score = Score(law, block or WITHOUT, len(rows), len(failed), commonest, median, high, worst)
+    seeds = np.array(table.columns[SEED])[rows] if SEED in table.columns else np.zeros(len(rows))
+    highs = [percentile(size[index][seeds == seed], HIGH) for seed in np.unique(seeds)]
+    if len(highs) == 1 or not np.isfinite(highs).all():
+        return score, math.nan, math.nan
+    return score, min(highs), max(highs)

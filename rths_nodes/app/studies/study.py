@@ -8,22 +8,20 @@ import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable
-from rths_nodes.app.studies import engine, remaining, runs
-from rths_nodes.app.studies.design import CASE, Design, Row
+from rths_nodes.analysis.study_table import LOST, REFUSED, is_number
+from rths_nodes.app.studies import engine, runs
+from rths_nodes.app.studies.design import Design, Row
+from rths_nodes.app.studies.results import Study
 from rths_nodes.app.studies.runs import Findings
-from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, warn
+from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, summed, warn
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.errors import ConfigError, Problems, within
 from rths_nodes.core.text_files import write_columns
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.records import locked
 
 NAME = "runs.jsonl"
@@ -55,11 +53,9 @@ class Journal:
             if not line.endswith(b"\n") and line[: len(_BEGIN)] == _BEGIN[: len(line)]:
                 break
             ours = ours or _SUM in line
-            try:
+            with problems.gathered(), within(f"{self.path}, line {number}"):
                 key, result = _entry(line)
                 self.results[key] = result
-            except ConfigError as error:
-                problems += error.within(f"{self.path}, line {number}").problems
             complete += len(line)
         if problems:
             self._file.close()
@@ -88,55 +84,34 @@ def _crc(body: bytes) -> bytes:
 
 def _entry(line: bytes) -> tuple[str, dict[str, object]]:
     body, sign, digest = line.rpartition(_SUM)
+    why = "the line does not contain the result of a run"
     if sign and digest != _crc(body) + b'"}\n':
-        raise _damaged("the checksum does not match")
-    try:
-        entry = json.loads(body + b"}" if sign else line)
-        if set(entry) != {"key", "result"}:
-            raise ValueError("not these two")
-        Findings(**entry["result"])
-        return str(entry["key"]), entry["result"]
-    except (ValueError, TypeError):
-        raise _damaged("the line does not contain the result of a run") from None
-
-
-def _damaged(why: str) -> ConfigError:
-    return ConfigError(f"is damaged, because {why}. Delete the line to repeat its run")
+        why = "the checksum does not match"
+    else:
+        with suppress(ValueError, TypeError, KeyError):
+            entry = json.loads(body + b"}" if sign else line)
+            Findings(**entry["result"])
+            if set(entry) == {"key", "result"}:
+                return str(entry["key"]), entry["result"]
+    raise ConfigError(f"is damaged, because {why}. Delete the line to repeat its run")
 
 
 CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, with the first of each kind at the beginning, so that costs are known early."""
-    rows_left, seen = [], set(journal.results)
-    for row in design.rows:
-        if row.key not in seen and row.scenario:
-            rows_left.append(row)
-            seen.add(row.key)
+    """Return the remaining runs, in turn from each kind, so that the completed runs represent all costs."""
+    rows = {row.key: row for row in reversed(design.rows) if row.scenario and row.key not in journal.results}
     before: Counter[Hashable] = Counter()
-    turns = []
-    for row in rows_left:
-        turns.append(before[kind(row)[0]])
-        before[kind(row)[0]] += 1
-    return [rows_left[number] for number in np.argsort(turns, kind="stable")]
+    turns = {}
+    for row in sorted(rows.values(), key=lambda row: row.number):
+        turns[row.key] = before[_kind(row)], row.number
+        before[_kind(row)] += 1
+    return sorted(rows.values(), key=lambda row: turns[row.key])
 
 
-def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the kind of a run: the names of its settings, then its case. Runs of one kind have equal cost."""
-    named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
-    return named, row.levels.get(CASE)
-
-
-def of_each_kind(rows: Sequence[Row]) -> list[Scenario]:
-    first = {kind(row): row for row in reversed(rows) if row.scenario}
-    return [runs.from_json(row.scenario, row.name) for row in first.values()]
-
-
-def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: engine.Where) -> Progress:
-    return remaining.weighed(
-        report, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes
-    )
+def _kind(row: Row) -> Hashable:
+    return tuple(level for level in row.levels.values() if isinstance(level, str))
 
 
 def run(
@@ -158,41 +133,37 @@ def run(
     return lost
 
 
-def table(design: Design, results: dict[str, Data]) -> StudyTable:
+def table(design: Design, results: dict[str, Data]) -> Study:
     rows = design.rows
-    rows_of_table = [Findings(**_result(row, results)) for row in rows]
-    values = [one.values for one in rows_of_table]
-    indices = list(dict.fromkeys([*design.indices, *(name for row in values for name in row)]))
+    findings = [Findings(**_result(row, results)) for row in rows]
+    values = [one.values for one in findings]
     columns: dict[str, list[object]] = {
         "run": [row.number for row in rows],
         "name": [row.name for row in rows],
-        "outcome": [one.outcome for one in rows_of_table],
-        "reason": [one.reason for one in rows_of_table],
+        "outcome": [one.outcome for one in findings],
+        "reason": [one.reason for one in findings],
     }
     for factor in design.factors:
         columns[factor] = [row.levels[factor] for row in rows]
     if len(design.plants) > 1:
         columns["plant"] = [row.plant.number for row in rows]
     for key in design.drawn:
-        columns[key] = [_number_or_text(row.plant.values.get(key, math.nan)) for row in rows]
-    for name in indices:
+        drawn = [row.plant.values.get(key, math.nan) for row in rows]
+        columns[key] = [x if is_number(x) or isinstance(x, str) else json.dumps(x) for x in drawn]
+    for name in dict.fromkeys([*design.indices, *(name for row in values for name in row)]):
         columns[name] = [row.get(name, math.nan) for row in values]
     columns["scenario"] = [row.scenario for row in rows]
     head = design.name, design.description, design.base.name
-    return StudyTable(*head, columns, tuple(design.factors), design.indices, design.drawn, design.titles)
+    return Study(*head, columns, tuple(design.factors), design.indices, design.drawn, design.titles)
 
 
-def _number_or_text(value: object) -> float | str:
-    return value if isinstance(value, (int, float, str)) and not isinstance(value, bool) else json.dumps(value)
-
-
-def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
+def _result(row: Row, results: dict[str, Data]) -> Data:
     if row.reason:
         return {"outcome": REFUSED, "reason": row.reason}
     return results.get(row.key) or {"outcome": LOST, "reason": "was not run"}
 
 
-def write(table: StudyTable, folder: Path) -> None:
+def write(table: Study, folder: Path) -> None:
     write_columns(table.columns, folder / CSV)
     if not parquet_missing():
         write_parquet(table, folder / PARQUET)
@@ -204,48 +175,29 @@ class Hooks(NamedTuple):
     begun: Callable[[int], None] = lambda left: None
 
 
-def complete(
-    design: Design,
-    folder: Path,
-    where: engine.Where,
-    hooks: Hooks,
-) -> StudyTable:
+def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) -> Study:
     with Journal(folder) as journal:
         rows = undone(design, journal)
         samples = len(rows) * design.base.samples
-        where = runs.decided(where, samples, [design.base, *of_each_kind(rows)], hooks.say)
+        first = {_kind(row): row for row in reversed(rows)}
+        kinds = [runs.from_json(row.scenario, row.name) for row in first.values()]
+        where = runs.decided(where, samples, [design.base, *kinds], hooks.say)
         hooks.begun(len(rows))
         try:
-            # the executor waits for its import, which would fail at the exit of Python
-            with hooks.shown(design.name) as progress, ThreadPoolExecutor(1) as writers:
-                writers.submit(load_writers)
-                lost = run(design, journal, where, weighed(rows, progress, where))
+            with hooks.shown(design.name) as progress:
+                lost = run(design, journal, where, summed(progress))
         except BaseException as error:
-            error.add_note(
-                f"number of further runs with results in {folder}: {len(rows) - len(undone(design, journal))}"
-            )
+            done = len(rows) - len(undone(design, journal))
+            error.add_note(f"number of further runs with results in {folder}: {done}")
             raise
-        result = table(design, journal.results | lost)
-    if rows:
-        engine.release(where)
-    return result
+        return table(design, journal.results | lost)
 
 
-def load_writers() -> None:
-    """Import the modules for the Parquet file and the page (about 1 s) while other processes run."""
-    import rths_nodes.analysis.report.studies  # noqa: F401
-
-    if not parquet_missing():
-        import pyarrow
-
-        pyarrow.array([0.0])  # this call imports pandas
-
-
-def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
-    from rths_nodes.analysis.report import studies as page
+def write_all(table: Study, folder: Path, where: engine.Where) -> None:
+    from rths_nodes.analysis.report.studies import write_study
 
     write(table, folder)
-    page.write_study(table, folder / PAGE, where.processes if where.parallel_here else 1)
+    write_study(table, folder / PAGE, 1 if where.scheduler else where.processes)
 
 
 def parquet_missing() -> str:
@@ -256,19 +208,14 @@ def parquet_missing() -> str:
     return ""
 
 
-def write_parquet(table: StudyTable, path: Path) -> None:
+def write_parquet(table: Study, path: Path) -> None:
     if problem := parquet_missing():
         raise ConfigError(problem)
     import pyarrow
     from pyarrow import parquet
 
-    columns = {name: pyarrow.array(_typed(values)) for name, values in table.columns.items()}
+    columns = {
+        name: values if all(map(is_number, values)) else list(map(str, values))
+        for name, values in table.columns.items()
+    }
     parquet.write_table(pyarrow.table(columns), path)
-
-
-def _typed(values: Sequence[Any]) -> list[Any]:
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return list(values)
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-        return [float(value) for value in values]
-    return [str(value) for value in values]

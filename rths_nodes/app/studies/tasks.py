@@ -21,9 +21,10 @@ from rths_nodes.core import registry
 R = TypeVar("R")
 Tell = Callable[[float], None]
 Progress = Callable[[Sequence[float]], None]
-Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Function that returns, for a named piece of work, a context manager with the progress function ``f(done,
-total)``."""
+Report = Callable[[float, float], None]
+"""Function that receives completed and total work."""
+Shown = Callable[[str], AbstractContextManager[Report]]
+"""Function that returns, for a named piece of work, a context manager with its Report."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""
@@ -37,6 +38,10 @@ def warn(remarks: Iterable[str]) -> None:
 @contextmanager
 def silent(name: str) -> Iterator[Callable[[float, float], None]]:
     yield lambda done, total: None
+
+
+def summed(report: Report) -> Progress:
+    return lambda shares: report(sum(shares), len(shares))
 
 
 @dataclass(frozen=True)

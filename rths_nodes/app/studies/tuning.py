@@ -8,7 +8,7 @@ method (J. Nelder, R. Mead, The Computer Journal 7, 1965). For a single paramete
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,17 +65,17 @@ class Parameter:
             return round(exact)
         return self._within(round(exact, -math.floor(math.log10(finest))))
 
-    def at_end(self, value: float) -> bool:
-        return min(value - self.low, self.high - value) <= SETTLED * (self.high - self.low)
-
-    def _within(self, value: float) -> float | int:
-        return min(max(value, self.low), self.high)
-
     def share(self) -> float:
         begin = self._within(self.begin)
         if self.logarithmic:
             return math.log(begin / self.low) / math.log(self.high / self.low)
         return (begin - self.low) / (self.high - self.low)
+
+    def _within(self, value: float) -> float | int:
+        return min(max(value, self.low), self.high)
+
+    def at_end(self, value: float) -> bool:
+        return min(value - self.low, self.high - value) <= SETTLED * (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -114,49 +114,44 @@ def parameters(
 
     ``stated`` has ranges by key, or texts ``KEY[=LOW:HIGH]``.
     """
-    if not stated:
-        chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
-        if not chosen:
-            kind = type(scenario.compensator).type_name
-            raise ConfigError(
-                f"compensator.type = {kind!r}: has no number to tune. Set parameters as KEY=LOW:HIGH"
-            )
-        return chosen
+    ranges: Mapping[str, Sequence[str | float] | None] = dict.fromkeys(tunable(scenario))
     if isinstance(stated, Mapping):
-        return [_parameter(scenario, key, limits) for key, limits in stated.items()]
-    texts = (text.partition("=") for text in stated)
-    return [_parameter(scenario, key, limits.split(":") if sign else None) for key, sign, limits in texts]
+        ranges = stated or ranges
+    elif stated:
+        texts = [text.partition("=") for text in stated]
+        return [_parameter(scenario, key, limits.split(":") if sign else None) for key, sign, limits in texts]
+    if not ranges:
+        kind = type(scenario.compensator).type_name
+        raise ConfigError(f"compensator.type = {kind!r}: has no number to tune. Set parameters as KEY=LOW:HIGH")
+    return [_parameter(scenario, key, limits) for key, limits in ranges.items()]
 
 
 def tunable(scenario: Scenario) -> list[str]:
     return list(_numbers(scenario.compensator, "compensator"))
 
 
-def _numbers(built: object, path: str) -> list[str]:
-    keys: list[str] = []
+def _numbers(built: object, path: str) -> Iterator[str]:
     for name, spec in declared(type(built)).items():
         value = getattr(built, name)
         if spec.kind == "number" and name not in BY_ITSELF and value is not None and value > 0.0:
-            keys.append(f"{path}.{name}")
+            yield f"{path}.{name}"
         elif spec.kind == "component" and is_params(value):
-            keys += _numbers(value, f"{path}.{name}")
-    return keys
+            yield from _numbers(value, f"{path}.{name}")
 
 
 def _parameter(scenario: Scenario, key: str, limits: Sequence[str | float] | None) -> Parameter:
     value, spec = declaration(scenario, key, f"parameters: {key}")
     if spec is None or spec.kind not in ("number", "integer"):
         raise ConfigError(f"parameters: {key} = {show(value)}: must be a number")
-    if limits is None:
-        if value is None or not value > 0.0:
-            raise ConfigError(f"parameters: {key} = {show(value)}: has no default range. Use {key}=LOW:HIGH")
+    if limits is not None:
+        low, high = _range(key, limits)
+    elif value is None or not value > 0.0:
+        raise ConfigError(f"parameters: {key} = {show(value)}: has no default range. Use {key}=LOW:HIGH")
+    else:
         low = max(bound for bound in (value / AROUND, spec.at_least, spec.more_than) if bound is not None)
         high = min(bound for bound in (value * AROUND, spec.at_most, spec.less_than) if bound is not None)
-    else:
-        low, high = _range(key, limits)
     begin = value if value is not None else 0.5 * (low + high)
-    logarithmic = low > 0.0 and high / low >= AROUND
-    return Parameter(key, low, high, begin, logarithmic, spec.kind == "integer")
+    return Parameter(key, low, high, begin, low > 0.0 and high / low >= AROUND, spec.kind == "integer")
 
 
 def _range(key: str, limits: Sequence[str | float]) -> tuple[float, float]:
@@ -308,8 +303,7 @@ class Search:
             elif value >= BROKEN or not is_unstable(number):
                 self._best = float(value), shares[number].copy()
                 break
-        complete = worst[np.isfinite(worst).all(axis=1)]
-        np.add.at(self._decided, complete.argmax(axis=1), 1.0)
+        np.add.at(self._decided, worst[np.isfinite(worst).all(axis=1)].argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
         largest: Array = worst.max(axis=1)
         return largest
@@ -332,10 +326,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first unstable scenario, or None.
-
-    The second result is the first reason why a scenario was not judged, or an empty string.
-    """
+    """Return the number of the first unstable scenario (or None), and the first reason why one was not judged."""
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 

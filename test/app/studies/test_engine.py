@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joblib.externals.loky import get_reusable_executor
 from messages import naming
 
 from rths_nodes.app.studies import cluster as on_dask
-from rths_nodes.app.studies.engine import Where, as_completed, release, start
+from rths_nodes.app.studies.engine import Where, as_completed
 from rths_nodes.app.studies.tasks import Lost
 from rths_nodes.core.errors import ConfigError
 
@@ -78,21 +77,6 @@ def test_processes_reuse_memory_of_freed_arrays(task: Task) -> None:
         pytest.skip("another memory allocator, or one with other settings")
     faults = dict(as_completed(task("faults_of_arrays"), iter(JOBS), COUNT, Where(2)))
     assert max(faults.values()) < 1000
-
-
-def test_processes_start_early_and_end_on_release(task: Task) -> None:
-    def processes() -> int:
-        threads = Path(f"/proc/{os.getpid()}/task").iterdir()
-        children = [child for thread in threads for child in (thread / "children").read_text().split()]
-        return sum(b"LokyProcess" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
-
-    start(Where(2), print)
-    started = get_reusable_executor(reuse=True)
-    assert dict(as_completed(task("square"), iter(JOBS), COUNT, Where(2))) == SQUARES
-    assert get_reusable_executor(reuse=True) is started
-    assert processes() == 2
-    release(Where(2))
-    assert processes() == 0
 
 
 @pytest.mark.parametrize("where", HERE)

@@ -9,7 +9,7 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from rths_nodes.analysis.units import span
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import compare, terminal
-from rths_nodes.app.studies import design, engine, remaining, study
+from rths_nodes.app.studies import design, engine, study
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.remaining import EVERY_S, Kind, Remaining
+from rths_nodes.app.studies.tasks import summed
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.integrators.cr import ChenRicles
@@ -54,111 +54,7 @@ def test_external_components_get_no_trial_run(monkeypatch: pytest.MonkeyPatch) -
     assert engine.expected_s(files.load(PAPER), 1e6) is None
 
 
-# Remaining work, with a simulated clock
-
-CHEAP, DEAR = 2.0, 20.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def worked(
-    order: Sequence[int], seconds: Sequence[float], clock: Clock, step: float = 0.5
-) -> Iterator[list[float]]:
-    """Advance the clock by ``step`` s and yield the shares of tasks that run one after another."""
-    shares = [0.0] * len(seconds)
-    for number in order:
-        for count in range(1, round(seconds[number] / step) + 1):
-            clock.now += step
-            shares[number] = count * step / seconds[number]
-            yield list(shares)
-
-
-def test_remaining_time_uses_cost_of_each_kind() -> None:
-    kinds: list[Kind] = [("quick", n) for n in range(8)] + [("slow", n) for n in range(8)]
-    seconds = [CHEAP] * 8 + [DEAR] * 8
-    clock = Clock()
-    progress = Remaining(kinds, clock=clock)
-    order = [0, 8, *range(1, 8), *range(9, 16)]  # one of each kind first, as a study does
-    begin, remaining_at = clock.now, {}
-    for shares in worked(order, seconds, clock):
-        done, total = progress(shares)
-        remaining_at[clock.now - begin] = total - done
-    for elapsed, left in remaining_at.items():
-        if elapsed >= CHEAP + DEAR:
-            assert left == pytest.approx(sum(seconds) - elapsed, abs=1e-6), elapsed
-    # half of the tasks are not half of the work
-    assert remaining_at[CHEAP + DEAR + 7 * CHEAP] == pytest.approx(7 * DEAR)
-
-
-def test_estimate_falls_with_the_clock(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Regression: by the number of tasks alone the estimate did not fall during the slow tasks at the end."""
-    kinds: list[Kind] = [("quick",)] * 10 + [("slow",)] * 10
-    clock = Clock()
-    monkeypatch.setattr(terminal.time, "monotonic", clock)
-    lines, progress = terminal._Lines("board"), Remaining(kinds, clock=clock)
-    order = [0, 10, *range(1, 10), *range(11, 20)]
-    for shares in worked(order, [10.0] * 10 + [60.0] * 10, clock):
-        lines(*progress(shares))
-    printed = [line for line in capsys.readouterr().err.splitlines() if " min left" in line]
-    minutes = [int(line.split("about ")[1].split()[0]) for line in printed]
-    first = next(index for index, line in enumerate(printed) if float(line.split(": ")[1].split("%")[0]) >= 10.0)
-    settled = minutes[first:]
-    assert settled == sorted(settled, reverse=True)
-    assert max(settled.count(value) for value in settled) <= 3  # one line per 30 s
-
-
-def test_unknown_case_costs_as_much_as_known_case_of_its_law() -> None:
-    clock = Clock()
-    progress = Remaining([("quick", "a"), ("slow", "a"), ("quick", "b"), ("slow", "b")], clock=clock)
-    *_, result = (progress(shares) for shares in worked([0, 1], [CHEAP, DEAR, CHEAP, DEAR], clock))
-    assert result == pytest.approx((CHEAP + DEAR, 2.0 * (CHEAP + DEAR)))
-
-
-def test_run_that_stops_early_lowers_cost() -> None:
-    clock = Clock()
-    progress = Remaining([("none",)] * 4, clock=clock)
-    clock.now += 1.0
-    progress([0.1, 0.0, 0.0, 0.0])
-    assert progress([0.1, 0.0, 0.0, 0.0]) == pytest.approx((1.0, 40.0))
-    clock.now += 1.0
-    assert progress([1.0, 0.0, 0.0, 0.0]) == pytest.approx((2.0, 8.0))
-
-
-def test_parallel_processes_share_elapsed_time() -> None:
-    clock = Clock()
-    progress = Remaining([("x",)] * 6, at_once=2, clock=clock)
-    clock.now += 3.0
-    assert progress([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]) == pytest.approx((6.0, 12.0))  # 3 tasks in 2 x 3 s
-
-
-def test_cost_is_proportional_to_size() -> None:
-    clock = Clock()
-    progress = Remaining([("x",)] * 2, sizes=[100.0, 900.0], clock=clock)
-    clock.now += 1.0
-    assert progress([1.0, 0.0]) == pytest.approx((1.0, 10.0))
-
-
-def test_progress_is_zero_at_first_and_complete_at_end() -> None:
-    clock = Clock()
-    progress = Remaining([("x",)] * 3, clock=clock)
-    assert progress([0.0] * 3) == (0.0, 3.0)
-    clock.now += EVERY_S
-    assert progress([0.0] * 3) == (0.0, 3.0)
-    clock.now += 2.0
-    done, total = progress([1.0] * 3)
-    assert done == total > 0.0
-    assert remaining.weighed(lambda done, total: None, [])([]) is None
-
-
-def test_study_first_runs_one_of_each_kind(tmp_path: Path) -> None:
+def test_study_runs_laws_in_turn(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(
         "version: 1\nname: s\nscenario: predefined_sine\nset: {duration: 1.0}\nfactors:\n"
@@ -172,7 +68,7 @@ def test_study_first_runs_one_of_each_kind(tmp_path: Path) -> None:
         assert [row.levels["law"] for row in rows] == ["quick", "slow"] * 3
         assert [row.levels["seed"] for row in rows] == [1, 1, 2, 2, 3, 3]
         reports: list[tuple[float, ...]] = []
-        study.run(plan, journal, Where(), study.weighed(rows, lambda *report: reports.append(report), Where()))
+        study.run(plan, journal, Where(), summed(lambda *report: reports.append(report)))
         assert reports[-1][0] == reports[-1][1]
         assert study.undone(plan, journal) == []
 
@@ -223,8 +119,7 @@ def test_task_in_another_process_reports_progress(tmp_path: Path, monkeypatch: p
     assert reports[-1] == [1.0]
 
 
-def test_comparison_reports_progress_within_variants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remaining, "EVERY_S", 0.0)  # at every report of a variant
+def test_comparison_reports_progress_within_variants() -> None:
     variants = compare.variants(files.load(PAPER), ["", "compensator.type=none"])
     reports: list[tuple[float, ...]] = []
     compare.compare(variants, workers=1, progress=lambda *report: reports.append(report))

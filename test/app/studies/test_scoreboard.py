@@ -19,7 +19,6 @@ import pytest
 from messages import mentions, naming
 
 from rths_nodes.analysis.published_indices import heading
-from rths_nodes.analysis.report.studies import Score
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import is_stable
@@ -30,6 +29,8 @@ from rths_nodes.app.commands.scoreboard import DEFAULTS
 from rths_nodes.app.studies import candidates, entries, runs, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.engine import Where
+from rths_nodes.app.studies.results import Score
+from rths_nodes.app.studies.scoreboard import Conditions
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
@@ -237,7 +238,7 @@ def test_high_value_is_95th_percentile() -> None:
 def test_each_record_is_scored_with_each_seed() -> None:
     law = Candidate("inverse", {"type": "inverse", "alpha": 29.0})
     records = ("elcentro_1940_ns", "benchmark_kobe_1995")
-    scored = scoreboard.Scored((), 2, 0, 1, ("J2",), records)
+    scored = Conditions(noise_seeds=2, plants=0, indices=("J2",), records=records)
     rows = scoreboard.design(load(PAPER, ["duration=2"]), [law], scored).rows
     scenarios = [parse(row.scenario, "scenario") for row in rows]
     runs_of = [(scenario["ground_motion"]["record"], scenario["seed"]) for scenario in scenarios]
@@ -251,7 +252,8 @@ def test_cases_with_compensator_are_published_rows() -> None:
     }
     scenario = from_data(Scenario, load(PAPER).data() | {"cases": cases})
     assert scoreboard.cases(scenario) == ["soft"]
-    assert [(row.case, row.values) for row in scoreboard.published(scenario)] == [("paper", {"J2": 1})]
+    published = scoreboard.published(scenario)
+    assert {name: case.published for name, case in published.items()} == {"paper": {"J2": 1}}
 
 
 def test_benchmark_has_its_indices_cases_and_blocks() -> None:
@@ -262,8 +264,8 @@ def test_benchmark_has_its_indices_cases_and_blocks() -> None:
     assert heading(BENCHMARK, runs.ranking_index(scenario)) == "J2 true"
     assert heading("none", "J2") == "J2"
     rows = scoreboard.published(scenario)
-    assert [row.case for row in rows] == ["pi_1", "pi_2", "pi_3", "pi_4"]
-    assert all(tuple(row.values) == shown for row in rows)
+    assert list(rows) == ["pi_1", "pi_2", "pi_3", "pi_4"]
+    assert all(tuple(case.published) == shown for case in rows.values())
     law = Candidate("inverse", {"type": "inverse", "alpha": 90.0})
     first, second = (scoreboard.in_block(scenario, law, block) for block in scoreboard.blocks(scenario).values())
     sample = 1.0 / scenario.servo_rate
@@ -289,7 +291,7 @@ def test_training_differs_from_scoring_in_plants_and_noise(monkeypatch: pytest.M
     assert tuned[1] == none
     assert {training.seed for training in seen} == {scenario.seed + scoreboard.TRAINING}
     trained = {training.axes["story_1"].actuator.alpha for training in seen}
-    plan = scoreboard.design(scenario, tuned, scoreboard.Scored((), 2, 2, 1, ("J2",)))
+    plan = scoreboard.design(scenario, tuned, Conditions(noise_seeds=2, plants=2, indices=("J2",)))
     assert len(trained) == 3
     assert not trained & {plant.values["axes.story_1.actuator.alpha"] for plant in plan.plants[1:]}
     assert [level.label for level in plan.factors["seed"]] == [1, 2]
@@ -341,7 +343,7 @@ def test_plants_are_scored_if_scenario_has_scatter(
     """The default is 100 plants, or none without scatter, with three seeds each."""
     numbers: list[tuple[int, int]] = []
 
-    def design(scenario: Any, laws: Any, scored: scoreboard.Scored, *arguments: Any) -> None:
+    def design(scenario: Any, laws: Any, scored: Conditions, *arguments: Any) -> None:
         numbers.append((scored.plants, scored.noise_seeds))
         raise ConfigError("enough")
 
@@ -357,8 +359,8 @@ def test_plants_are_scored_if_scenario_has_scatter(
     ("options", "parts"),
     [
         (["--laws", "invers"], ("laws", "unknown", "invers", "inverse")),
-        (["--noise-seeds", "0"], ("--noise-seeds", "0", ">= 1")),
-        (["--tune", "3"], ("--tune", "3", "0", ">= 8")),
+        (["--noise-seeds", "0"], ("noise_seeds", "0", ">= 1")),
+        (["--tune", "3"], ("tune", "3", "0", ">= 8")),
         (["--settings", "nowhere.yaml"], ("settings", "nowhere.yaml")),
         (["--rank", "J99"], ("indices", "unknown", "J99")),
         (["--records", "elcentro_1940_ns,nowhere"], ("ground_motion.record", "unknown")),
@@ -477,7 +479,7 @@ def test_entry_keeps_files_of_equal_name_apart(tmp_path: Path) -> None:
         stages[stage] = {"type": "linear", "file": str(tmp_path / stage / "law.yaml")}
     law = candidates.Candidate("mine", {"type": "chain"} | stages)
     scenario = files.load("chen_ricles_2010")
-    content: Any = entries.begun(scenario, scoreboard.Scored((), 1, 0, 1, ("J2",)), [law], tmp_path)
+    content: Any = entries.begun(scenario, Conditions(noise_seeds=1, plants=0, indices=("J2",)), [law], tmp_path)
     names = [content["laws"]["mine"][stage]["file"] for stage in ("first", "second")]
     assert [content["files"][name] for name in names] == ["# first\n", "# second\n"]
 
@@ -558,7 +560,7 @@ def test_entry_stores_package_of_compensator(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
     registry._table.cache_clear()
     try:
-        scenario, scored = load("chen_ricles_2010"), scoreboard.Scored((), 1, 0, 1, ("J2",))
+        scenario, scored = load("chen_ricles_2010"), Conditions(noise_seeds=1, plants=0, indices=("J2",))
         entry = entries.begun(scenario, scored, [Candidate("law", {"type": "law"})], tmp_path)
     finally:
         registry._table.cache_clear()

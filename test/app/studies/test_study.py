@@ -305,15 +305,6 @@ def test_missing_pyarrow_leaves_csv_only(
         study.write_parquet(run_study(designed(), tmp_path / "out"), tmp_path / "x")
 
 
-def test_failed_study_leaves_no_import_to_the_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = []
-    monkeypatch.setattr(study, "load_writers", lambda: (time.sleep(0.3), loaded.append(True)))
-    monkeypatch.setattr(Journal, "add", lambda *result: os.write(-1, b""))
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        study.complete(designed(**PLAIN), tmp_path, HERE, study.Hooks())
-    assert loaded
-
-
 def test_command_prints_summary_and_json(study_file: str, tmp_path: Path, output: Callable[..., str]) -> None:
     command = ["study", study_file, "--out", str(tmp_path / "out"), "--jobs", "1"]
     summary = output(*command)
