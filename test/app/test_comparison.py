@@ -15,7 +15,7 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.figures import compared
-from rths_nodes.analysis.figures.style import save
+from rths_nodes.analysis.figures.drawing import save
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import arguments

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.style import FAINT, columns_of, styled
+from rths_nodes.analysis.figures.drawing import Drawing
+from rths_nodes.analysis.figures.style import FAINT, styled
 from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
 from rths_nodes.analysis.units import KN, MM, MS
 
-COLUMN, ROW = 2.9, 2.2
 CURVES = (
     ("storage stiffness (kN/mm)", "storage_stiffness", KN / MM),
     ("loss factor", "loss_factor", 1.0),
@@ -24,43 +21,29 @@ CURVES = (
 MARKERS = "osv^Dx"
 
 
-def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
-    columns = 1 + len(CURVES)
-    figure = Figure(figsize=(COLUMN * columns, ROW * len(tests_of) + 0.5), layout="constrained")
-    figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)
-    panels = figure.subplots(len(tests_of), columns, squeeze=False)
-    for row, (axis, tests) in zip(panels, tests_of.items(), strict=True):
+def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Drawing:
+    figure = Drawing()
+    figure.head(f"{title}: cyclic tests")
+    panels = figure.panels(len(tests_of), 1 + len(CURVES), 2.2, 14.5)
+    for (loops, *row), (axis, tests) in zip(panels, tests_of.items(), strict=True):
         families = _by_amplitude(tests)
-        for (label, colour, line), family in zip(styled(families), families.values(), strict=True):
-            marker = MARKERS[list(families).index(label) % len(MARKERS)]
-            for test in family:
-                closed = (np.append(values, values[0]) for values in (test.displacement, test.force))
-                path, pull = closed
-                row[0].plot(MM * path, KN * pull, color=colour, ls=line, lw=0.7, label=label)
-            for panel, (_, name, factor) in zip(row[1:], CURVES, strict=True):
-                values = [factor * getattr(test, name) for test in family]
-                look = {"color": colour, "ls": line, "marker": marker, "ms": 3.5, "mfc": "none"}
-                panel.plot([test.frequency for test in family], values, label=label, **look)
-        row[1].axhline(KN / MM * alike[axis].stiffness, color=FAINT, lw=0.8, zorder=0)
-        _name(row, axis if len(tests_of) > 1 else "")
-    entries = {
-        label: line for row in panels for line, label in zip(*row[0].get_legend_handles_labels(), strict=True)
-    }
-    labels = [f"amplitude {label}" for label in entries]
-    ncols = columns_of(labels, matplotlib.rcParams["figure.figsize"][0])
-    figure.legend(entries.values(), labels, loc="outside upper left", ncols=ncols)
+        for number, (name, look) in enumerate(styled(families).items()):
+            look["label"] = f"amplitude {name}"
+            for test in families[name]:
+                path, pull = (np.append(values, values[0]) for values in (test.displacement, test.force))
+                loops.plot(MM * path, KN * pull, **look)
+            frequencies = [test.frequency for test in families[name]]
+            for panel, (_, quantity, factor) in zip(row, CURVES, strict=True):
+                values = [factor * getattr(test, quantity) for test in families[name]]
+                panel.plot(frequencies, values, marker=MARKERS[number % len(MARKERS)], ms=3.5, mfc="none", **look)
+        row[0].axhline(KN / MM * alike[axis].stiffness, color=FAINT, lw=0.8, zorder=0)
+        loops.set(xlabel="displacement (mm)", ylabel="force (kN)", title=axis if len(tests_of) > 1 else "")
+        for panel, (quantity, _, _) in zip(row, CURVES, strict=True):
+            panel.set(xlabel="frequency (Hz)", ylabel=quantity)
+        for panel in (loops, *row):
+            panel.margins(0.08)
+    figure.finish()
     return figure
-
-
-def _name(row: Sequence[Axes], axis: str) -> None:
-    row[0].set_title(axis)
-    row[0].set_xlabel("displacement (mm)")
-    row[0].set_ylabel("force (kN)")
-    row[0].margins(0.05)
-    for panel, (label, _, _) in zip(row[1:], CURVES, strict=True):
-        panel.set_ylabel(label)
-        panel.set_xlabel("frequency (Hz)")
-        panel.margins(0.08)
 
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:

@@ -4,127 +4,95 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
-from rths_nodes.analysis.figures.style import ERROR, FAINT, INK, LINES, PALETTE, ZERO, Entry, styled
+from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Row, Words, level, suffix_of
+from rths_nodes.analysis.figures.style import FAINT, INK, Look, styled
 from rths_nodes.analysis.histories import largest
 from rths_nodes.analysis.units import KN, MM, quantity
-from rths_nodes.core.samples import Array
 
-INPUT: Entry = ("input", INK, "-")
-_PARTS: tuple[Entry, ...] = (
-    INPUT,
-    ("numerical substructure", PALETTE[0], "-"),
-    ("experimental substructure", PALETTE[1], "-"),
-    ("viscous damping", PALETTE[2], LINES[1]),
-    ("kinetic", PALETTE[4], "-"),
-)
+INPUT: Look = {"color": INK, "lw": 1.7}
+PARTS = ("numerical substructure", "experimental substructure", "viscous damping", "kinetic")
+ERROR: Look = {"color": "#8e4585"}
 _ENOUGH = 0.05
 
 
-def hysteresis(sheet: Sheet, view: View) -> Words:
+def hysteresis(figure: Drawing, tests: Recordings) -> Words:
     """Draw the restoring force of each substructure versus displacement (Fig. 8 of Chen & Ricles 2010)."""
-    run, dofs = view.run, styled(view.run.dof_names)
-    numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
-    *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
+    run = tests.run
+    m = len(run.restoring_force)
+    loops = [("measured", tests.axes, tests.samples[0], run.displacement, run.force)]
     caption = "The area inside the loops is the dissipated energy."
-    for panel in left:
-        m = len(run.restoring_force)
-        _loops(
-            sheet, view, panel, view.steps[0], (run.dof_displacement[:m], run.restoring_force), dofs, "computed"
-        )
+    if run.scenario.structure is not None and np.isfinite(run.restoring_force[1:]).any():
+        dofs = styled(run.dof_names)
+        loops.insert(0, ("computed", dofs, tests.steps[0], run.dof_displacement[:m], run.restoring_force))
         part = quantity(largest(run.restoring_force), KN, "kN")
-        panel.set(title="numerical substructure (computed)", ylabel="restoring force (kN)")
         caption += f" The numerical substructure (without its viscous damping) carried up to {part}."
-    _loops(sheet, view, right, view.samples[0], (run.displacement, run.force), view.axes, "measured")
-    right.set(title="experimental substructure (measured)", ylabel="" if left else "restoring force (kN)")
-    if len(dofs) > 1 or len(view.axes) > 1:
-        names: dict[tuple[str, object], list[str]] = {}
-        for name, *look in [*(dofs if left else []), *view.axes]:
-            names.setdefault((look[0], look[1]), []).append(name)
-        sheet.legend([(" / ".join(dict.fromkeys(same)), *look) for look, same in names.items()])
+    (panels,) = figure.panels(1, len(loops), 2.5)
+    for panel, (kind, looks, base, moved, forces) in zip(panels, loops, strict=True):
+        for number, (name, look) in enumerate(looks.items()):
+            suffix = suffix_of(looks, number)
+            over = f"{kind} displacement{suffix} (mm)", MM * moved[:, number]
+            entry = look | ({"label": name} if suffix else {})
+            figure.curve(panel, base, f"{kind} force{suffix} (kN)", KN * forces[:, number], over, **entry)
+        substructure = "experimental" if kind == "measured" else "numerical"
+        panel.set(title=f"{substructure} substructure ({kind})", xlabel="displacement (mm)")
+        panel.set_ylabel("restoring force (kN)" if panel is panels[0] else "")
     return f"Hysteresis: the specimen carried up to {quantity(largest(run.force), KN, 'kN')}", caption
 
 
-def _loops(
-    sheet: Sheet,
-    view: View,
-    panel: Axes,
-    base: Base,
-    values: tuple[Array, Array],
-    entries: list[Entry],
-    kind: str,
-) -> None:
-    (group,) = view.groups(entries)
-    for (_, entry, suffix), moved, force in zip(group, values[0].T, values[1].T, strict=True):
-        over = f"{kind} displacement{suffix} (mm)", MM * moved
-        sheet.curve(panel, base, f"{kind} force{suffix} (kN)", KN * force, entry, 0.8, over)
-    panel.set_xlabel("displacement (mm)")
-
-
-def force(sheet: Sheet, view: View) -> Words:
-    several = len(view.axes) > 1
-    for axis, entry in enumerate(view.axes):
-        over_time, loops = sheet.row(1.8 if several else 2.3, 7, 5)
-        suffix = f" {entry[0]}" if several else ""
-        view.time(sheet, over_time, f"{entry[0]}: force (kN)" if several else "restoring force (kN)")
-        shown = [(base, KN * test.force[:, axis]) for base, test in zip(view.samples, view.tests, strict=True)]
-        view.curves(sheet, over_time, (axis, entry, suffix), ("force", "kN"), shown, 0.9)
-        level(over_time, colour=ZERO)
-        for test, look, (base, values) in [*zip(view.tests, view.entries, shown, strict=True)][::-1]:
-            over = view.head(test, f"displacement{suffix} (mm)"), MM * test.displacement[:, axis]
-            sheet.curve(loops, base, view.head(test, f"force{suffix} (kN)"), values, look, 0.8, over)
+def force(figure: Drawing, tests: Recordings) -> Words:
+    panels = figure.panels(len(tests.axes), 2, 1.6, width_ratios=(7, 5), sharex="col")
+    values = [KN * test.force.T for test in tests.tests]
+    row = Row("force", "kN", tests.axes, [*zip(tests.samples, values, strict=True)])
+    for axis, (name, (over_time, loops)) in enumerate(zip(tests.axes, panels, strict=True)):
+        suffix = suffix_of(tests.axes, axis)
+        tests.time(over_time, f"{name}: force (kN)" if suffix else "restoring force (kN)")
+        tests.curves(figure, over_time, row, axis)
+        level(over_time)
+        for test, base, forces in [*zip(tests.tests, tests.samples, values, strict=True)][::-1]:
+            over = tests.head(test, f"displacement{suffix} (mm)"), MM * test.displacement[:, axis]
+            head = tests.head(test, f"force{suffix} (kN)")
+            figure.curve(loops, base, head, forces[axis], over, **tests.looks[test.name])
         loops.set_xlabel("displacement (mm)")
-    sheet.legend(view.entries)
     return "Force", "Measured force versus time and versus measured displacement."
 
 
-def energy(sheet: Sheet, view: View) -> Words:
+def energy(figure: Drawing, tests: Recordings) -> Words:
     """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010), or the energy error if the HSEM is unknown.
 
     A second panel shows the energy balance of a single test, or the input energies (if known) of several tests.
     """
-    running = [test.of.running for test in view.tests]
+    running = [test.of.running for test in tests.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
     if not relative:
         unit, factor = _joules(largest(np.concatenate([history.energy_error for history in running])))
         name, errors = "energy error", [factor * history.energy_error for history in running]
-    shown = [(base, [values]) for base, values in zip(view.counted, errors, strict=True)]
-    panel = view.over_time(sheet, 1.4, (name, unit), [(0, ("", ERROR, "-"), "")], shown, 1.1)
-    if panel and relative and view.alone:
-        panel.set_ylim(*_sensible(view))
-    if not view.alone:
+    shown = [(base, [values]) for base, values in zip(tests.counted, errors, strict=True)]
+    rows = [Row(name, unit, {"": ERROR}, shown)]
+    if not tests.alone:
         if relative:
-            history = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in view.tests]
-            inputs = [*zip(view.steps, history, strict=True)]
-            view.over_time(sheet, 1.9, ("input energy", "kJ"), [(0, INPUT, "")], inputs, 1.1, aim=None)
-        view.legend(sheet, view.entries)
+            inputs = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in tests.tests]
+            both = [*zip(tests.steps, inputs, strict=True)]
+            rows.append(Row("input energy", "kJ", {"": INPUT}, both, None))
+        tests.over_time(figure, rows, 1.6)
         percent = "Energy added by the tracking error, in percent, and the input energy."
         return "Energy", percent if relative else "Energy added by the tracking error."
-    parts = energies(view.of)
-    view.legend(sheet, _parts(sheet, view, parts))
+    parts = energies(tests.of)
+    unit, factor = _joules(largest(np.array([*parts.values()])))
+    looks = {name: look for name, look in ({"input": INPUT} | styled(PARTS)).items() if name in parts}
+    balance = [(tests.steps[0], [factor * parts[name] for name in looks])]
+    panels = tests.over_time(figure, [*rows, Row("energy", unit, looks, balance, None)], 1.6)
+    if relative and len(panels) > 1:
+        panels[0].set_ylim(*_sensible(tests))
     title = f"Energy: the tracking error added {_energy(float(running[0].energy_error[-1]))}"
     total = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
     if relative and "input" in parts and math.isfinite(total):
         title += f" to an input energy of {_energy(total, 3)}"
     return title, _energy_caption(running[0].elastic_energy, relative)
-
-
-def _parts(sheet: Sheet, view: View, parts: Mapping[str, Array]) -> Sequence[Entry]:
-    unit, factor = _joules(largest(np.array([*parts.values()])))
-    (panel,) = sheet.row(1.9)
-    view.time(sheet, panel, label("energy", unit))
-    entries = [entry for entry in _PARTS if entry[0] in parts]
-    for entry in entries:
-        width = 1.7 if entry == INPUT else 1.1
-        sheet.curve(panel, view.steps[0], label(entry[0], unit), factor * parts[entry[0]], entry, width)
-    return entries
 
 
 def _energy_caption(elastic: float, relative: bool) -> str:
@@ -145,11 +113,11 @@ def _energy_caption(elastic: float, relative: bool) -> str:
     )
 
 
-def _sensible(view: View) -> tuple[float, float]:
-    running = view.of.running
+def _sensible(tests: Recordings) -> tuple[float, float]:
+    running = tests.of.running
     percent = running.energy_error_percent
     if running.elastic_energy == 0.0 and len(running.input_energy):
-        step = np.minimum(running.samples // view.run.scenario.samples_per_step, len(running.input_energy) - 1)
+        step = np.minimum(running.samples // tests.run.scenario.samples_per_step, len(running.input_energy) - 1)
         energy_input = np.abs(running.input_energy[step])
         percent = percent[energy_input >= _ENOUGH * energy_input.max()]
     percent = percent[np.isfinite(percent)]
@@ -167,23 +135,23 @@ def _energy(joules: float, digits: int = 2) -> str:
     return quantity(joules, factor, unit, digits)
 
 
-def synchronisation(sheet: Sheet, view: View) -> Words:
+def synchronisation(figure: Drawing, tests: Recordings) -> Words:
     """Draw, for each axis, measured displacement and control error versus target (Mercan 2007)."""
-    run, running, base = view.run, view.of.running, view.counted[0]
-    (group,) = view.groups(view.axes)
-    for axis, entry, suffix in group:
-        left, right = sheet.row(2.7 if len(group) == 1 else 2.2, 6, 6)
+    run, running, base = tests.run, tests.of.running, tests.counted[0]
+    panels = figure.panels(len(tests.axes), 2, 2.4)
+    for axis, ((left, right), (name, look)) in enumerate(zip(panels, tests.axes.items(), strict=True)):
+        suffix = suffix_of(tests.axes, axis)
         target, measured = (MM * values[running.samples, axis] for values in (run.target, run.displacement))
         over = f"target{suffix} (mm)", target
         near, off = f"measured{suffix} (mm)", f"target − measured{suffix} (mm)"
-        sheet.curve(left, base, near, measured, entry, 0.8, over)
-        sheet.curve(right, base, off, MM * running.control_error[:, axis], entry, 0.7, over)
+        entry = look | ({"label": name} if suffix else {})
+        figure.curve(left, base, near, measured, over, **entry)
+        figure.curve(right, base, off, MM * running.control_error[:, axis], over, **entry)
         left.axline((0.0, 0.0), slope=1.0, color=FAINT, lw=0.6, zorder=1.5)
         left.set_aspect("equal", adjustable="datalim")
-        level(right, colour=ZERO)
+        level(right)
         left.set(xlabel=over[0], ylabel=near)
         right.set(xlabel=over[0], ylabel=off)
-    sheet.legend(view.several(view.axes))
     return "Synchronisation: measured versus target", (
         "Measured versus target: a perfect actuator draws the line at 45°. A lag opens the line into an ellipse; "
         "too small an amplitude tilts the line. Target − measured: the same plot without the line, magnified."

@@ -8,8 +8,8 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, Entry
+from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, label, suffix_of
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, TARGET, Look
 from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
@@ -19,8 +19,7 @@ AT_PEAK, AT_ZERO = 0.1, 0.04
 """Half widths of the zooms, in periods of the target."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
-TARGET: Entry = ("target", BAND, "-")
-COMMAND: Entry = ("command", INK, DASHES)
+COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -45,84 +44,73 @@ def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[in
     return of_peak, of_zero
 
 
-def zooms(sheet: Sheet, view: View) -> Words | None:
-    run, samples, captions, named = view.run, view.of.counted, [], len(view.axes) > 1
-    for axis, (name, _, _) in enumerate(view.axes):
-        if (spots := places(view.of, axis)) is None:
-            continue
-        panels = sheet.row(1.35 if named else 2.0, 6, 6)
-        for panel, (first, last), where in zip(panels, spots, ("peak", "crossing of zero"), strict=True):
-            cut = samples[first : last + 1]
-            target, measured = (MM * values[cut, axis] for values in (run.target, run.displacement))
-            low, high = np.nanmin([target, measured]), np.nanmax([target, measured])
-            margin = 0.08 * (high - low) or 1e-3
-            begin, end = float(run.time[cut[0]]), float(run.time[cut[-1]])
-            view.time(sheet, panel, "displacement (mm)" if where == "peak" else "")
-            followed(sheet, view, panel, axis, within=(begin, end))
-            level(panel, width=0.4)
-            title = f"{name}: {where}" if named else where
-            panel.set(xlim=(begin, end), ylim=(low - margin, high + margin), title=title)
-            off = quantity(float(np.abs(target - measured).max()), 1.0, "mm")
-            captions.append(f"{name} within {off} at the {where}" if named else f"within {off} at the {where}")
-    if not captions:
+def zooms(figure: Drawing, tests: Recordings) -> Words | None:
+    run, samples, captions = tests.run, tests.of.counted, []
+    spots = {axis: zoom for axis in range(len(run.axes)) if (zoom := places(tests.of, axis)) is not None}
+    if not spots:
         return None
-    view.legend(sheet, [TARGET, COMMAND, *measured_by(view)])
+    panels = figure.panels(len(spots), 2, 1.2 if len(run.axes) > 1 else 2.0)
+    for pair, (axis, zoom) in zip(panels, spots.items(), strict=True):
+        suffix = suffix_of(run.axes, axis)
+        for panel, (first, last), where in zip(pair, zoom, ("peak", "crossing of zero"), strict=True):
+            cut = samples[first : last + 1]
+            title = f"{suffix} (mm)".strip() if suffix else "displacement (mm)"
+            tests.time(panel, title if panel is pair[0] else "")
+            panel.set(xlim=(float(run.time[cut[0]]), float(run.time[cut[-1]])), title=where)
+            followed(figure, tests, panel, axis, slice(cut[0], cut[-1] + 1))
+            error = np.abs(run.target[cut, axis] - run.displacement[cut, axis])
+            off = quantity(float(error.max()), MM, "mm")
+            captions.append(f"{suffix} within {off} at the {where}".strip())
     caption = "A delay is visible at the zero crossing, an amplitude error at the peak. Dots: single samples."
     return f"Tracking in detail: {', '.join(captions[:2])}", caption
 
 
-def measured_by(view: View) -> list[Entry]:
-    named = len(view.axes) > 1
-    return [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
-
-
 def followed(
-    sheet: Sheet,
-    view: View,
-    panel: Axes,
-    axis: int,
-    command: bool = True,
-    within: tuple[float, float] | None = None,
+    figure: Drawing, tests: Recordings, panel: Axes, axis: int, rows: slice | None = None, command: bool = True
 ) -> None:
-    first, base = view.first, view.samples[0]
-    column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
-    target = view.head(first, f"target{column[2]} (mm)")
-    sheet.curve(panel, base, target, MM * first.target[:, axis], TARGET, BAND_WIDTH)
+    """Draw target, command and measured displacement of an axis; ``rows`` as in ``Drawing.curve``."""
+    first, base, suffix = tests.first, tests.samples[0], suffix_of(tests.axes, axis)
+    head, target = f"target{suffix} (mm)", MM * first.target[:, axis]
+    look = TARGET if tests.alone else TARGET | {"label": f"target of {first.name}"}
+    figure.curve(panel, base, tests.head(first, head), target, rows=rows, **look)
+    name = "measured" if tests.alone else "displacement"
+    moved = [MM * test.displacement.T for test in tests.tests]
+    row = Row(name, "mm", tests.axes, [*zip(tests.samples, moved, strict=True)])
+    tests.curves(figure, panel, row, axis, rows, label=f"measured{suffix}")
     if command:
-        sent = MM * view.run.command[first.rows, axis]
-        sheet.curve(panel, base, f"command{column[2]} (mm)", sent, COMMAND, 0.7)
-    moved = [MM * test.displacement[:, axis] for test in view.tests]
-    title = ("measured" if view.alone else "displacement", "mm")
-    view.curves(sheet, panel, column, title, [*zip(view.samples, moved, strict=True)], 0.9, within)
+        sent = MM * tests.run.command[first.rows, axis]
+        figure.curve(panel, base, f"command{suffix} (mm)", sent, rows=rows, **COMMAND)
 
 
 QUANTITIES = (("displacement", "mm", MM), ("force", "kN", KN), ("absorbed", "J", 1.0))
-PREDICTED: Entry = ("predicted", "#f0dfa8", "-")
-NOMINAL: Entry = ("nominal", FAINT, DASHES)
+PREDICTED = "#f0dfa8"
+NOMINAL: Look = {"color": FAINT, "ls": DASHES, "label": "nominal"}
 
 
-def corridor(sheet: Sheet, view: View) -> Words | None:
+def corridor(figure: Drawing, tests: Recordings) -> Words | None:
     """Draw measured quantities over the predicted bands. Raises ConfigError if the corridor's file is missing."""
-    run, file = view.run, view.run.scenario.monitor.corridor
+    run, file = tests.run, tests.run.scenario.monitor.corridor
     if file is None:
         return None
     predicted = load(file, run.axes, run.scenario.servo_rate, 0)
-    samples = view.of.counted[view.of.counted <= predicted.samples]
-    measured, watch = _measured(view, predicted, samples)
-    base = Base("samples", run.time[samples])
-    (group,) = view.groups(view.axes)
-    for axis, entry, suffix in group:
-        for number, (name, unit, factor) in enumerate(QUANTITIES):
-            (panel,), sheet_row = sheet.row(1.15), name + suffix
-            lower, nominal, upper = (
-                factor * values[number, samples, axis]
-                for values in (predicted.lower, predicted.nominal, predicted.upper)
-            )
-            sheet.band(panel, base, f"{sheet_row}, predicted", unit, (lower, upper), PREDICTED[1])
-            sheet.curve(panel, base, label(f"{sheet_row}, nominal", unit), nominal, NOMINAL, 0.7)
-            sheet.curve(panel, base, label(sheet_row, unit), factor * measured[number, :, axis], entry, 0.9)
-            view.time(sheet, panel, label(f"{entry[0]}\n{name}" if suffix else name, unit))
-    view.legend(sheet, [PREDICTED, NOMINAL, *view.axes])
+    samples = tests.of.counted[tests.of.counted <= predicted.samples]
+    measured, watch = _measured(tests, predicted, samples)
+    base, n = Base("samples", run.time[samples]), len(QUANTITIES)
+    panels = figure.panels(n * len(tests.axes), height=1.1, sharex=True)[:, 0]
+    for row, panel in enumerate(panels):
+        axis, number = divmod(row, n)
+        (name, unit, factor), axis_name = QUANTITIES[number], run.axes[axis]
+        title = name + suffix_of(tests.axes, axis)
+        lower, nominal, upper = (
+            factor * values[number, samples, axis]
+            for values in (predicted.lower, predicted.nominal, predicted.upper)
+        )
+        band = label(f"{title}, predicted, {{}}", unit)
+        figure.band(panel, base, band, (lower, upper), PREDICTED, "predicted")
+        figure.curve(panel, base, label(f"{title}, nominal", unit), nominal, **NOMINAL)
+        look = tests.axes[axis_name] | {"label": axis_name}
+        figure.curve(panel, base, label(title, unit), factor * measured[number, :, axis], **look)
+        tests.time(panel, label(f"{axis_name}\n{name}" if len(tests.axes) > 1 else name, unit))
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
         return "Corridor: never exceeded", caption
@@ -130,8 +118,8 @@ def corridor(sheet: Sheet, view: View) -> Words | None:
     return f"Corridor: exceeded at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
 
 
-def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:
-    run, first = view.run, view.of.first_sample
+def _measured(tests: Recordings, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:
+    run, first = tests.run, tests.of.first_sample
     watch = CorridorWatch(corridor, math.ceil(run.scenario.monitor.corridor_persistence / run.scenario.dt))
     base = max(0, first - 1)
     rows = np.concatenate(([base], samples)) if len(samples) else samples

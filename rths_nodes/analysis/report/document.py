@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import energy, figures
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures.drawing import Recordings, on_page
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
 from rths_nodes.analysis.report.procedure import Part, grid, moment
@@ -330,7 +330,7 @@ def write_page(path: Path, text: str) -> None:
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:
     evaluation = Evaluation(run)
     beside = _beside(run, test)
-    pictures = {figure.name: figure for figure in figures.drawn(View.one(evaluation))}
+    pictures = {figure.name: figure for figure in on_page(figures.drawings(Recordings.one(evaluation)))}
     timing = pictures.pop("timing", None)
     verdict_of, first_facts = verdict(run, test), procedure.first_facts(test.record) if test else _first_facts(run)
     contents: dict[str, object] = {

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rths_nodes.analysis.figures import studies as figures
-from rths_nodes.analysis.figures.style import Drawing
+from rths_nodes.analysis.figures.drawing import Drawing, on_page
 from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template, write_page
@@ -98,7 +98,7 @@ class Scoreboard:
             for published, note in notes
         ]
 
-    def drawings(self) -> list[Drawing]:
+    def drawings(self) -> Iterator[Drawing]:
         labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
         return figures.scoreboard_drawings(self.table, labels, *self.axes)
 
@@ -144,7 +144,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
         "published_indices": [
             title for title, index in zip(titles, table.indices, strict=True) if index in shown_indices
         ],
-        "figures": figures.drawn(board.drawings()),
+        "figures": on_page(board.drawings()),
         "settings": settings,
     }
     write_page(path, template("scoreboard.html.j2").render(contents))
@@ -199,11 +199,11 @@ ROWS = 100
 REASONS = 20
 
 
-def write_study(table: StudyTable, path: Path, processes: int = 1) -> None:
-    write_page(path, render_study(table, processes))
+def write_study(table: StudyTable, path: Path) -> None:
+    write_page(path, render_study(table))
 
 
-def render_study(table: StudyTable, processes: int = 1) -> str:
+def render_study(table: StudyTable) -> str:
     outcomes = table.outcomes()
     contents: dict[str, object] = {
         "title": table.title,
@@ -221,7 +221,7 @@ def render_study(table: StudyTable, processes: int = 1) -> str:
         "titles": [table.title_of(index) for index in table.indices],
         "summary": [_by_group(table, index) for index in table.indices],
         "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
-        "figures": figures.drawn(figures.drawings(table), processes),
+        "figures": on_page(figures.drawings(table)),
         "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
         "definitions": definitions(table.indices),

@@ -120,10 +120,11 @@ def run(options: argparse.Namespace) -> int:
             loaded, conditions, folder, where, study.Hooks(terminal.progress, terminal.tell)
         )
     if options.figures:
-        from rths_nodes.analysis.figures.files import write_drawings
+        from rths_nodes.analysis.figures.files import for_print, write_figures
 
         with terminal.writing(folder):
-            write_drawings(board.drawings(), folder / "figures", options.format or FORMATS[0], width)
+            drawn = for_print(board.drawings(), width)
+            write_figures(drawn, folder / "figures", options.format or FORMATS[0])
     terminal.output(options.json, _data(loaded.name, board), _print, board, folder)
     return ExitCode.FINISHED
 

@@ -56,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
         from rths_nodes.analysis.figures import files, studies
 
         with terminal.writing(folder):
-            files.write_drawings(studies.drawings(table), folder / "figures", options.format or FORMATS[0], width)
+            drawn = files.for_print(studies.drawings(table), width)
+            files.write_figures(drawn, folder / "figures", options.format or FORMATS[0])
     terminal.output(options.json, _data(table, folder), _print, table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 

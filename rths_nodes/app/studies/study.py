@@ -245,7 +245,7 @@ def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
     from rths_nodes.analysis.report import studies as page
 
     write(table, folder)
-    page.write_study(table, folder / PAGE, where.processes if where.parallel_here else 1)
+    page.write_study(table, folder / PAGE)
 
 
 def parquet_missing() -> str:
