@@ -26,7 +26,8 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures import characteristics, compared, files, stability
+from rths_nodes.analysis.figures import compared, identification, stability
+from rths_nodes.analysis.figures import drawing as files
 from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, save
 from rths_nodes.analysis.figures.style import STYLE, in_style, on_paper, styled
 from rths_nodes.analysis.histories import Evaluation
@@ -297,7 +298,7 @@ def test_many_runs_differ_by_colour_and_dashes() -> None:
 def test_characterisation_lines_are_sorted_by_frequency() -> None:
     """The amplitudes differ slightly between tests."""
     tests: Any = [SimpleNamespace(wanted=0.02 - 1e-5 * hz, frequency=hz) for hz in (3.0, 0.5, 1.0)]
-    (family,) = characteristics._by_amplitude(tests).values()
+    (family,) = identification._by_amplitude(tests).values()
     assert [test.frequency for test in family] == [0.5, 1.0, 3.0]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.figures import histories, tracking
+from rths_nodes.analysis.figures import histories
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings
 from rths_nodes.analysis.figures.histories import residual, response_spectrum
 from rths_nodes.analysis.figures.style import LIMIT
@@ -44,15 +44,15 @@ def test_residual_needs_equation_of_motion(simulate: Simulate) -> None:
 
 def test_zooms_are_at_peak_and_zero_crossing(simulate: Simulate) -> None:
     evaluation = Evaluation(simulate("predefined_sine", "duration=3")[1])
-    zooms = tracking.places(evaluation, 0)
+    zooms = histories.places(evaluation, 0)
     assert zooms
     target = evaluation.run.target[evaluation.counted, 0]
     peak, zero = ((first + last) // 2 for first, last in zooms)
     assert abs(target[peak]) == np.abs(target).max()
     assert target[zero] * target[zero + 1] <= 0.0
     still = dataclasses.replace(evaluation.run, target=np.zeros_like(evaluation.run.target))
-    assert tracking.places(Evaluation(still), 0) is None
-    assert tracking.zooms(Drawing(), Recordings.one(Evaluation(still))) is None
+    assert histories.places(Evaluation(still), 0) is None
+    assert histories.zooms(Drawing(), Recordings.one(Evaluation(still))) is None
 
 
 @pytest.mark.filterwarnings("error")

@@ -12,7 +12,7 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.figures import tracking as figure
+from rths_nodes.analysis.figures import histories as figure
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts

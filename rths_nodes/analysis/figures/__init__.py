@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from rths_nodes.analysis.figures import energy, histories, tracking, updating
+from rths_nodes.analysis.figures import energy, histories, updating
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Words
 
 Draw = Callable[[Drawing, Recordings], Words | None]
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
-    tracking.zooms,
+    histories.zooms,
     histories.control_error,
     histories.tracking_indicator,
     histories.delay,
@@ -29,7 +29,7 @@ FIGURES: tuple[Draw, ...] = (
     histories.response,
     histories.spectrum,
     histories.loads,
-    tracking.corridor,
+    histories.corridor,
 )
 OVERLAID: tuple[Draw, ...] = (
     histories.displacement,

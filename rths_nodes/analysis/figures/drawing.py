@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure with panels in rows, a common legend and tables of its curves; and tests drawn over time."""
+"""Figure with panels, a legend and tables of its curves; its files; and tests drawn over time."""
 
 from __future__ import annotations
 
+import csv
 import html
 import io
 import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
@@ -33,8 +35,10 @@ from rths_nodes.analysis.figures.style import (
 )
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned
+from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.version import __version__
 
 P = ParamSpec("P")
 Words = tuple[str, str]
@@ -223,6 +227,67 @@ def level(panel: Axes, value: float = 0.0, colour: str = ZERO, line: object = "-
     panel.axhline(value, color=colour, ls=line, lw=0.7, zorder=1.5)
 
 
+def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
+    """Draw ``figures``, each made on request, as SVG for a page."""
+    with in_style(ON_PAGE):
+        drawn = []
+        for figure in figures:
+            figure.svg = svg(figure, figure.title)
+            drawn.append(figure)
+        return drawn
+
+
+DIGITS = "%.12g"
+
+
+def for_print(figures: Iterable[Drawing], millimetres: float = COLUMN) -> list[Drawing]:
+    """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
+    with in_style(on_paper(millimetres)):
+        return [*figures]
+
+
+def write_figures(figures: Sequence[Drawing], folder: Path, kind: str = "pdf") -> None:
+    """Write each figure as ``kind`` (pdf or svg), and all captions as ``captions.txt``, to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    captions = []
+    for figure in figures:
+        path = folder / f"{figure.name}.{kind}"
+        date = {"CreationDate" if kind == "pdf" else "Date": None}
+        with in_style(on_paper(COLUMN)):
+            about = {"Title": figure.title, "Creator": f"rths_nodes {__version__}", **date}
+            figure.savefig(path, metadata=about)
+        captions.append(f"{path.name}\n{figure.title}. {figure.caption}\n")
+    (folder / "captions.txt").write_text("\n".join(captions), encoding="utf-8")
+
+
+def write_curves(figures: Sequence[Drawing], folder: Path) -> None:
+    """Write all samples of the curves of each figure to ``folder`` as CSV.
+
+    The first column is the independent variable; an empty cell is a gap in the curve. Curves with different time
+    axes are in separate files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        for name, columns in tables(figure):
+            with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
+                rows = csv.writer(stream, lineterminator="\n")
+                rows.writerow(columns)
+                rows.writerows(zip_longest(*map(_texts, columns.values()), fillvalue=""))
+
+
+def _texts(values: Array) -> list[str]:
+    return [DIGITS % value if value == value else "" for value in values.tolist()]
+
+
+def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
+    names: list[str] = []
+    for base, _ in figure.tables:
+        name = figure.name if len(figure.tables) == 1 else f"{figure.name}_{base.name}"
+        names.append(name if name not in names else f"{name}_{len(names) + 1}")
+    columns = [{base.head: base.values} | curves for base, curves in figure.tables]
+    return list(zip(names, columns, strict=True))
+
+
 class Row(NamedTuple):
     """Quantity over time: name, unit, looks of its histories by name, and base and histories of each test.
 
@@ -327,13 +392,3 @@ class Recordings:
 def suffix_of(names: Iterable[str], number: int) -> str:
     several = [*names]
     return f" {several[number]}" if len(several) > 1 else ""
-
-
-def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
-    """Draw ``figures``, each made on request, as SVG for a page."""
-    with in_style(ON_PAGE):
-        drawn = []
-        for figure in figures:
-            figure.svg = svg(figure, figure.title)
-            drawn.append(figure)
-        return drawn

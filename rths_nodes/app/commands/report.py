@@ -129,17 +129,17 @@ def _tests(run: Run) -> Recordings:
 def _write_files(options: argparse.Namespace, out: Path, tests: Callable[[], Recordings]) -> None:
     if not (options.csv or options.figures):
         return
-    from rths_nodes.analysis.figures import drawings, files
+    from rths_nodes.analysis.figures import drawing, drawings
 
-    drawn = files.for_print(drawings(tests()), arguments.figures_width(options))
+    drawn = drawing.for_print(drawings(tests()), arguments.figures_width(options))
     if options.csv:
         folder = out.with_name(f"{out.stem}_curves")
         with terminal.writing(folder, "curves"):
-            files.write_curves(drawn, folder)
+            drawing.write_curves(drawn, folder)
     if options.figures:
         folder = out.with_name(f"{out.stem}_figures")
         with terminal.writing(folder, "figures"):
-            files.write_figures(drawn, folder, options.format or FORMATS[0])
+            drawing.write_figures(drawn, folder, options.format or FORMATS[0])
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
             loaded, conditions, folder, where, study.Hooks(terminal.progress, terminal.tell)
         )
     if options.figures:
-        from rths_nodes.analysis.figures.files import for_print, write_figures
+        from rths_nodes.analysis.figures.drawing import for_print, write_figures
 
         with terminal.writing(folder):
             drawn = for_print(board.drawings(), width)

@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"rths: {note}; repeat the command to continue", file=sys.stderr)
         raise
     if options.figures:
-        from rths_nodes.analysis.figures import files, studies
+        from rths_nodes.analysis.figures import drawing, studies
 
         with terminal.writing(folder):
-            drawn = files.for_print(studies.drawings(table), width)
-            files.write_figures(drawn, folder / "figures", options.format or FORMATS[0])
+            drawn = drawing.for_print(studies.drawings(table), width)
+            drawing.write_figures(drawn, folder / "figures", options.format or FORMATS[0])
     terminal.output(options.json, _data(table, folder), _print, table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 
