@@ -26,9 +26,10 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures import compared, identification, stability
 from rths_nodes.analysis.figures import drawing as files
+from rths_nodes.analysis.figures import identification, stability
 from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, save
+from rths_nodes.analysis.figures.histories import compared
 from rths_nodes.analysis.figures.style import STYLE, in_style, on_paper, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.document import render
@@ -242,7 +243,7 @@ def stable(millimetres: float | None) -> Drawing:
 
 def runs(millimetres: float | None) -> Drawing:
     both = [(name, short_run()) for name in ("one", "another")]
-    return drawn(millimetres, lambda: compared.draw(both))
+    return drawn(millimetres, lambda: compared(both))
 
 
 def drawn(millimetres: float | None, draw: Callable[[], Drawing]) -> Drawing:
@@ -256,7 +257,7 @@ def drawn(millimetres: float | None, draw: Callable[[], Drawing]) -> Drawing:
 @pytest.mark.parametrize("kind", ["pdf", "svg"])
 def test_figure_has_width_and_embedded_letters(kind: str, width: float, tmp_path: Path) -> None:
     path = tmp_path / f"both.{kind}"
-    save(path, width, compared.draw, [("one", short_run())])
+    save(path, width, compared, [("one", short_run())])
     content = path.read_bytes()
     if kind == "pdf":
         (box,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+)", content)
@@ -290,8 +291,8 @@ def test_legends_do_not_overlap_panels(width: float | None, draw: Callable[[floa
 
 
 def test_many_runs_differ_by_colour_and_dashes() -> None:
-    figure = drawn(None, lambda: compared.draw([(f"run {number}", short_run()) for number in range(8)]))
-    looks = {(str(line.get_color()), str(line._dash_pattern)) for line in figure.axes[1].lines[1:]}  # type: ignore[attr-defined]
+    figure = drawn(None, lambda: compared([(f"run {number}", short_run()) for number in range(8)]))
+    looks = {(str(line.get_color()), str(line._dash_pattern)) for line in figure.axes[1].lines[:8]}  # type: ignore[attr-defined]
     assert len(looks) == 8
 
 
@@ -326,12 +327,12 @@ def test_invalid_figure_options_are_refused_before_run(capsys: pytest.CaptureFix
         assert names in error
 
 
-def test_figure_higher_than_page_is_refused() -> None:
+def test_figure_higher_than_page_is_refused(tmp_path: Path) -> None:
     figure = Drawing()
-    with in_style(on_paper(89.0)):
-        figure.panels(20)
-        with pytest.raises(ConfigError, match="247 mm"):
-            figure.check_height()
+    figure.panels(20)
+    with pytest.raises(ConfigError, match="247 mm"):
+        save(tmp_path / "tall.pdf", 89.0, lambda: figure)
+    assert not [*tmp_path.iterdir()]
 
 
 ROOT = Path(__file__).parents[2]

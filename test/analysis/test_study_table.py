@@ -189,7 +189,7 @@ def panel(study: StudyTable, index: str) -> Any:
     sizes = {law: study.magnitudes(index)[rows] for law, rows in study.groups.items()}
     with matplotlib.rc_context(STYLE):
         panel = Drawing().panels(1)[0, 0]
-        studies.by_label(panel, sizes, index, studies.Magnitudes(sizes.values()))
+        studies.by_label(panel, sizes, index)
     return panel
 
 

@@ -512,7 +512,7 @@ def test_recording_without_motion_is_refused() -> None:
 def test_estimates_are_drawn(tmp_path: Path) -> None:
     run = recorded()
     result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", WRONG), "rls")
-    save(tmp_path / "shadow.svg", None, draw, result, "a test")
+    save(tmp_path / "shadow.svg", None, draw, result, run)
     text = (tmp_path / "shadow.svg").read_text()
     for label in ("copy of story_1 in shadow, model kelvin_voigt, law rls", "copies would have", "force (kN)"):
         assert label in text

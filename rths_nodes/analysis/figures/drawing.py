@@ -21,18 +21,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.figures.style import (
-    INCH,
-    ON_PAGE,
-    SHADES,
-    STYLE,
-    ZERO,
-    Look,
-    in_style,
-    on_paper,
-    printed,
-    styled,
-)
+from rths_nodes.analysis.figures.style import INCH, ON_PAGE, SHADES, Look, in_style, level, limit, printed, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.paper import COLUMN
@@ -119,19 +108,16 @@ class Drawing(Figure):
             x, y = x[rows], y[rows]
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
-    def band(self, panel: Axes, base: Base, head: str, ends: tuple[Array, Array], colour: str, name: str) -> None:
+    def band(self, panel: Axes, base: Base, head: str, ends: Array, **look: Any) -> None:
+        """Fill the range between ``ends`` ``(2, n)``. ``head`` has a place for the name of the end."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.format(end), values)
-        panel.fill_between(base.values, *ends, color=colour, lw=0.0, label=name)
+        panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
 
     def record(self, base: Base, head: str, values: Array) -> None:
         """Add a column ``values`` ``(n,)`` to the table of ``base``. A base may be longer than its columns."""
-        base = base._replace(values=base.values[: len(values)])
-        for number, (other, columns) in enumerate(self.tables):
-            n = min(len(base.values), len(other.values))
-            same = (base.name, base.head) == (other.name, other.head)
-            if same and np.array_equal(base.values[:n], other.values[:n]):
-                self.tables[number] = max(other, base, key=lambda one: len(one.values)), columns
+        for other, columns in self.tables:
+            if base[::2] == other[::2] and np.array_equal(base.values, other.values):
                 columns.setdefault(head, values)
                 return
         self.tables.append((base, {head: values}))
@@ -156,14 +142,6 @@ class Drawing(Figure):
         if printed() is None:
             self.suptitle(text, x=0.01, ha="left")
 
-    def check_height(self) -> None:
-        """Raise ConfigError if the figure is too tall for paper."""
-        width, height = (round(INCH * size) for size in self.get_size_inches())
-        if printed() is not None and height > HIGHEST:
-            raise ConfigError(
-                f"--width = {width} mm: the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
-            )
-
 
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Drawing], *args: P.args, **options: P.kwargs
@@ -172,9 +150,12 @@ def save(
 
     ``millimetres`` is the width of the paper, None for the screen. Raises ConfigError if the figure does not fit.
     """
-    with in_style(on_paper(millimetres) if millimetres else STYLE):
+    with in_style(millimetres):
         figure = draw(*args, **options)
-        figure.check_height()
+        width, height = (round(INCH * size) for size in figure.get_size_inches())
+        if millimetres and height > HIGHEST:
+            words = f"the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
+            raise ConfigError(f"--width = {width} mm: {words}")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
 
@@ -185,7 +166,7 @@ def svg(figure: Figure, title: str) -> str:
     ``savefig`` would draw the figure twice; ``print_svg`` draws it once.
     """
     label = html.escape(title)
-    figure.set_dpi(STYLE["savefig.dpi"])
+    figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
     with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
         FigureCanvasSVG(figure).print_svg(buffer)
         text = buffer.getvalue()
@@ -205,26 +186,19 @@ def columns_of(labels: Sequence[str], width: float) -> int:
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
 
 
-def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
-    """Draw a legend above a panel. ``panels`` is the number of panels side by side on wide paper."""
-    handles, labels = panel.get_legend_handles_labels()
-    entries = dict(zip(labels, handles, strict=True))  # list equal curves once
-    width = matplotlib.rcParams["figure.figsize"][0]
-    space = width / min(panels, max(1, int(width * INCH / PANEL))) - 0.5
+def legend_above(panel: Axes, title: str = "") -> None:
+    """Draw a legend above a panel, which lists equal curves once."""
+    entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))
     if not entries:
         panel.set_title(title)
         return
+    across = columns_of([*entries], panel.get_position().width * panel.figure.get_figwidth())
     above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "alignment": "left", "frameon": False}
-    ncols = columns_of([*entries], space)
-    panel.legend([*entries.values()], [*entries], ncols=ncols, title=title or None, **above)
+    panel.legend([*entries.values()], [*entries], ncols=across, title=title or None, **above)
 
 
 def label(name: str, unit: str) -> str:
     return f"{name} ({unit})" if unit not in ("", "1") else name
-
-
-def level(panel: Axes, value: float = 0.0, colour: str = ZERO, line: object = "-") -> None:
-    panel.axhline(value, color=colour, ls=line, lw=0.7, zorder=1.5)
 
 
 def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
@@ -242,7 +216,7 @@ DIGITS = "%.12g"
 
 def for_print(figures: Iterable[Drawing], millimetres: float = COLUMN) -> list[Drawing]:
     """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
-    with in_style(on_paper(millimetres)):
+    with in_style(millimetres):
         return [*figures]
 
 
@@ -253,7 +227,7 @@ def write_figures(figures: Sequence[Drawing], folder: Path, kind: str = "pdf") -
     for figure in figures:
         path = folder / f"{figure.name}.{kind}"
         date = {"CreationDate" if kind == "pdf" else "Date": None}
-        with in_style(on_paper(COLUMN)):
+        with in_style(COLUMN):
             about = {"Title": figure.title, "Creator": f"rths_nodes {__version__}", **date}
             figure.savefig(path, metadata=about)
         captions.append(f"{path.name}\n{figure.title}. {figure.caption}\n")
@@ -284,15 +258,17 @@ def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
     for base, _ in figure.tables:
         name = figure.name if len(figure.tables) == 1 else f"{figure.name}_{base.name}"
         names.append(name if name not in names else f"{name}_{len(names) + 1}")
-    columns = [{base.head: base.values} | curves for base, curves in figure.tables]
+    lengths = [max(map(len, columns.values())) for _, columns in figure.tables]
+    columns = [{base.head: base.values[:n]} | own for n, (base, own) in zip(lengths, figure.tables, strict=True)]
     return list(zip(names, columns, strict=True))
 
 
 class Row(NamedTuple):
     """Quantity over time: name, unit, looks of its histories by name, and base and histories of each test.
 
-    Histories are ``(n,)``, one for each look, and empty for a test that lacks them. A faint line marks the value
-    ``aim``. ``dots`` marks the samples of a short history.
+    Histories are ``(n,)``, one for each look, and empty for a test that lacks them; a history ``(2, n)`` is a
+    filled range. Faint and dashed lines mark the value ``aim`` and the finite ``limits``. ``dots`` marks the
+    samples of a short history.
     """
 
     name: str
@@ -300,6 +276,7 @@ class Row(NamedTuple):
     looks: Mapping[str, Look]
     shown: Sequence[tuple[Base, Sequence[Array] | Array]]
     aim: float | None = 0.0
+    limits: Sequence[float] = ()
     dots: bool = False
 
 
@@ -351,22 +328,28 @@ class Recordings:
                 self.curves(figure, panel, row, number, slice(None) if row.dots else None)
             if row.aim is not None:
                 level(panel, row.aim)
+            for value in row.limits if self.alone else ():
+                limit(panel, value)
         return panels
 
     def curves(
-        self, figure: Drawing, panel: Axes, row: Row, number: int, rows: slice | None = None, **look: Any
+        self, figure: Drawing, panel: Axes, row: Row, number: int, rows: slice | None = None, name: str = ""
     ) -> None:
         """Draw history ``number`` of each test, the first in front. ``rows`` as in :meth:`Drawing.curve`."""
-        suffix, own = suffix_of(row.looks, number), {"label": [*row.looks][number] if len(row.looks) > 1 else ""}
-        own |= [*row.looks.values()][number] | look
+        suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
         for depth, (test, (base, histories)) in enumerate(zip(self.tests, row.shown, strict=True)):
-            if len(histories[number]):
-                head = label(self.head(test, row.name + suffix), row.unit)
-                several = {"label": test.name, "zorder": 2.9 - 0.9 * depth / len(self.tests)}
-                style = own if self.alone else several | self.looks[test.name]
-                if rows is not None and len(histories[number][rows]) <= DOTS:
-                    style = style | {"marker": ".", "ms": 2.5}
-                figure.curve(panel, base, head, histories[number], rows=rows, **style)
+            if len(history := histories[number]):
+                head = self.head(test, row.name + suffix)
+                style = {"label": name or suffix.strip()} | look
+                if not self.alone:
+                    style = {"label": test.name, "zorder": 2.9 - 0.9 * depth / len(self.tests)}
+                    style |= self.looks[test.name]
+                if history.ndim > 1:
+                    figure.band(panel, base, label(f"{head}, {{}}", row.unit), history, **style)
+                    continue
+                if rows is not None and len(history[rows]) <= DOTS:
+                    style |= {"marker": ".", "ms": 2.5}
+                figure.curve(panel, base, label(head, row.unit), history, rows=rows, **style)
 
     def time(self, panel: Axes, title: str) -> None:
         """Shade flagged stretches of a single test, the short ones widened, and label the panel."""

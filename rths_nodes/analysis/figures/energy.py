@@ -8,15 +8,14 @@ import math
 import numpy as np
 
 from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Row, Words, level, suffix_of
-from rths_nodes.analysis.figures.style import FAINT, INK, Look, styled
+from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Row, Words, suffix_of
+from rths_nodes.analysis.figures.style import FAINT, INK, Look, level, styled
 from rths_nodes.analysis.histories import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 
 INPUT: Look = {"color": INK, "lw": 1.7}
 PARTS = ("numerical substructure", "experimental substructure", "viscous damping", "kinetic")
 ERROR: Look = {"color": "#8e4585"}
-_ENOUGH = 0.05
 
 
 def hysteresis(figure: Drawing, tests: Recordings) -> Words:
@@ -87,7 +86,11 @@ def energy(figure: Drawing, tests: Recordings) -> Words:
     balance = [(tests.steps[0], [factor * parts[name] for name in looks])]
     panels = tests.over_time(figure, [*rows, Row("energy", unit, looks, balance, None)], 1.6)
     if relative and len(panels) > 1:
-        panels[0].set_ylim(*_sensible(tests))
+        # without strain energy at yield, the first values are large because the input energy is small
+        late = errors[0][len(errors[0]) // 4 if running[0].elastic_energy == 0.0 else 0 :]
+        low, high = np.nanmin(late, initial=0.0), np.nanmax(late, initial=0.0)
+        margin = 0.06 * (high - low) or 1.0
+        panels[0].set_ylim(low - margin, high + margin)
     title = f"Energy: the tracking error added {_energy(float(running[0].energy_error[-1]))}"
     total = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
     if relative and "input" in parts and math.isfinite(total):
@@ -97,33 +100,13 @@ def energy(figure: Drawing, tests: Recordings) -> Words:
 
 def _energy_caption(elastic: float, relative: bool) -> str:
     if not relative:
-        return (
-            "Top: work done by the measured force over the difference between measured and target displacement, "
-            "in units of energy because there is no input energy. Below: work absorbed by the specimen."
-        )
-    denominator = (
-        f"|input energy| + strain energy at yield ({_energy(elastic, 3)})"
-        if elastic
-        else "|input energy|; without strain energy at yield, the first seconds are not meaningful"
-    )
+        return "Work of the force over measured minus target displacement, and work absorbed by the specimen."
+    reference = f"|input energy| + strain energy at yield ({_energy(elastic, 3)})" if elastic else "|input energy|"
     return (
-        "Top: running form of the hybrid simulation energy monitor (HSEM), energy error / ("
-        f"{denominator}), as during the test. A positive value indicates lag, which adds energy. The HSEM in the "
-        "table is the last energy error divided by the input energy. Below: distribution of the input energy."
+        f"Top: running hybrid simulation energy monitor (HSEM), energy error / ({reference}), as during the test. "
+        "A positive value indicates lag, which adds energy. The HSEM in the table is the last energy error / input"
+        " energy. Below: distribution of the input energy."
     )
-
-
-def _sensible(tests: Recordings) -> tuple[float, float]:
-    running = tests.of.running
-    percent = running.energy_error_percent
-    if running.elastic_energy == 0.0 and len(running.input_energy):
-        step = np.minimum(running.samples // tests.run.scenario.samples_per_step, len(running.input_energy) - 1)
-        energy_input = np.abs(running.input_energy[step])
-        percent = percent[energy_input >= _ENOUGH * energy_input.max()]
-    percent = percent[np.isfinite(percent)]
-    low, high = float(percent.min(initial=0.0)), float(percent.max(initial=0.0))
-    margin = 0.06 * (high - low) or 1.0
-    return low - margin, high + margin
 
 
 def _joules(size: float) -> tuple[str, float]:

@@ -17,10 +17,19 @@ from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes 
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.energy import experimental_force
-from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, label, level, suffix_of
-from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LIMIT, LINES, PALETTE, TARGET, Look, styled
+from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, suffix_of
+from rths_nodes.analysis.figures.style import (
+    DASHES,
+    FAINT,
+    INK,
+    LINES,
+    PALETTE,
+    TARGET,
+    Look,
+    styled,
+)
 from rths_nodes.analysis.histories import STILL, Evaluation, Indices, largest, strongest
-from rths_nodes.analysis.overlay import on_times
+from rths_nodes.analysis.overlay import Aligned, on_times
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import (
     KN,
@@ -39,8 +48,8 @@ from rths_nodes.analysis.units import (
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
-from rths_nodes.mechanics.structure import combined, transition
-from rths_nodes.numerical.structures.damping import lowest_frequencies
+from rths_nodes.mechanics.structure import transition
+from rths_nodes.recording.run import Run
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
@@ -81,6 +90,7 @@ BLACK: Look = {"color": INK}
 
 def displacement(figure: Drawing, tests: Recordings) -> Words:
     first, several = tests.first, len(tests.axes) > 1
+    of = "" if tests.alone else f" of {first.name}"
     begin, end = strongest(first.counted, tests.run.target[tests.of.running.samples], ZOOM)
     near = slice(*np.searchsorted(first.time, (begin, end), "left").tolist())
     panels = figure.panels(len(tests.axes), 2, 1.2 if several else 2.0, width_ratios=(2, 1), sharex="col")
@@ -91,16 +101,10 @@ def displacement(figure: Drawing, tests: Recordings) -> Words:
             followed(figure, tests, panel, axis, rows, command=tests.alone and rows is not None)
         pair[0].axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
         pair[1].set_xlim(begin, end)
-    window = f"{end - begin:.2g}\u00a0s"
     caption = (
-        f"Measured displacement of all tests, and the target of {first.name}, on the time axis of the structure. "
-        f"Framed and magnified: the {window} in which this target moved most."
+        f"Framed and magnified: the {end - begin:.2g}\u00a0s in which the target{of} moved most. Time is the time "
+        f"of the {'recording' if tests.alone else 'structure'}."
     )
-    if tests.alone:
-        caption = (
-            f"Framed and magnified: the {window} in which the target moved most, with the command of the "
-            "compensator."
-        )
     within = quantity(largest(tests.of.running.control_error), MM, "mm")
     return tests.titled("Displacement", f"measured follows target within {within}"), caption
 
@@ -126,8 +130,7 @@ def control_error(figure: Drawing, tests: Recordings) -> Words:
     shown = [*zip(tests.counted, values, strict=True)]
     tests.over_time(figure, [Row("control error", "mm", tests.axes, shown)], 1.2 if len(values) > 1 else 1.5)
     title = tests.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
-    several = "Target minus measured displacement, with the target of each test."
-    return title, "Target minus measured displacement." if tests.alone else several
+    return title, "Target minus measured displacement of the same test."
 
 
 def tracking_indicator(figure: Drawing, tests: Recordings) -> Words:
@@ -138,11 +141,7 @@ def tracking_indicator(figure: Drawing, tests: Recordings) -> Words:
     shown = [*zip(tests.counted, values, strict=True)]
     tests.over_time(figure, [Row("tracking indicator", "mm²", tests.axes, shown)], 1.75)
     title = tests.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
-    return (
-        title,
-        "The indicator rises while the actuator lags its target and falls while the actuator leads; otherwise "
-        "the indicator is constant.",
-    )
+    return title, "The indicator rises while the actuator lags its target and falls while the actuator leads."
 
 
 def delay(figure: Drawing, tests: Recordings) -> Words | None:
@@ -156,11 +155,8 @@ def delay(figure: Drawing, tests: Recordings) -> Words | None:
         base = Base("windows", test.at(window.time) if window else nothing[0])
         late.append((base, MS * window.delay.T if window else nothing))
         ratio.append((base, window.amplitude.T if window else nothing))
-    rows = (
-        Row("delay", "ms", tests.axes, late, dots=True),
-        Row("amplitude ratio", "", tests.axes, ratio, 1.0, True),
-    )
-    tests.over_time(figure, rows)
+    late_row = Row("delay", "ms", tests.axes, late, dots=True)
+    tests.over_time(figure, [late_row, Row("amplitude ratio", "", tests.axes, ratio, 1.0, dots=True)])
     low, high = (early_or_late(float(pick(first.delay))) for pick in (np.nanmin, np.nanmax))
     spans = f"windows of {first.length:.2g}\u00a0s" if tests.alone else "windows, on the time axis of the rig"
     caption = (
@@ -181,20 +177,15 @@ def compensator(figure: Drawing, tests: Recordings) -> Words | None:
     count = sum(1 if tests.alone else len(row.looks) for row in rows.values())
     while not tests.alone and sum(len(row.looks) for row in rows.values()) > MANY:
         rows.popitem()
-    panels = tests.over_time(figure, [*rows.values()], 1.5 if len(rows) == 1 else 1.1)
-    if not panels:
+    if not rows:
         return None
-    limits, bounds = tests.of.state_limits if tests.alone else {}, 0
-    for name, panel in zip(rows, panels, strict=False):
-        for end in limits.get(name, ()):
-            if math.isfinite(end):
-                level(panel, labelled(name, tests.of.state_units)[1] * end, LIMIT, DASHES)
-                bounds += 1
+    panels = tests.over_time(figure, [*rows.values()], 1.5 if len(rows) == 1 else 1.1)
     if not tests.alone:
         left = f" Only the first {len(panels)} of {count} panels are shown." if count > len(panels) else ""
         return "Compensators", f"Parameters of all compensators that have parameters.{left}"
-    unlimited = " The parameters have no limits." if limits else ""
-    limited = " Dashed: limits of the parameters." if bounds else unlimited
+    unlimited = " The parameters have no limits." if tests.of.state_limits else ""
+    bounded = np.isfinite([value for row in rows.values() for value in row.limits]).any()
+    limited = " Dashed: limits of the parameters." if bounded else unlimited
     if "delta_alpha" not in states[0]:
         caption = f"Recorded states of the compensator {type(tests.run.scenario.compensator).type_name}.{limited}"
         return "Compensator: internal quantities", caption
@@ -216,7 +207,8 @@ def _state(tests: Recordings, state: str, states: Sequence[Mapping[str, Mapping[
     finite = [{axis: own[axis] for axis in own if np.isfinite(own[axis]).any()} for own in histories]
     looks = {axis: tests.axes.get(axis, BLACK) for axis in dict.fromkeys(axis for own in finite for axis in own)}
     shown = [[own.get(axis, np.zeros(0)) for axis in looks] for own in finite]
-    return Row(name, unit, looks, [*zip(tests.samples, shown, strict=True)], None)
+    limits = [factor * end for end in tests.of.state_limits.get(state, ())]
+    return Row(name, unit, looks, [*zip(tests.samples, shown, strict=True)], None, limits)
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
@@ -229,25 +221,24 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], flo
 
 def response(figure: Drawing, tests: Recordings) -> Words | None:
     run, ground = tests.run, energy.ground_acceleration(tests.of) if tests.alone else np.zeros(0)
-    every = styled(run.dof_names)
-    dofs = {name: every[name] for name in every if all(name in test.run.dof_names for test in tests.tests)}
-    if not dofs or (tests.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
+    common = [name for name in run.dof_names if all(name in test.run.dof_names for test in tests.tests)]
+    if not common or (tests.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
         return None
-    drawn = dofs if tests.alone else dict([*dofs.items()][:FEW])
+    drawn = styled(common if tests.alone else common[:FEW])
     moved, shaken = [], []
     for test, base in zip(tests.tests, tests.steps, strict=True):
         rows = [test.run.dof_names.index(name) for name in drawn]
         nothing = np.zeros((0, test.moved.shape[1]))
         moved.append((base, MM * test.moved.T[rows]))
         shaken.append((base, test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows]))
-    accelerated = any(np.isfinite(values).any() for _, values in shaken)
-    # a test recorded elsewhere may lack the ground motion
-    shakes = (
-        [Row("ground", "m/s²", {"": BLACK}, [(tests.steps[0], [ground])])] if np.isfinite(ground).any() else []
-    )
-    results = [Row("displ.", "mm", drawn, moved), *([Row("accel.", "m/s²", drawn, shaken)] if accelerated else [])]
-    tests.over_time(figure, [*shakes, *results], 1.1)
-    left = f" Only {FEW} of {len(dofs)} degrees of freedom are shown." if len(dofs) > len(drawn) else ""
+    panels = [Row("displ.", "mm", drawn, moved)]
+    if any(np.isfinite(values).any() for _, values in shaken):
+        panels.append(Row("accel.", "m/s²", drawn, shaken))
+    shakes = np.isfinite(ground).any()  # a test recorded elsewhere may lack the ground motion
+    if shakes:
+        panels.insert(0, Row("ground", "m/s²", {"": BLACK}, [(tests.steps[0], [ground])]))
+    tests.over_time(figure, panels, 1.1)
+    left = f" Only {FEW} of {len(common)} degrees of freedom are shown." if len(common) > len(drawn) else ""
     most = quantity(largest(run.dof_displacement[tests.of.first_step :]), MM, "mm", 3)
     if not tests.alone:
         return "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
@@ -284,24 +275,17 @@ def loads(figure: Drawing, tests: Recordings) -> Words | None:
     histories, base = tests.run.loads, tests.samples[0]
     if histories is None:
         return None
-    measured = BLACK | {"label": "measured"}
-    panels = figure.panels(2 * len(histories.names), height=1.2, sharex=True)[:, 0]
+    rows = []
     for index, name in enumerate(histories.names):
-        force, moved = panels[2 * index : 2 * index + 2]
-        tests.time(force, f"{name}\nforce (kN)")
-        tests.time(moved, "displ. (mm)")
-        figure.curve(force, base, f"{name} target force (kN)", KN * histories.target[:, index], **TARGET)
-        figure.curve(force, base, f"{name} force (kN)", KN * histories.force[:, index], **measured)
-        displacement = MM * histories.displacement[:, index]
-        figure.curve(moved, base, f"{name} displacement (mm)", displacement, **measured)
+        both = [KN * histories.target[:, index], KN * histories.force[:, index]]
+        rows.append(Row(f"{name} force", "kN", {"target": TARGET, "measured": BLACK}, [(base, both)], None))
+        moved = [MM * histories.displacement[:, index]]
+        rows.append(Row(f"{name} displacement", "mm", {"measured": BLACK}, [(base, moved)], None))
+    tests.over_time(figure, rows)
     error = np.abs(histories.error)
     error = error[np.isfinite(error)]
-    kept = "held, never controlled by force"
-    if len(error):
-        kept = f"kept within {quantity(float(error.max()), KN, 'kN')}"
-    return f"Loads: {kept}", (
-        "Top: force, with its target while the axis was controlled by force. Below: displacement."
-    )
+    kept = f"kept within {quantity(float(error.max()), KN, 'kN')}" if len(error) else "held"
+    return f"Loads: {kept}", "Force, with its target while the axis was controlled by force, and displacement."
 
 
 def timing(figure: Drawing, tests: Recordings) -> Words | None:
@@ -397,14 +381,8 @@ def spectrum(figure: Drawing, tests: Recordings) -> Words | None:
     if len(periods):
         at = float(response_spectrum(ground, step, periods[:1])[1][0])
         title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {periods[0]:.3g}\u00a0s"
-    caption = (
-        f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
-        "test, on the time axis of the structure."
-    )
-    if len(periods):
-        several = f"the first {len(periods)} periods" if len(periods) > 1 else "the first period"
-        caption += f" Dashed: {several} of the whole structure, before it yields."
-    return title, caption
+    caption = f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion."
+    return title, caption + (" Dashed: first periods of the elastic structure." if len(periods) else "")
 
 
 def _periods(evaluation: Evaluation) -> Array:
@@ -413,9 +391,8 @@ def _periods(evaluation: Evaluation) -> Array:
         return np.zeros(0)
     try:
         frequencies = partition(evaluation.assembly, {}).frequencies[:MARKED]
-    except ConfigError:  # too large for a partition: use the structure as declared
-        mass, _, stiffness = combined(structure)
-        frequencies = lowest_frequencies(mass, stiffness, MARKED)[:MARKED] / (2.0 * math.pi)
+    except ConfigError:  # too large for a partition
+        return np.zeros(0)
     periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
 
@@ -439,14 +416,9 @@ def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[in
     peak = int(np.argmax(np.abs(target)))
     steepest = int(crossings[np.argmax(np.abs(np.diff(target)[crossings]))])
     period, last = 2.0 * float(np.median(np.diff(crossings))), len(target) - 1
-    of_peak, of_zero = (
-        (max(0, at - half), min(last, at + half))
-        for at, half in (
-            (peak, max(LEAST, round(AT_PEAK * period))),
-            (steepest, max(LEAST, round(AT_ZERO * period))),
-        )
-    )
-    return of_peak, of_zero
+    wide, narrow = (max(LEAST, round(share * period)) for share in (AT_PEAK, AT_ZERO))
+    around = (max(0, peak - wide), min(last, peak + wide))
+    return around, (max(0, steepest - narrow), min(last, steepest + narrow))
 
 
 def zooms(figure: Drawing, tests: Recordings) -> Words | None:
@@ -481,15 +453,18 @@ def followed(
     name = "measured" if tests.alone else "displacement"
     moved = [MM * test.displacement.T for test in tests.tests]
     row = Row(name, "mm", tests.axes, [*zip(tests.samples, moved, strict=True)])
-    tests.curves(figure, panel, row, axis, rows, label=f"measured{suffix}")
+    tests.curves(figure, panel, row, axis, rows, f"measured{suffix}")
     if command:
         sent = MM * tests.run.command[first.rows, axis]
         figure.curve(panel, base, f"command{suffix} (mm)", sent, rows=rows, **COMMAND)
 
 
 QUANTITIES = (("displacement", "mm", MM), ("force", "kN", KN), ("absorbed", "J", 1.0))
-PREDICTED = "#f0dfa8"
-NOMINAL: Look = {"color": FAINT, "ls": DASHES, "label": "nominal"}
+PREDICTED: dict[str, Look] = {
+    "predicted": {"color": "#f0dfa8"},
+    "nominal": {"color": FAINT, "ls": DASHES},
+    "measured": {"color": PALETTE[0]},
+}
 
 
 def corridor(figure: Drawing, tests: Recordings) -> Words | None:
@@ -500,22 +475,16 @@ def corridor(figure: Drawing, tests: Recordings) -> Words | None:
     predicted = load(file, run.axes, run.scenario.servo_rate, 0)
     samples = tests.of.counted[tests.of.counted <= predicted.samples]
     measured, watch = _measured(tests, predicted, samples)
-    base, n = Base("samples", run.time[samples]), len(QUANTITIES)
-    panels = figure.panels(n * len(tests.axes), height=1.1, sharex=True)[:, 0]
-    for row, panel in enumerate(panels):
-        axis, number = divmod(row, n)
-        (name, unit, factor), axis_name = QUANTITIES[number], run.axes[axis]
-        title = name + suffix_of(tests.axes, axis)
-        lower, nominal, upper = (
-            factor * values[number, samples, axis]
-            for values in (predicted.lower, predicted.nominal, predicted.upper)
-        )
-        band = label(f"{title}, predicted, {{}}", unit)
-        figure.band(panel, base, band, (lower, upper), PREDICTED, "predicted")
-        figure.curve(panel, base, label(f"{title}, nominal", unit), nominal, **NOMINAL)
-        look = tests.axes[axis_name] | {"label": axis_name}
-        figure.curve(panel, base, label(title, unit), factor * measured[number, :, axis], **look)
-        tests.time(panel, label(f"{axis_name}\n{name}" if len(tests.axes) > 1 else name, unit))
+    base, rows = Base("samples", run.time[samples]), []
+    for axis, axis_name in enumerate(run.axes):
+        for row, (name, unit, factor) in enumerate(QUANTITIES):
+            lower, nominal, upper = (
+                factor * values[row, samples, axis]
+                for values in (predicted.lower, predicted.nominal, predicted.upper)
+            )
+            curves = [np.array([lower, upper]), nominal, factor * measured[row, :, axis]]
+            rows.append(Row(f"{axis_name} {name}", unit, PREDICTED, [(base, curves)], None))
+    tests.over_time(figure, rows, 1.1)
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
         return "Corridor: never exceeded", caption
@@ -533,3 +502,32 @@ def _measured(tests: Recordings, corridor: Corridor, samples: Indices) -> tuple[
     for sample in samples.tolist():
         watch.step(sample, run.displacement[sample].tolist(), run.force[sample].tolist())
     return quantities(run.displacement[rows], run.force[rows]), watch
+
+
+def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
+    """Draw true displacement (if known), error and compensator parameters of several runs."""
+    figure = Drawing()
+    aligned = [test for name, run in runs if (test := Aligned(name, Evaluation(run))).drawable]
+    if not aligned:
+        figure.panels(1)[0, 0].set(xlabel="time (s)", ylabel="displacement (mm)")
+        return figure
+    tests, first = Recordings(aligned), aligned[0]
+    true = [test.run.true_displacement[test.rows] for test in aligned]
+    pairs = zip(true, aligned, strict=True)
+    moved = [MM * (own if np.isfinite(own).all() else test.displacement).T for own, test in pairs]
+    errors = [MM * test.target.T - own for test, own in zip(aligned, moved, strict=True)]
+    rows = [
+        Row(name, "mm", tests.axes, [*zip(tests.samples, values, strict=True)], None)
+        for name, values in (("displacement", moved), ("target − true", errors))
+    ]
+    states = [{name.rpartition(".")[2]: own for name, own in test.of.parameters.items()} for test in aligned]
+    names = dict.fromkeys(name for own in states for name in own)
+    rows += [row for name in names if (row := _state(tests, name, states)).looks]
+    panels = tests.over_time(figure, rows, 1.5)
+    # in a hybrid test the response, and with it the target, depends on the compensator
+    same = all(np.array_equal(test.target, first.target) for test in aligned)
+    look = TARGET | {"label": "target" if same else f"target of {first.name}"}
+    for panel, target in zip(panels[:: len(rows)], first.target.T, strict=False):
+        panel.plot(first.time, MM * target, **look)
+    figure.finish()
+    return figure

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.drawing import Drawing, legend_above, level
-from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, LINES, PALETTE, TARGET, Look, styled
+from rths_nodes.analysis.figures.drawing import Drawing, legend_above
+from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, LINES, PALETTE, TARGET, Look, level, styled
 from rths_nodes.analysis.histories import strongest
 from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
@@ -141,7 +141,7 @@ def iteration(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: st
     _last(moved, last)
     titles = ("Convergence", "Force for the same motion", "Remaining fraction of an error", "Last run")
     for panel, words in zip((error, drift, bands, moved), titles, strict=True):
-        legend_above(panel, words, 2)
+        legend_above(panel, words)
     return figure
 
 

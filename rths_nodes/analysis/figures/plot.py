@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.drawing import label, legend_above
-from rths_nodes.analysis.figures.studies import Magnitudes, by_label
-from rths_nodes.analysis.figures.style import INCH, LINES, STYLE, TARGET, Look, in_style, on_paper, styled
+from rths_nodes.analysis.figures.studies import by_label
+from rths_nodes.analysis.figures.style import INCH, LINES, STYLE, TARGET, Look, in_style, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.index_definitions import magnitude_title
 from rths_nodes.analysis.overlay import Aligned
@@ -39,17 +39,16 @@ def plot(
     """
     with _in(axes, style, width) as panel:
         histories = _histories(run)
-        tracked = [TRACKING] if {"target", "displacement"} <= histories.keys() else []
-        if quantity not in (names := [*tracked, LOOPS, *histories]):
+        tracked = {"target", "displacement"} <= histories.keys()
+        if quantity == TRACKING and tracked:
+            for target in run.target.T:
+                panel.plot(run.time, 1e3 * target, **TARGET)
+            _draw(panel, run, "displacement", "measured")
+        elif quantity in (LOOPS, *histories):
+            _draw(panel, run, quantity)
+        else:
+            names = [*([TRACKING] if tracked else []), LOOPS, *histories]
             raise unknown("quantity", "quantity", quantity, names)
-        drawn = histories[{TRACKING: "displacement", LOOPS: "force"}.get(quantity, quantity)]
-        if quantity == TRACKING:
-            _curves(panel, run, histories["target"], [TARGET] * len(run.axes))
-        words = {name: _in_words(name) for name in drawn.columns}
-        if quantity == TRACKING:
-            words = {name: f"measured {words[name]}" if len(words) > 1 else "measured" for name in words}
-        looks = [look | {"label": words[name]} for name, look in styled(words).items()]
-        _curves(panel, run, drawn, looks, quantity)
         if len(panel.lines) > 1:
             legend_above(panel)
     return panel
@@ -72,29 +71,28 @@ def overlay(
             histories = _histories(runs[name])
             if quantity not in (LOOPS, *histories):
                 raise unknown(f"{name}: quantity", "quantity", quantity, (LOOPS, *histories))
-            drawn = histories["force" if quantity == LOOPS else quantity]
-            looks = []
-            for number, title in enumerate(drawn.columns):
-                line = {"ls": LINES[number % len(LINES)]} if number else {}
-                words = f"{name}, {_in_words(title)}" if len(drawn.columns) > 1 else name
-                looks.append(look | line | {"label": words})
-            _curves(panel, runs[name], drawn, looks, quantity, Aligned(name, Evaluation(runs[name])))
+            _draw(panel, runs[name], quantity, f"{name},", look)
         if len(panel.lines) > 1:
             legend_above(panel)
     return panel
 
 
-def _curves(
-    axes: Axes, run: Run, history: History, looks: Sequence[Look], quantity: str = "", test: Aligned | None = None
-) -> None:
+def _draw(panel: Axes, run: Run, quantity: str, prefix: str = "", colour: Look | None = None) -> None:
+    """Draw the columns of a quantity of ``run``; one of several runs has a ``colour``, and its time is aligned."""
+    history = _histories(run)["force" if quantity == LOOPS else quantity]
     factor, unit = UNITS.get(history.unit, (1.0, history.unit))
-    time = run.time if len(history.values) == len(run.time) else run.step_time
-    time = (test.at(time) if test else time)[: len(history.values)]
-    for number, (values, look) in enumerate(zip(history.values.T, looks, strict=True)):
-        axes.plot(1e3 * run.displacement[:, number] if quantity == LOOPS else time, factor * values, **look)
-    name = history.name.removeprefix("dof_")
-    axes.set(xlabel="displacement (mm)" if quantity == LOOPS else "time (s)", ylabel=label(_in_words(name), unit))
-    axes.margins(0.04 if quantity == LOOPS else 0.0, 0.05)
+    x = run.time if len(history.values) == len(run.time) else run.step_time
+    x = Aligned(prefix, Evaluation(run)).at(x) if colour else x
+    for number, (column, look) in enumerate(styled(history.columns).items()):
+        words = f"{prefix} {_in_words(column)}" if len(history.columns) > 1 else prefix.rstrip(",") or column
+        if colour:
+            look = colour | ({"ls": LINES[number % len(LINES)]} if number else {})
+        if quantity == LOOPS:
+            x = 1e3 * run.displacement[:, number]
+        panel.plot(x[: len(history.values)], factor * history.values[:, number], label=words.strip(), **look)
+    name = _in_words(history.name.removeprefix("dof_"))
+    panel.set(xlabel="displacement (mm)" if quantity == LOOPS else "time (s)", ylabel=label(name, unit))
+    panel.margins(0.04 if quantity == LOOPS else 0.0, 0.05)
 
 
 def _histories(run: Run) -> dict[str, History]:
@@ -115,7 +113,7 @@ def plot_by_label(
     size = table.magnitudes(index)
     sizes = {label or table.title: size[list(numbers)] for label, numbers in rows.items()}
     with _in(axes, style, width) as panel:
-        by_label(panel, sizes, magnitude_title(index), Magnitudes(sizes.values()))
+        by_label(panel, sizes, magnitude_title(index))
     return panel
 
 
@@ -123,7 +121,7 @@ class PrintFigure(Figure):
     """Figure whose files always have the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
-        with in_style(on_paper(INCH * self.get_figwidth())):
+        with in_style(INCH * self.get_figwidth()):
             super().savefig(*places, **options)
 
 
@@ -135,7 +133,7 @@ def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
         yield axes or _new(Figure)
         return
     check_width(width)
-    with in_style(on_paper(width) if style == PAPER else STYLE):
+    with in_style(float(width) if style == PAPER else STYLE):
         yield axes or _new(PrintFigure if style == PAPER else Figure)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from rths_nodes.analysis.figures.drawing import Drawing, legend_above, level
-from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LIMIT, styled
+from rths_nodes.analysis.figures.drawing import Drawing
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LIMIT, level, styled
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
 from rths_nodes.analysis.stability.turns import HZ
@@ -47,6 +47,7 @@ def draw(judgement: Judgement, title: str) -> Drawing:
     _curves(frequency, judgement, "ratio", np.linspace(end / STEPS, end, STEPS), 1.0, limit, (0.0, 1.0))
     _marks(frequency, 1.0, limit.value if limit else None, "times")
     frequency.set(xlim=(0.0, end), xlabel="factor on all natural frequencies")
+    figure.finish()
     return figure
 
 
@@ -60,7 +61,7 @@ def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
     for panel, label, values, aim in zip(panels, names, (rig.real, rig.imag), (1.0, 0.0), strict=True):
         level(panel, aim, FAINT)
         for column, (axis, look) in zip(values.T, styled(judgement.axes).items(), strict=True):
-            panel.plot(frequency, column, label=axis, **look)
+            panel.plot(frequency, column, label=axis if len(judgement.axes) > 1 else "", **look)
         low, high = max(values.min(), -TALLEST), min(values.max(), TALLEST)
         margin = 0.08 * max(high - low, 0.1)
         panel.set(xlim=(frequency[0], frequency[-1]), ylim=(low - margin, high + margin))
@@ -71,8 +72,6 @@ def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
                 at = (mode.frequency, 1.0)
                 panel.annotate(f"{number}", at, (2, -8), DATA_AND_AXES, "offset points", fontsize="small")
     panels[1].axhspan(-2.0 * TALLEST, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
-    if len(judgement.axes) > 1:
-        legend_above(panels[0], panels=2)
 
 
 def _curves(
@@ -107,7 +106,6 @@ def _curves(
     joined = np.concatenate([*seen, [0.0]])
     size = 1.1 * PERCENT * max(float(np.abs(joined[np.abs(joined) <= MOST]).max()), 1e-3)  # excludes nan
     panel.set(ylim=(-size, size), ylabel="damping ratio in the loop (%)")
-    legend_above(panel, panels=2)
 
 
 def _damping(judgement: Judgement, motion: complex, parameter: str, values: Array, now: float) -> Array:

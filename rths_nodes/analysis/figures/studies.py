@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from rths_nodes.analysis.figures.drawing import WIDTH, Drawing
 from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Look, printed, styled
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
-from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile
+from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile, shown
 from rths_nodes.analysis.units import exact, grouped, sentence
 from rths_nodes.core.samples import Array
 
@@ -29,46 +29,35 @@ TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 """Ticks within a decade, from few to many."""
 PIECES, MOST = 12, 6
-"""Points of a median line; largest number of groups in a panel."""
+"""Intervals of a continuous factor; largest number of groups in a panel."""
 SHARE, LINE = 0.7, 0.05
 """Share of a level's width that its groups take; distance of the crosses of two groups, relative to the axis."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 SPREAD = (
     f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs that did not "
-    "finish, which count as larger than all others."
+    "finish, which count as larger than all others. Logarithmic axis{}."
 )
 
 
-class Magnitudes:
-    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position below all other values."""
+def magnitude_axis(panel: Axes, direction: str, values: Array) -> float:
+    """Scale the axis ``direction`` (x or y) for the magnitudes ``values``, and return its upper end.
 
-    def __init__(self, values: Iterable[Array]) -> None:
-        every = np.concatenate([*values, np.zeros(0)])
-        every = every[np.isfinite(every)]
-        positive = every[every > 0.0]
-        self.least, self.most = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
-        decades = max(1.0, math.log10(self.most / self.least))
-        self.zero = self.least / 10.0 ** (0.12 * decades)
-        self.zeros = [self.zero] if (every == 0.0).any() else []
-        self.ticks = ticks(self.least, self.most) if len(positive) else []
-
-    @property
-    def note(self) -> str:
-        return "Logarithmic axis, with zero at its left end." if self.zeros else "Logarithmic axis."
-
-    def at(self, values: Array | float) -> Array:
-        return np.where(np.asarray(values) > 0.0, values, self.zero)
-
-    def dress(self, panel: Axes, direction: str) -> float:
-        """Set scale, ticks and limits of the axis ``direction`` (x or y), and return its upper end."""
-        axis = getattr(panel, f"{direction}axis")
-        low, high = self.zeros[0] if self.zeros else self.least, self.most
-        beyond = max((high / low) ** 0.05, 1.05)
-        panel.set(**{f"{direction}scale": "log", f"{direction}lim": (low / beyond, high * beyond)})
-        axis.set_major_locator(FixedLocator([*self.zeros, *self.ticks]))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(lambda value, _: "0" if value in self.zeros else grouped(value, ".10g"))
-        return high * beyond
+    The axis is logarithmic, with zero at its lower end if a value is zero.
+    """
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0.0]
+    least, most = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
+    zeros = [0.0] if (finite == 0.0).any() else []
+    decades = max(1.0, math.log10(most / least))
+    beyond = max((most / least) ** 0.05, 1.05)
+    scale = {"linthresh": least, "linscale": 0.12 * decades} if zeros else {}
+    getattr(panel, f"set_{direction}scale")("symlog" if zeros else "log", **scale)
+    axis = getattr(panel, f"{direction}axis")
+    axis.set_major_locator(FixedLocator([*zeros, *(ticks(least, most) if len(positive) else ())]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: grouped(value, ".10g"))
+    panel.set(**{f"{direction}lim": (-0.3 * least if zeros else least / beyond, most * beyond)})
+    return most * beyond
 
 
 def ticks(least: float, most: float) -> list[float]:
@@ -80,40 +69,35 @@ def ticks(least: float, most: float) -> list[float]:
 
 
 def spread(
-    panel: Axes, position: float, values: Array, axis: Magnitudes, looks: tuple[str, str], mark: str
+    panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, bar: bool = True, **median: Any
 ) -> None:
-    """Draw runs of magnitude ``values`` as dots, their middle part as a bar and their median as a ``mark``.
+    """Draw runs of magnitude ``values`` at positions ``at`` as dots, their middle as a ``bar``, and their median.
 
-    The magnitudes are along x for a stroke (``|``), otherwise along y. ``looks`` are the colours of the dots and
-    of the bar.
+    If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of their axis.
+    ``dots`` is the colour of the dots, ``median`` the look of the median.
     """
-    across = mark == "|"
 
-    def put(at: Array | list[float], line: str, **style: Any) -> None:
-        fixed = np.full(len(at), position)
-        panel.plot(*((at, fixed) if across else (fixed, at)), line, **style)
+    def put(positions: Array, magnitudes: Array, **look: Any) -> None:
+        panel.plot(*((magnitudes, positions) if across else (positions, magnitudes)), **look)
 
-    edge = (panel.get_xlim() if across else panel.get_ylim())[1]
-    dots, bar = looks
-    finite = values[np.isfinite(values)]
-    if len(finite):
-        shown = axis.at(finite)[:: max(1, len(finite) // DOTS)]
-        put(shown, "o", ms=2.0, mew=0.0, color=dots, alpha=0.5, rasterized=True)
-        low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
-        ends = [float(axis.at(end)) if np.isfinite(end) else edge for end in (low, high)]
-        if np.isfinite(low):
-            put(ends, "-", color=bar, lw=3.0, alpha=0.5)
-        if np.isfinite(median):
-            look = {"ms": 9.0, "mew": 1.6, "color": INK} if across else {"ms": 4.0, "color": bar}
-            put([float(axis.at(median))], mark, **look)
+    finite, every = np.isfinite(values), max(1, len(values) // DOTS)
+    look = {"color": dots, "ls": "", "marker": "o", "ms": 2.0, "mew": 0.0, "alpha": 0.5, "rasterized": True}
+    put(at[finite][::every], values[finite][::every], **look)
+    low, middle, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
+    centre = np.full(2, np.median(at)) if len(at) else np.zeros(2)
+    if bar and np.isfinite(low):
+        put(centre, np.minimum((low, high), edge), color=PALETTE[0] if across else dots, lw=3.0, alpha=0.5)
+    if np.isfinite(middle):
+        put(centre[:1], np.array([middle]), **median)
 
 
-def by_label(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
+def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
     """Draw the magnitudes of each label in a row."""
-    edge = axis.dress(panel, "x")
+    edge = magnitude_axis(panel, "x", np.concatenate([*sizes.values(), []]))
     for position, magnitudes in enumerate(sizes.values()):
         values = magnitudes[~np.isnan(magnitudes)]
-        spread(panel, position, values, axis, (FAINT, PALETTE[0]), "|")
+        stroke: Look = {"marker": "|", "ms": 9.0, "mew": 1.6, "color": INK}
+        spread(panel, np.full(len(values), position), values, edge, True, FAINT, **stroke)
         failed = int(np.isinf(values).sum())
         if failed == len(values):
             words = NONE_FINISHED if failed else NO_VALUE
@@ -130,13 +114,15 @@ def _drawing(title: str, caption: str) -> Drawing:
     return Drawing(re.sub(r"\W+", "_", title).strip("_").lower(), title, caption)
 
 
+def _caption(median: str, size: Array) -> str:
+    return SPREAD.format(median, ", with zero at its left end" if (size == 0.0).any() else "")
+
+
 def _by_label(table: StudyTable, index: str, rows: Mapping[str, Sequence[int]], noun: str) -> Drawing:
     size = table.magnitudes(index)
+    figure = _drawing(f"{sentence(definition(index).title)} by {noun}", _caption("stroke", size))
     sizes = {label: size[[*numbers]] for label, numbers in rows.items()}
-    axis = Magnitudes(sizes.values())
-    title = f"{sentence(definition(index).title)} by {noun}"
-    figure = _drawing(title, f"{SPREAD.format('stroke')} {axis.note}")
-    by_label(figure.panels(1, height=0.4 + ROW * len(sizes))[0, 0], sizes, magnitude_title(index), axis)
+    by_label(figure.panels(1, height=0.4 + ROW * len(sizes))[0, 0], sizes, magnitude_title(index))
     return figure
 
 
@@ -160,15 +146,13 @@ def _tracking(table: StudyTable, rows: Mapping[str, Sequence[int]], across: str,
     panel = figure.panels(1, height=3.4)[0, 0]
     sizes = [table.magnitudes(index) for index in (across, up)]
     medians = {label: [percentile(size[[*own]], 50.0) for size in sizes] for label, own in rows.items()}
-    shown = [pair for pair in medians.values() if np.isfinite(pair).all()]
-    axes = [Magnitudes([np.array([pair[column] for pair in shown])]) for column in (0, 1)]
     for number, (label, pair) in enumerate(medians.items()):
-        if pair in shown:
-            at = [[float(axis.at(value))] for axis, value in zip(axes, pair, strict=True)]
+        if np.isfinite(pair).all():
             look = {"color": PALETTE[number % len(PALETTE)], "marker": MARKS[number % len(MARKS)]}
-            panel.plot(*at, ls="", ms=6.0, label=label, **look)
-    for axis, column in zip(axes, "xy", strict=True):
-        axis.dress(panel, column)
+            panel.plot(*pair, ls="", ms=6.0, label=label, **look)
+    drawn = np.array([pair for pair in medians.values() if np.isfinite(pair).all()]).reshape(-1, 2)
+    for values, direction in zip(drawn.T, "xy", strict=True):
+        magnitude_axis(panel, direction, values)
     panel.set(xlabel=f"tracking: {magnitude_title(across)}", ylabel=f"response: {magnitude_title(up)}")
     figure.finish()
     return figure
@@ -189,80 +173,71 @@ def drawings(table: StudyTable) -> Iterator[Drawing]:
     panels = _panels(figure, len(table.indices), "share of the runs")
     for panel, index in zip(panels, table.indices, strict=True):
         size = table.magnitudes(index)
-        axis = Magnitudes([size])
         for group, look in _looks(table).items():
             values = np.sort(size[table.groups[group]])
             values = values[~np.isnan(values)]
-            finite = values[np.isfinite(values)]
-            if len(finite):
+            if len(finite := values[np.isfinite(values)]):
                 shares = np.arange(len(finite) + 1) / len(values)
-                steps = axis.at(np.append(finite[0], finite))
-                panel.step(steps, shares, where="post", label=group, **(look | {"marker": ""}))
-        axis.dress(panel, "x")
+                style = look | {"marker": "", "label": group}
+                panel.step(np.append(finite[0], finite), shares, where="post", **style)
+        magnitude_axis(panel, "x", size)
         panel.set(xlabel=magnitude_title(index), ylim=(0.0, 1.0))
     figure.finish()
     yield figure
 
 
 def _effects(table: StudyTable, index: str, more: str) -> Drawing:
-    size, axis = table.magnitudes(index), Magnitudes([table.magnitudes(index)])
+    size = table.magnitudes(index)
     title = f"{sentence(definition(index).title)}: effect of each factor"
-    figure = _drawing(title, f"{SPREAD.format('marks and lines')} {axis.note}{more}")
-    shown = min(len(table.groups), MOST) if table.failed.any() else 0
+    figure = _drawing(title, f"{_caption('marks and lines', size)}{more}")
     panels = _panels(figure, len(table.shown_factors), magnitude_title(index))
     for group, look in _looks(table).items():
         panels[0].plot([], [], label=group, **look)
     for panel, factor in zip(panels, table.shown_factors, strict=True):
-        axis.dress(panel, "y")
-        low, high = panel.get_ylim()
-        failed = [high * (high / low) ** (LINE * (number + 0.7)) for number in range(MOST)]
-        (_over if table.continuous(factor) else _by_level)(panel, table, factor, size, axis, failed)
-        panel.set_ylim(low, high * (high / low) ** (LINE * (shown + 0.5) if shown else 0.0))
+        edge = magnitude_axis(panel, "y", size)
+        low = min(size[(size > 0.0) & np.isfinite(size)], default=edge / 2.0)
+        lines = [edge * (edge / low) ** (LINE * (number + 0.7)) for number in range(MOST)]
+        _effect(panel, table, factor, size, edge, lines)
+        if table.failed.any():
+            panel.set_ylim(top=lines[min(len(table.groups), MOST) - 1] * (edge / low) ** (0.5 * LINE))
         name = table.title_of(factor)
         panel.set_xlabel(name if len(name) <= 34 else f"…{name[-33:]}")
     figure.finish()
     return figure
 
 
-def _over(
-    panel: Axes, table: StudyTable, factor: str, size: Array, axis: Magnitudes, failed: Sequence[float]
-) -> None:
-    x, every = np.array(table.columns[factor], dtype=float), max(1, len(size) // DOTS)
-    for (group, look), crosses in zip(_looks(table).items(), failed, strict=False):
-        at, values = x[table.groups[group]], size[table.groups[group]]
-        valid = np.isfinite(at) & ~np.isnan(values)
-        at, values = at[valid], values[valid]
-        for own, line, style in (
-            (np.isfinite(values), "o", {"ms": 2.0, "mew": 0.0, "alpha": 0.4, "rasterized": True}),
-            (np.isinf(values), "x", {"ms": 3.5}),
-        ):
-            heights = axis.at(values[own]) if line == "o" else np.full(own.sum(), crosses)
-            panel.plot(at[own][::every], heights[::every], line, color=look["color"], **style)
-        distinct = np.array_split(np.unique(at), min(PIECES, max(1, len(at) // 5)))
-        pieces = [(at >= part[0]) & (at <= part[-1]) for part in distinct if len(part)]
-        middle = np.array([percentile(values[piece], 50.0) for piece in pieces])
-        middle = np.where(np.isfinite(middle), axis.at(middle), np.nan)
-        panel.plot([np.median(at[piece]) for piece in pieces], middle, **look)
+def _effect(panel: Axes, table: StudyTable, factor: str, size: Array, edge: float, lines: Sequence[float]) -> None:
+    """Draw magnitudes over a factor: in intervals joined by a line, or by level with the groups side by side."""
+    continuous, looks = table.continuous(factor), _looks(table)
+    column = table.columns[factor]
+    levels = dict.fromkeys(map(shown, column))
+    x = np.array(column, dtype=float) if continuous else np.array([[*levels].index(shown(one)) for one in column])
+    for number, ((group, look), line) in enumerate(zip(looks.items(), lines, strict=False)):
+        rows = table.groups[group][~np.isnan(size[table.groups[group]])]
+        at, values = x[rows], size[rows]
+        at, values = at[np.isfinite(at)], values[np.isfinite(at)]
+        if not continuous:
+            at = at + SHARE * ((number + 0.5) / len(looks) - 0.5)
+        distinct = np.unique(at)
+        count = min(PIECES, max(1, len(at) // 5)) if continuous else max(1, len(distinct))
+        pieces = np.array_split(distinct, count)
+        parts = [(at >= piece[0]) & (at <= piece[-1]) for piece in pieces if len(piece)]
+        for part in parts:
+            spread(
+                panel, at[part], values[part], edge, False, look["color"], not continuous, **(look | {"ms": 4.0})
+            )
+        if continuous:
+            middle = np.array([percentile(values[part], 50.0) for part in parts])
+            middle[~np.isfinite(middle)] = np.nan
+            panel.plot([np.median(at[part]) for part in parts], middle, color=look["color"], ls=look["ls"])
+        crosses = np.unique(at[np.isinf(values)])
+        panel.plot(crosses, np.full(len(crosses), line), "x", ms=3.5, color=look["color"])
     panel.margins(x=0.04)
-
-
-def _by_level(
-    panel: Axes, table: StudyTable, factor: str, size: Array, axis: Magnitudes, failed: Sequence[float]
-) -> None:
-    cells, looks = table.cells(factor), _looks(table)
-    places = {level: position for position, level in enumerate(dict.fromkeys(cell.level for cell in cells))}
-    for group, level, rows in cells:
-        if group in looks:
-            values, number = size[rows][~np.isnan(size[rows])], [*looks].index(group)
-            x = places[level] + SHARE * ((number + 0.5) / len(looks) - 0.5)
-            colour = looks[group]["color"]
-            spread(panel, x, values, axis, (colour, colour), looks[group]["marker"])
-            if np.isinf(values).any():
-                panel.plot(x, failed[number], "x", ms=3.5, color=colour)
-    turned = len(places) > 4 or any(len(level) > 7 for level in places)
-    turn = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if turned else {}
-    panel.set_xticks(range(len(places)), [_fitted(level) for level in places], **turn)
-    panel.set_xlim(-0.6, len(places) - 0.4)
+    if not continuous:
+        turned = len(levels) > 4 or any(len(level) > 7 for level in levels)
+        turn = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        panel.set_xticks(range(len(levels)), [_fitted(level) for level in levels], **turn)
+        panel.set_xlim(-0.6, len(levels) - 0.4)
 
 
 def _fitted(label: str) -> str:
@@ -277,12 +252,10 @@ def _looks(table: StudyTable) -> dict[str, Look]:
 
 
 def _panels(figure: Drawing, count: int, label: str) -> list[Axes]:
-    """Return ``count`` panels, with ``label`` at the left."""
     across = min(count, ACROSS, max(1, round((printed() or WIDTH) / WIDTH * ACROSS)))
-    grid = figure.panels(-(-count // across), across, HEIGHT, sharey=True)
-    for panel in grid.ravel()[count:]:
+    panels = figure.panels(-(-count // across), across, HEIGHT, sharey=True).ravel().tolist()
+    for panel in panels[count:]:
         panel.remove()
-    for panel in grid[:, 0]:
+    for panel in panels[:count:across]:
         panel.set_ylabel(label)
-    panels: list[Axes] = grid.ravel()[:count].tolist()
-    return panels
+    return [*panels[:count]]

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
@@ -37,16 +39,15 @@ SHADES = (
     (FLAG_TRIPPED, "safe stop", "#D55E00", "xxx"),
 )
 """Flag, name, colour, and hatch on grey paper, of each kind of flagged stretch."""
-STYLE = {
+TICKS = {"major.size": 0.0, "color": "#555555", "labelcolor": INK}
+STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
-    "font.family": "DejaVu Sans",
     "font.size": 8.0,
-    "axes.labelsize": "medium",
+    "figure.titlesize": "medium",
+    "figure.figsize": (7.4, 4.6),
     "axes.titlesize": "medium",
     "axes.titlelocation": "left",
-    "xtick.major.size": 0.0,
-    "ytick.major.size": 0.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#777777",
@@ -57,29 +58,16 @@ STYLE = {
     "axes.formatter.limits": (-2, 5),
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
     "lines.linewidth": 1.0,
-    "lines.solid_joinstyle": "round",
     "legend.frameon": False,
-    "legend.fontsize": "medium",
-    "legend.title_fontsize": "medium",
     "legend.handlelength": 1.8,
     "legend.columnspacing": 1.4,
     "legend.labelspacing": 0.2,
     "legend.borderaxespad": 0.2,
-    "figure.dpi": 100,
-    "figure.figsize": (7.4, 4.6),
-    "figure.titlesize": "medium",
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.constrained_layout.w_pad": 0.04,
-    "figure.constrained_layout.hspace": 0.0,
-    "figure.constrained_layout.wspace": 0.0,
     "savefig.dpi": 170.0,
     "path.simplify_threshold": 0.4,
 }
+STYLE |= {f"{axis}tick.{key}": value for axis in "xy" for key, value in TICKS.items()}
 ON_PAGE = STYLE | {"font.size": 9.0}
 """Style on a test's page, which phones and paper show at a reduced size."""
 INCH = 25.4
@@ -108,11 +96,14 @@ def printed() -> float | None:
 
 
 @contextmanager
-def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
-    """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored."""
+def in_style(style: Mapping[str, Any] | float | None = None) -> Iterator[None]:
+    """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored.
+
+    A number is the width of paper, mm. The default is the style for the screen.
+    """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(style)
+        matplotlib.rcParams.update(on_paper(style) if isinstance(style, float) else style or STYLE)
         yield
 
 
@@ -125,3 +116,12 @@ def styled(names: Iterable[str]) -> dict[str, Look]:
         if printed() is not None:
             looks[name] |= {"ls": IN_GREY[colour], "lw": 1.0 + 0.6 * (repeat % len(LINES))}
     return looks
+
+
+def level(panel: Axes, value: float = 0.0, colour: str = ZERO, line: object = "-") -> None:
+    panel.axhline(value, color=colour, ls=line, lw=0.7, zorder=1.5)
+
+
+def limit(panel: Axes, value: float) -> None:
+    if math.isfinite(value):
+        level(panel, value, LIMIT, DASHES)
