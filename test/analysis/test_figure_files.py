@@ -26,8 +26,8 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis import figures
+from rths_nodes.analysis.figures import analyses
 from rths_nodes.analysis.figures import drawing as files
-from rths_nodes.analysis.figures import identification, stability
 from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, save
 from rths_nodes.analysis.figures.histories import compared
 from rths_nodes.analysis.figures.style import STYLE, in_style, on_paper, styled
@@ -126,14 +126,15 @@ def test_repeated_curve_is_written_once(tmp_path: Path) -> None:
     sheet.record(base, "energy (J)", base.values)
     files.write_curves([sheet], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
-    assert (tmp_path / "x.csv").read_text() == "time (s),force (kN),energy (J)\n0,1,0\n1,,1\n2,,2\n"
+    assert (tmp_path / "x.csv").read_text() == "time (s),force (kN),energy (J)\n0.0,1.0,0.0\n1.0,,1.0\n2.0,,2.0\n"
 
 
 def test_histogram_table_has_both_edges_of_bars(tmp_path: Path) -> None:
     files.write_curves(sheets(), tmp_path)
     head, rows = read(tmp_path / "timing.csv")
     assert head == ["loop from (µs)", "loop to (µs)", "samples of loop"]
-    assert rows == [["10", "20", "1"], ["20", "40", "9"], ["40", "80", "0"], ["80", "160", "2"]]
+    expected = [[10, 20, 1], [20, 40, 9], [40, 80, 0], [80, 160, 2]]
+    np.testing.assert_allclose(np.array(rows, dtype=float), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "width"), [("pdf", 85.0), ("svg", 85.0), ("svg", 170.0)])
@@ -238,7 +239,7 @@ def short_run(name: str = "chen_ricles_2010") -> Run:
 
 
 def stable(millimetres: float | None) -> Drawing:
-    return drawn(millimetres, lambda: stability.draw(judge("three_independent_axes"), "a title"))
+    return drawn(millimetres, lambda: analyses.stability(judge("three_independent_axes"), "a title"))
 
 
 def runs(millimetres: float | None) -> Drawing:
@@ -299,7 +300,7 @@ def test_many_runs_differ_by_colour_and_dashes() -> None:
 def test_characterisation_lines_are_sorted_by_frequency() -> None:
     """The amplitudes differ slightly between tests."""
     tests: Any = [SimpleNamespace(wanted=0.02 - 1e-5 * hz, frequency=hz) for hz in (3.0, 0.5, 1.0)]
-    (family,) = identification._by_amplitude(tests).values()
+    (family,) = analyses._by_amplitude(tests).values()
     assert [test.frequency for test in family] == [0.5, 1.0, 3.0]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from rths_nodes.analysis.figures import energy, histories, updating
+from rths_nodes.analysis.figures import histories, updating
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Words
 
 Draw = Callable[[Drawing, Recordings], Words | None]
@@ -22,9 +22,9 @@ FIGURES: tuple[Draw, ...] = (
     histories.delay,
     histories.compensator,
     updating.copies,
-    energy.hysteresis,
-    energy.energy,
-    energy.synchronisation,
+    histories.hysteresis,
+    histories.energy,
+    histories.synchronisation,
     histories.equilibrium,
     histories.response,
     histories.spectrum,
@@ -37,9 +37,9 @@ OVERLAID: tuple[Draw, ...] = (
     histories.control_error,
     histories.tracking_indicator,
     histories.delay,
-    energy.force,
+    histories.force,
     histories.response,
-    energy.energy,
+    histories.energy,
     histories.compensator,
 )
 

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import io
 import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
@@ -27,6 +25,7 @@ from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.version import __version__
 
 P = ParamSpec("P")
@@ -58,7 +57,7 @@ class Drawing(Figure):
 
     def __init__(self, name: str = "", title: str = "", caption: str = "") -> None:
         super().__init__(layout="constrained")
-        self.name, self.title, self.caption, self.svg = name, title, caption, ""
+        self.name, self.title, self.caption, self.heading, self.svg = name, title, caption, "", ""
         self.tables: list[tuple[Base, dict[str, Array]]] = []
 
     @property
@@ -123,24 +122,28 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Fold and align the labels at the side, and draw one legend above all panels."""
+        """Fold and align the labels at the side, and draw one legend of all panels that have none.
+
+        The heading is drawn above it on the screen; on paper it belongs in the caption.
+        """
         entries: dict[str, Any] = {}
         letters = (self.get_figheight() - BOTTOM) / (UPRIGHT * float(matplotlib.rcParams["font.size"]))
         for panel in self.axes:
             if grid := panel.get_subplotspec():
                 panel.set_ylabel(textwrap.fill(panel.get_ylabel(), int(letters / grid.get_gridspec().nrows)))
-            for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
-                entries.setdefault(name, handle)
+            if panel.get_legend() is None:
+                for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+                    entries.setdefault(name, handle)
+        heading = self.heading if printed() is None else ""
         if entries:
             across = columns_of([*entries], self.get_figwidth())
-            self.set_figheight(self.get_figheight() + LINE * math.ceil(len(entries) / across))
-            self.legend([*entries.values()], [*entries], loc="outside upper left", ncols=across)
+            lines = math.ceil(len(entries) / across) + len(heading.splitlines())
+            self.set_figheight(self.get_figheight() + LINE * lines)
+            above = {"loc": "outside upper left", "ncols": across, "title": heading, "alignment": "left"}
+            self.legend([*entries.values()], [*entries], **above)
+        elif heading:
+            self.suptitle(heading, x=0.01, ha="left")
         self.align_ylabels()
-
-    def head(self, text: str) -> None:
-        """Draw ``text`` above all panels on the screen; on paper it belongs in the caption."""
-        if printed() is None:
-            self.suptitle(text, x=0.01, ha="left")
 
 
 def save(
@@ -211,9 +214,6 @@ def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
         return drawn
 
 
-DIGITS = "%.12g"
-
-
 def for_print(figures: Iterable[Drawing], millimetres: float = COLUMN) -> list[Drawing]:
     """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
     with in_style(millimetres):
@@ -243,14 +243,7 @@ def write_curves(figures: Sequence[Drawing], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         for name, columns in tables(figure):
-            with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
-                rows = csv.writer(stream, lineterminator="\n")
-                rows.writerow(columns)
-                rows.writerows(zip_longest(*map(_texts, columns.values()), fillvalue=""))
-
-
-def _texts(values: Array) -> list[str]:
-    return [DIGITS % value if value == value else "" for value in values.tolist()]
+            write_columns({head: values.tolist() for head, values in columns.items()}, folder / f"{name}.csv")
 
 
 def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:

@@ -61,7 +61,7 @@ def _innovation(base: Base, values: Array) -> Row:
 def draw(followed: Followed, run: Run) -> Drawing:
     figure, base = Drawing(), Base("updating", followed.time)
     heading = f"copy of {followed.axis} in shadow, model {followed.model}, law {followed.law}"
-    figure.head(f"{run.scenario.name}: {heading}")
+    figure.heading = f"{run.scenario.name}: {heading}"
     shares = np.stack((followed.estimate, followed.deviation, followed.released), axis=1) / followed.initial
     names = [
         f"{name}{'' if identified else ', not identified'}"

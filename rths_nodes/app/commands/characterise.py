@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         with terminal.writing(table, "" if options.json else "table"):
             _write(results, table)
     if figure:
-        from rths_nodes.analysis.figures.identification import characteristics
+        from rths_nodes.analysis.figures.analyses import characteristics
 
         arguments.save_figure(options, figure, characteristics, results, alike, scenario.name)
     if out:
