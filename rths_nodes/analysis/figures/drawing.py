@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -66,7 +67,7 @@ class Drawing(Figure):
 
     def panels(
         self, rows: int, columns: int = 1, height: float = 1.3, width: float = WIDTH, **options: Any
-    ) -> NDArray[Any]:
+    ) -> NDArray[np.object_]:
         """Return panels ``(rows, columns)``, ``height`` inches high.
 
         ``width`` is the width on the screen, inches. On narrow paper, a row continues below. ``options`` are those
@@ -107,7 +108,7 @@ class Drawing(Figure):
             x, y = x[rows], y[rows]
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
-    def band(self, panel: Axes, base: Base, head: str, ends: Array, **look: Any) -> None:
+    def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
         """Fill the range between ``ends`` ``(2, n)``. ``head`` has a place for the name of the end."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.format(end), values)
@@ -126,7 +127,7 @@ class Drawing(Figure):
 
         The heading is drawn above it on the screen; on paper it belongs in the caption.
         """
-        entries: dict[str, Any] = {}
+        entries: dict[str, Artist] = {}
         letters = (self.get_figheight() - BOTTOM) / (UPRIGHT * float(matplotlib.rcParams["font.size"]))
         for panel in self.axes:
             if grid := panel.get_subplotspec():
@@ -338,7 +339,7 @@ class Recordings:
                     style = {"label": test.name, "zorder": 2.9 - 0.9 * depth / len(self.tests)}
                     style |= self.looks[test.name]
                 if history.ndim > 1:
-                    figure.band(panel, base, label(f"{head}, {{}}", row.unit), history, **style)
+                    figure.band(panel, base, label(f"{head}, {{}}", row.unit), history, style)
                     continue
                 if rows is not None and len(history[rows]) <= DOTS:
                     style |= {"marker": ".", "ms": 2.5}

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -69,7 +68,7 @@ def ticks(least: float, most: float) -> list[float]:
 
 
 def spread(
-    panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, bar: bool = True, **median: Any
+    panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
 ) -> None:
     """Draw runs of magnitude ``values`` at positions ``at`` as dots, their middle as a ``bar``, and their median.
 
@@ -77,18 +76,19 @@ def spread(
     ``dots`` is the colour of the dots, ``median`` the look of the median.
     """
 
-    def put(positions: Array, magnitudes: Array, **look: Any) -> None:
+    def put(positions: Array, magnitudes: Array, look: Look) -> None:
         panel.plot(*((magnitudes, positions) if across else (positions, magnitudes)), **look)
 
     finite, every = np.isfinite(values), max(1, len(values) // DOTS)
     look = {"color": dots, "ls": "", "marker": "o", "ms": 2.0, "mew": 0.0, "alpha": 0.5, "rasterized": True}
-    put(at[finite][::every], values[finite][::every], **look)
+    put(at[finite][::every], values[finite][::every], look)
     low, middle, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
     centre = np.full(2, np.median(at)) if len(at) else np.zeros(2)
     if bar and np.isfinite(low):
-        put(centre, np.minimum((low, high), edge), color=PALETTE[0] if across else dots, lw=3.0, alpha=0.5)
+        look = {"color": PALETTE[0] if across else dots, "lw": 3.0, "alpha": 0.5}
+        put(centre, np.minimum((low, high), edge), look)
     if np.isfinite(middle):
-        put(centre[:1], np.array([middle]), **median)
+        put(centre[:1], np.array([middle]), median)
 
 
 def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
@@ -97,7 +97,7 @@ def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
     for position, magnitudes in enumerate(sizes.values()):
         values = magnitudes[~np.isnan(magnitudes)]
         stroke: Look = {"marker": "|", "ms": 9.0, "mew": 1.6, "color": INK}
-        spread(panel, np.full(len(values), position), values, edge, True, FAINT, **stroke)
+        spread(panel, np.full(len(values), position), values, edge, True, FAINT, stroke)
         failed = int(np.isinf(values).sum())
         if failed == len(values):
             words = NONE_FINISHED if failed else NO_VALUE
@@ -223,15 +223,14 @@ def _effect(panel: Axes, table: StudyTable, factor: str, size: Array, edge: floa
         pieces = np.array_split(distinct, count)
         parts = [(at >= piece[0]) & (at <= piece[-1]) for piece in pieces if len(piece)]
         for part in parts:
-            spread(
-                panel, at[part], values[part], edge, False, look["color"], not continuous, **(look | {"ms": 4.0})
-            )
+            spread(panel, at[part], values[part], edge, False, look["color"], look | {"ms": 4.0}, not continuous)
         if continuous:
             middle = np.array([percentile(values[part], 50.0) for part in parts])
             middle[~np.isfinite(middle)] = np.nan
             panel.plot([np.median(at[part]) for part in parts], middle, color=look["color"], ls=look["ls"])
         crosses = np.unique(at[np.isinf(values)])
-        panel.plot(crosses, np.full(len(crosses), line), "x", ms=3.5, color=look["color"])
+        if len(crosses):
+            panel.plot(crosses, np.full(len(crosses), line), "x", ms=3.5, color=look["color"])
     panel.margins(x=0.04)
     if not continuous:
         turned = len(levels) > 4 or any(len(level) > 7 for level in levels)

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -20,7 +20,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
 )
 
-Look = dict[str, Any]
+Look = Data
 """Options of a matplotlib line."""
 INK, FAINT, BAND, ZERO, LIMIT = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999", "#b3261e"
 DASHES = (0, (3, 1.2))
@@ -40,7 +40,7 @@ SHADES = (
 )
 """Flag, name, colour, and hatch on grey paper, of each kind of flagged stretch."""
 TICKS = {"major.size": 0.0, "color": "#555555", "labelcolor": INK}
-STYLE: dict[str, Any] = {
+STYLE: Data = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.size": 8.0,
@@ -85,7 +85,7 @@ PRINT = {
 """Style on paper: one font, 7 to 7.5 points, embedded in the file."""
 
 
-def on_paper(millimetres: float) -> Mapping[str, Any]:
+def on_paper(millimetres: float) -> Data:
     return STYLE | PRINT | {"figure.figsize": (millimetres / INCH, 0.68 * millimetres / INCH)}
 
 
@@ -96,7 +96,7 @@ def printed() -> float | None:
 
 
 @contextmanager
-def in_style(style: Mapping[str, Any] | float | None = None) -> Iterator[None]:
+def in_style(style: Data | float | None = None) -> Iterator[None]:
     """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored.
 
     A number is the width of paper, mm. The default is the style for the screen.
