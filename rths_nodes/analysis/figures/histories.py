@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium and loads.
+"""Figures of tests: displacement, tracking, compensator, force, energy, response, loads, corridor and timing.
 
-The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Further figures show spectrum and timing.
+Several figures are Figs. 7, 8 and 11 of Chen & Ricles (2010).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.ticker import NullFormatter
 from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes half a second to import
 
 from rths_nodes.analysis.energy import energies, experimental_force, ground_acceleration
-from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, suffix_of
+from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, label, suffix_of
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LINES, PALETTE, TARGET, Look, level, styled
 from rths_nodes.analysis.histories import STILL, Evaluation, Indices, largest, strongest
 from rths_nodes.analysis.overlay import Aligned, on_times
@@ -641,11 +641,16 @@ def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
     states = [{name.rpartition(".")[2]: own for name, own in test.of.parameters.items()} for test in aligned]
     names = dict.fromkeys(name for own in states for name in own)
     rows += [row for name in names if (row := _state(tests, name, states)).looks]
-    panels = tests.over_time(figure, rows, 1.5)
+    panels = figure.panels(len(rows), height=min(1.5, 8.5 / len(rows)), sharex=True)[:, 0]
     # in a hybrid test the response, and with it the target, depends on the compensator
     same = all(np.array_equal(test.target, first.target) for test in aligned)
     look = TARGET | {"label": "target" if same else f"target of {first.name}"}
-    for panel, target in zip(panels[:: len(rows)], first.target.T, strict=False):
-        panel.plot(first.time, MM * target, **look)
+    panels[0].plot(first.time, MM * first.target, **look)
+    for panel, row in zip(panels, rows, strict=True):
+        tests.time(panel, label(row.name, row.unit))
+        for (name, look), (base, histories) in zip(tests.looks.items(), row.shown, strict=True):
+            for axis, history in enumerate(histories):
+                line = {"ls": LINES[axis % len(LINES)]} if axis else {}
+                panel.plot(base.values[: len(history)], history, label=name, **(look | line))
     figure.finish()
     return figure
