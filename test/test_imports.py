@@ -280,7 +280,7 @@ def test_forbidden_import_is_reported(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("core/parameters.py", "import attrs"),
-        ("analysis/figures/sheet.py", "import matplotlib"),
+        ("analysis/figures/drawing.py", "import matplotlib"),
         ("ros/nodes/base.py", "from rths_nodes.msg import Target"),
         ("ros/nodes/base.py", "from rths_nodes.loop.embedded import Loop"),
         ("control/compensators/none.py", "from .inverse import Inverse"),

@@ -534,7 +534,7 @@ def study(
     with _folder(out) as folder:
         table = studies.complete(design, folder, where, hooks)
         if out is not None:
-            studies.write_all(table, folder, where)
+            studies.write_all(table, folder)
     return table
 
 

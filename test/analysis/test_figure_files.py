@@ -21,15 +21,16 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures import characteristics, compared, files, stability, style
-from rths_nodes.analysis.figures.sheet import Base, Sheet, View
-from rths_nodes.analysis.figures.style import BAND, PALETTE, STYLE, in_grey, in_style, styled
+from rths_nodes.analysis.figures import analyses
+from rths_nodes.analysis.figures import drawing as files
+from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, save
+from rths_nodes.analysis.figures.histories import compared
+from rths_nodes.analysis.figures.style import STYLE, in_style, on_paper, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.document import render
 from rths_nodes.app.api import stability as judge
@@ -47,18 +48,18 @@ def recorded(name: str = "chen_ricles_2010", *overrides: str) -> Run:
     return dataclasses.replace(run, timing={"loop_histogram": HISTOGRAM})
 
 
-def view(name: str = "chen_ricles_2010") -> View:
-    return View.one(Evaluation(recorded(name)))
+def printed(name: str = "chen_ricles_2010", width: float = 85.0) -> list[Drawing]:
+    return files.for_print(figures.drawings(Recordings.one(Evaluation(recorded(name)))), width)
 
 
 @cache
-def sheets(name: str = "chen_ricles_2010") -> tuple[Sheet, ...]:
-    return tuple(files.draw(view(name), 85.0))
+def sheets(name: str = "chen_ricles_2010") -> tuple[Drawing, ...]:
+    return tuple(printed(name))
 
 
-def drawn_in(sheet: Sheet) -> Any:
+def drawn_in(sheet: Drawing) -> Any:
     """The axes of a figure, untyped, as the stubs of matplotlib are incomplete."""
-    return sheet.figure.axes
+    return sheet.axes
 
 
 def read(path: Path) -> tuple[list[str], list[list[str]]]:
@@ -107,7 +108,7 @@ def filled(columns: dict[str, Array]) -> dict[str, Array]:
 
 
 def test_histories_with_other_times_have_separate_tables() -> None:
-    time, sheet = np.arange(5.0), Sheet("both")
+    time, sheet = np.arange(5.0), Drawing("both")
     sheet.record(Base("steps", time), "force (kN)", np.array([1.0, np.nan, 3.0]))
     sheet.record(Base("steps", time), "energy (J)", time)
     sheet.record(Base("samples", 0.1 * time), "force (kN)", time)
@@ -119,26 +120,27 @@ def test_histories_with_other_times_have_separate_tables() -> None:
 
 
 def test_repeated_curve_is_written_once(tmp_path: Path) -> None:
-    sheet, base = Sheet("x"), Base("samples", np.arange(3.0))
-    for panel in sheet.row(1.0, 6, 6):
-        sheet.curve(panel, base, "force (kN)", np.array([1.0, np.nan]), ("", "k", "-"))
+    sheet, base = Drawing("x"), Base("samples", np.arange(3.0))
+    for panel in sheet.panels(1, 2)[0]:
+        sheet.curve(panel, base, "force (kN)", np.array([1.0, np.nan]))
     sheet.record(base, "energy (J)", base.values)
     files.write_curves([sheet], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
-    assert (tmp_path / "x.csv").read_text() == "time (s),force (kN),energy (J)\n0,1,0\n1,,1\n2,,2\n"
+    assert (tmp_path / "x.csv").read_text() == "time (s),force (kN),energy (J)\n0.0,1.0,0.0\n1.0,,1.0\n2.0,,2.0\n"
 
 
 def test_histogram_table_has_both_edges_of_bars(tmp_path: Path) -> None:
     files.write_curves(sheets(), tmp_path)
     head, rows = read(tmp_path / "timing.csv")
     assert head == ["loop from (µs)", "loop to (µs)", "samples of loop"]
-    assert rows == [["10", "20", "1"], ["20", "40", "9"], ["40", "80", "0"], ["80", "160", "2"]]
+    expected = [[10, 20, 1], [20, 40, 9], [40, 80, 0], [80, 160, 2]]
+    np.testing.assert_allclose(np.array(rows, dtype=float), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "width"), [("pdf", 85.0), ("svg", 85.0), ("svg", 170.0)])
 def test_figures_have_requested_width_and_are_reproducible(kind: str, width: float, tmp_path: Path) -> None:
-    chosen = [sheet for sheet in files.draw(view(), width) if sheet.name in ("displacement", "timing")]
-    for folder, drawn in (("a", chosen), ("b", files.draw(view(), width))):
+    chosen = [sheet for sheet in printed(width=width) if sheet.name in ("displacement", "timing")]
+    for folder, drawn in (("a", chosen), ("b", printed(width=width))):
         files.write_figures(drawn, tmp_path / folder, kind)
     first, again = (
         [(tmp_path / folder / f"{sheet.name}.{kind}").read_bytes() for sheet in chosen] for folder in "ab"
@@ -160,7 +162,7 @@ def grey(colour: str) -> float:
 def test_figures_are_legible_in_grey(name: str) -> None:
     """Lines differ by dashes, width or brightness; letters are large, within the figure and do not overlap."""
     for sheet in sheets(name):
-        sheet.figure.draw_without_rendering()
+        sheet.draw_without_rendering()
         for panel in drawn_in(sheet):
             lines = [line for line in panel.lines if len(line.get_xdata()) > 2]
             looks = [(line.get_color(), line._unscaled_dash_pattern, line.get_linewidth()) for line in lines]
@@ -168,14 +170,14 @@ def test_figures_are_legible_in_grey(name: str) -> None:
                 dark = abs(grey(a) - grey(b))
                 wider = max(thin, thick) > 1.5 * min(thin, thick)
                 assert dashes != other_dashes or dark > 0.25 or wider, sheet.name
-        texts: Any = [text for text in sheet.figure.findobj(Text) if text.get_text() and text.get_visible()]
+        texts: Any = [text for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
         assert texts
         assert min(text.get_fontsize() for text in texts) >= 6.0
         labels = [text for panel in drawn_in(sheet) for text in (panel.xaxis.label, panel.yaxis.label)]
         assert min(text.get_fontsize() for text in labels) >= 7.0
-        width, height = sheet.figure.bbox.size
+        width, height = sheet.bbox.size
         for panel in drawn_in(sheet):
-            numbers = [text for axis in (panel.xaxis, panel.yaxis) for text in axis.get_ticklabels()]
+            numbers = [tick.label1 for axis in (panel.xaxis, panel.yaxis) for tick in axis._update_ticks()]
             labels = [panel.xaxis.label, panel.yaxis.label, panel.title, panel._left_title]
             boxes = [text.get_window_extent() for text in labels if text.get_text()]
             for box in boxes:
@@ -186,10 +188,10 @@ def test_figures_are_legible_in_grey(name: str) -> None:
 
 
 def test_eighteen_names_have_distinct_looks_in_grey() -> None:
-    looks = [in_grey(colour, line, 1.0)[1:] for _, colour, line in styled(map(str, range(18)))]
-    assert len(set(map(str, looks))) == 18
-    assert in_grey(BAND, "-", 2.8) == (BAND, "-", 2.8)
-    assert in_grey(PALETTE[0], "-", 1.0) == (PALETTE[0], "-", 1.0)
+    with in_style(on_paper(85.0)):
+        looks = [*styled(map(str, range(18))).values()]
+    assert len({(str(look["ls"]), look["lw"]) for look in looks}) == 18
+    assert (looks[0]["ls"], looks[0]["lw"]) == ("-", 1.0)
 
 
 def test_report_writes_curves_and_figures_next_to_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +223,9 @@ def test_report_of_force_axis_has_partition_and_load() -> None:
     """A force-controlled axis is not moved by the structure."""
     run = rths_nodes.run("column_under_axial_load", ["duration=1"])
     assert mentions(render(run), "Partition", "numerical")
-    tables = {name for sheet in figures.sheets(View.one(Evaluation(run))) for name, _ in files.tables(sheet)}
+    tables = {
+        name for sheet in figures.drawings(Recordings.one(Evaluation(run))) for name, _ in files.tables(sheet)
+    }
     assert "loads" in tables
 
 
@@ -234,20 +238,18 @@ def short_run(name: str = "chen_ricles_2010") -> Run:
     return rths_nodes.run(name, duration=2.0)
 
 
-def stable(millimetres: float | None) -> Figure:
-    return drawn(millimetres, lambda: stability.draw(judge("three_independent_axes"), "a title"))
+def stable(millimetres: float | None) -> Drawing:
+    return drawn(millimetres, lambda: analyses.stability(judge("three_independent_axes"), "a title"))
 
 
-def runs(millimetres: float | None) -> Figure:
+def runs(millimetres: float | None) -> Drawing:
     both = [(name, short_run()) for name in ("one", "another")]
-    return drawn(millimetres, lambda: compared.draw(both))
+    return drawn(millimetres, lambda: compared(both))
 
 
-def drawn(millimetres: float | None, draw: Callable[[], Figure]) -> Figure:
-    with style.in_style(style.on_paper(millimetres) if millimetres else style.STYLE):
+def drawn(millimetres: float | None, draw: Callable[[], Drawing]) -> Drawing:
+    with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw()
-        if millimetres:
-            style.fit(figure)
         figure.draw_without_rendering()
     return figure
 
@@ -256,7 +258,7 @@ def drawn(millimetres: float | None, draw: Callable[[], Figure]) -> Figure:
 @pytest.mark.parametrize("kind", ["pdf", "svg"])
 def test_figure_has_width_and_embedded_letters(kind: str, width: float, tmp_path: Path) -> None:
     path = tmp_path / f"both.{kind}"
-    style.save(path, width, compared.draw, [("one", short_run())])
+    save(path, width, compared, [("one", short_run())])
     content = path.read_bytes()
     if kind == "pdf":
         (box,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+)", content)
@@ -278,7 +280,7 @@ def test_panels_are_stacked_on_narrow_paper() -> None:
 
 @pytest.mark.parametrize("draw", [stable, runs])
 @pytest.mark.parametrize("width", [None, *WIDTHS])
-def test_legends_do_not_overlap_panels(width: float | None, draw: Callable[[float | None], Figure]) -> None:
+def test_legends_do_not_overlap_panels(width: float | None, draw: Callable[[float | None], Drawing]) -> None:
     figure = draw(width)
     legends = [*figure.legends, *(panel.get_legend() for panel in figure.axes)]
     boxes = [legend.get_window_extent() for legend in legends if legend]
@@ -290,15 +292,15 @@ def test_legends_do_not_overlap_panels(width: float | None, draw: Callable[[floa
 
 
 def test_many_runs_differ_by_colour_and_dashes() -> None:
-    figure = drawn(None, lambda: compared.draw([(f"run {number}", short_run()) for number in range(8)]))
-    looks = {(str(line.get_color()), str(line._dash_pattern)) for line in figure.axes[1].lines[1:]}  # type: ignore[attr-defined]
+    figure = drawn(None, lambda: compared([(f"run {number}", short_run()) for number in range(8)]))
+    looks = {(str(line.get_color()), str(line._dash_pattern)) for line in figure.axes[0].lines[1:]}  # type: ignore[attr-defined]
     assert len(looks) == 8
 
 
 def test_characterisation_lines_are_sorted_by_frequency() -> None:
     """The amplitudes differ slightly between tests."""
     tests: Any = [SimpleNamespace(wanted=0.02 - 1e-5 * hz, frequency=hz) for hz in (3.0, 0.5, 1.0)]
-    (family,) = characteristics._by_amplitude(tests).values()
+    (family,) = analyses._by_amplitude(tests).values()
     assert [test.frequency for test in family] == [0.5, 1.0, 3.0]
 
 
@@ -326,11 +328,12 @@ def test_invalid_figure_options_are_refused_before_run(capsys: pytest.CaptureFix
         assert names in error
 
 
-def test_figure_higher_than_page_is_refused() -> None:
-    figure = Figure(figsize=(4.0, 40.0), layout="constrained")
-    figure.subplots(20, 1)
-    with pytest.raises(ConfigError, match="247 mm"), style.in_style(style.on_paper(89.0)):
-        style.fit(figure)
+def test_figure_higher_than_page_is_refused(tmp_path: Path) -> None:
+    figure = Drawing()
+    figure.panels(20)
+    with pytest.raises(ConfigError, match="247 mm"):
+        save(tmp_path / "tall.pdf", 89.0, lambda: figure)
+    assert not [*tmp_path.iterdir()]
 
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.figures import histories, tracking
+from rths_nodes.analysis.figures import histories
+from rths_nodes.analysis.figures.drawing import Drawing, Recordings
 from rths_nodes.analysis.figures.histories import residual, response_spectrum
-from rths_nodes.analysis.figures.sheet import Sheet, View
 from rths_nodes.analysis.figures.style import LIMIT
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.errors import ConfigError
@@ -44,15 +44,15 @@ def test_residual_needs_equation_of_motion(simulate: Simulate) -> None:
 
 def test_zooms_are_at_peak_and_zero_crossing(simulate: Simulate) -> None:
     evaluation = Evaluation(simulate("predefined_sine", "duration=3")[1])
-    zooms = tracking.places(evaluation, 0)
+    zooms = histories.places(evaluation, 0)
     assert zooms
     target = evaluation.run.target[evaluation.counted, 0]
     peak, zero = ((first + last) // 2 for first, last in zooms)
     assert abs(target[peak]) == np.abs(target).max()
     assert target[zero] * target[zero + 1] <= 0.0
     still = dataclasses.replace(evaluation.run, target=np.zeros_like(evaluation.run.target))
-    assert tracking.places(Evaluation(still), 0) is None
-    assert tracking.zooms(Sheet(), View.one(Evaluation(still))) is None
+    assert histories.places(Evaluation(still), 0) is None
+    assert histories.zooms(Drawing(), Recordings.one(Evaluation(still))) is None
 
 
 @pytest.mark.filterwarnings("error")
@@ -61,7 +61,7 @@ def test_windows_without_delay_are_not_drawn(simulate: Simulate) -> None:
     assert evaluation.windowed
     unknown = np.full_like(evaluation.windowed.delay, math.nan)
     vars(evaluation)["windowed"] = dataclasses.replace(evaluation.windowed, delay=unknown)
-    assert histories.delay(Sheet(), View.one(evaluation)) is None
+    assert histories.delay(Drawing(), Recordings.one(evaluation)) is None
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_compensator_reports_limits_of_parameters(
 def test_parameter_limits_are_drawn(simulate: Simulate) -> None:
     limited = ["compensator.alpha_min=10", "compensator.alpha_max=40"]
     for overrides, drawn in ((limited, [10.0, 40.0]), ([], [])):
-        sheet = Sheet()
+        figure = Drawing()
         run = simulate("chen_ricles_2010", "duration=1", *overrides)[1]
-        caption = histories.compensator(sheet, View.one(Evaluation(run)))
+        caption = histories.compensator(figure, Recordings.one(Evaluation(run)))
         assert caption
-        lines = [line for panel in sheet.figure.axes for line in panel.lines if line.get_color() == LIMIT]
+        lines = [line for panel in figure.axes for line in panel.lines if line.get_color() == LIMIT]
         assert sorted(float(np.asarray(line.get_ydata())[0]) for line in lines) == drawn
         assert ("Dashed: limits" in caption[1]) == bool(drawn)
 

@@ -23,8 +23,8 @@ from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.analysis import energy, figures
+from rths_nodes.analysis.figures.drawing import RASTER, Recordings
 from rths_nodes.analysis.figures.histories import bars
-from rths_nodes.analysis.figures.sheet import RASTER, View
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
 from rths_nodes.analysis.report import document, overlay
@@ -617,13 +617,13 @@ def test_single_test_shares_panel_and_several_have_one_per_axis() -> None:
     run = recorded("three_independent_axes")
     tests = [aligned("A", run), aligned("B", run)]
     alone, both = (
-        next(sheet for sheet in figures.sheets(view) if sheet.name == "control_error")
-        for view in (View.one(Evaluation(run)), View(tests))
+        next(figure for figure in figures.drawings(shown) if figure.name == "control_error")
+        for shown in (Recordings.one(Evaluation(run)), Recordings(tests))
     )
     ((_, table),), ((_, several),) = alone.tables, both.tables
     assert [*table] == [f"control error {axis} (mm)" for axis in run.axes]
-    assert len(alone.figure.axes) == 1
-    assert [panel.get_ylabel() for panel in both.figure.axes] == [*table]
+    assert len(alone.axes) == 1
+    assert [panel.get_ylabel().replace("\n", " ") for panel in both.axes] == [*table]
     for axis in run.axes:
         for name in "BA":
             values = several[f"{name}: control error {axis} (mm)"]
@@ -639,7 +639,7 @@ def test_report_command_compares_recordings(tmp_path: Path, capsys: pytest.Captu
     assert main(["report", str(tmp_path / "A"), str(tmp_path / "B"), "--out", str(page), "--csv"]) == 0
     assert capsys.readouterr().out == f"{page}\ncurves: {tmp_path / 'both_curves'}\n"
     head = (tmp_path / "both_curves" / "displacement.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert head == "time (s),A: target (mm),B: displacement (mm),A: displacement (mm)"
+    assert head == "time (s),A: target (mm),A: displacement (mm),B: displacement (mm)"
     assert main(["report", str(tmp_path / "A"), str(tmp_path / "B"), "--reference"]) == 2
 
 

@@ -15,6 +15,7 @@ import pytest
 from messages import each_mentions, mentions
 
 from rths_nodes.analysis.figures import studies
+from rths_nodes.analysis.figures.drawing import Drawing, on_page
 from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
 from rths_nodes.analysis.report import studies as pages
@@ -143,36 +144,32 @@ def test_study_page_without_finished_run_is_written(tmp_path: Path) -> None:
     assert mentions((tmp_path / "study.html").read_text(), "run", "finished")
 
 
-def test_processes_draw_identical_figures() -> None:
-    study = table(law=["x", "y", "x", "y"])
-    assert studies.drawn(studies.drawings(study), 2) == studies.drawn(studies.drawings(study))
-
-
-def test_runs_are_dots_of_one_path() -> None:
-    (_, _, drawing), *_ = studies.drawn(studies.drawings(table(law=["x"] * 4)))
-    *_, dots = re.findall(r' d="(M[^"]*)" [^>]*stroke-linecap: round', drawing)
-    points = re.findall(r"M (\S+ \S+) L (\S+ \S+)", dots)
-    assert len(points) == 3
-    assert all(begin == end for begin, end in points)
+def test_dots_of_many_runs_are_an_image() -> None:
+    n = 5000
+    many = {"name": [str(run) for run in range(n)], "outcome": ["finished"] * n, "reason": [""] * n}
+    many |= {"gain": [0.1] * n, "law": ["x", "y"] * (n // 2), "drawn": [1.0] * n, "J1": [*map(float, range(n))]}
+    drawn = on_page(studies.drawings(table(**many)))
+    assert max(len(figure.svg) for figure in drawn) < 100_000
+    assert "data:image/png;base64," in drawn[0].svg
 
 
 def test_figures_mark_failed_runs_and_separate_groups() -> None:
     study = table(law=["x", "y", "x", "y"])
-    drawings = {title: (draw(), words) for title, words, draw in studies._figures(study)}
-    panel = drawings["Delay (J1) by group"][0].axes[0]
+    drawings = {figure.title: figure for figure in studies.drawings(study)}
+    panel: Any = drawings["Delay (J1) by group"].axes[0]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["x", "y"]
     assert panel.get_xlabel() == "magnitude of delay (J1) (ms)"
     assert [text.get_text() for text in panel.texts] == ["1 of 2 unfinished"]
-    gain, _ = drawings["Delay (J1): effect of each factor"][0].axes
-    assert gain.get_ylabel() == "magnitude of delay (J1) (ms)"
+    gain: Any = drawings["Delay (J1): effect of each factor"].axes[0]
+    assert gain.get_ylabel().replace("\n", " ") == "magnitude of delay (J1) (ms)"
     crosses = [x for line in gain.lines if line.get_marker() == "x" for x in line.get_xdata()]
     assert len(crosses) == 1
     assert crosses[0] == pytest.approx(1.0 + 0.7 / 4)
     (cross,) = (line for line in gain.lines if line.get_marker() == "x")
     assert 3.0 < cross.get_ydata()[0] < gain.get_ylim()[1]
-    legend = drawings["Delay (J1): effect of each factor"][0].legends[0]
+    legend = drawings["Delay (J1): effect of each factor"].legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["x", "y"]
-    curves = drawings["Distribution of the indices"][0].axes[0].lines
+    curves: Any = drawings["Distribution of the indices"].axes[0].lines
     assert [max(line.get_ydata()) for line in curves] == [1.0, 0.5]
 
 
@@ -192,14 +189,15 @@ def board_table(**columns: Any) -> StudyTable:
 
 
 def panel(study: StudyTable, index: str) -> Any:
-    sizes = {law: studies._magnitudes(study, law, index) for law in LAWS}
-    axis = studies.Magnitudes(size[np.isfinite(size)] for size in sizes.values())
+    sizes = {law: study.magnitudes(index)[rows] for law, rows in study.groups.items()}
     with matplotlib.rc_context(STYLE):
-        return studies.by_label(sizes, index, axis).axes[0]
+        panel = Drawing().panels(1)[0, 0]
+        studies.by_label(panel, sizes, index)
+    return panel
 
 
 def dots(panel: Any, row: int) -> list[float]:
-    points = [point for patch in panel.patches for point in patch.get_path().vertices[::2]]
+    points = [point for line in panel.lines if line.get_marker() == "o" for point in line.get_xydata()]
     return [float(x) for x, y in points if y == row]
 
 
@@ -216,8 +214,8 @@ def test_zero_has_leftmost_dot_and_tick() -> None:
 
 def test_caption_explains_zeros_and_missing_dots() -> None:
     captions = {
-        title: (words, drawing)
-        for title, words, drawing in studies.drawn(studies.scoreboard_drawings(board_table(), LAWS, "J2", "J2"))
+        figure.title: (figure.caption, figure.svg)
+        for figure in on_page(studies.scoreboard_drawings(board_table(), LAWS, "J2", "J2"))
     }
     caption, drawing = captions["Delay (J1) by compensator"]
     assert "without dots" not in caption
@@ -243,7 +241,7 @@ def test_only_zeros_or_only_nan_are_drawn() -> None:
     [(2.56, 16.1), (0.1, 0.9), (5.0, 5.5), (1e-6, 1e3), (0.145, 16.0), (1.3, 2.9), (100.0, 101.0)],
 )
 def test_axis_has_at_least_three_ticks(least: float, most: float) -> None:
-    ticks = studies._ticks(least, most)
+    ticks = studies.ticks(least, most)
     assert 3 <= len(ticks) <= 12
     assert all(least / 1.06 <= value <= most * 1.06 for value in ticks)
 
@@ -287,7 +285,7 @@ def test_legend_of_last_figure_has_every_law() -> None:
     rows = {"law": names, "name": names, "outcome": ["finished"] * 30, "reason": [""] * 30}
     many = StudyTable("b", "", "s", rows | {"J1": list(range(1, 31)), "J2": list(range(1, 31))}, ("law",), ("J1",))
     with matplotlib.rc_context(STYLE):
-        figure = studies._tracking(many, names, "J1", "J2")
+        *_, figure = studies.scoreboard_drawings(many, names, "J1", "J2")
         figure.canvas.draw()
     legend = figure.legends[0].get_window_extent()
     assert figure.bbox.y0 <= legend.y0

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from messages import mentions, naming
 
-from rths_nodes.analysis.figures import stability as figures
+from rths_nodes.analysis.figures import analyses as figures
 from rths_nodes.analysis.stability.judgement import judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import cli
@@ -686,7 +686,7 @@ def test_figure_is_written(suffix: str, output: Callable[..., str]) -> None:
 def test_figure_shows_computed_stability(overrides: list[str]) -> None:
     """The damping of each mode is on its curve; the curve of the critical mode is zero at the limit."""
     result = judge_loop(sampled_loop(override(load(VERIFICATION), overrides)))
-    figure = figures.draw(result, VERIFICATION)
+    figure = figures.stability(result, VERIFICATION)
     stiffness, damping, delay, frequency = figure.axes
     assert stiffness.get_lines()[1].get_ydata()[0] == pytest.approx(1.0)
     assert damping.get_lines()[1].get_ydata()[0] == pytest.approx(0.0)

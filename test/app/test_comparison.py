@@ -14,8 +14,8 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.figures import compared
-from rths_nodes.analysis.figures.style import save
+from rths_nodes.analysis.figures.drawing import save
+from rths_nodes.analysis.figures.histories import compared
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import arguments
@@ -197,7 +197,7 @@ def test_indices_are_of_the_worst_axis() -> None:
 def test_figure_shows_all_variants(name: str, tmp_path: Path) -> None:
     chosen = variants(load(PAPER, SHORT), ["", INVERSE, "compensator.type=none"])
     results = compare(chosen, keep=True, workers=1)
-    save(tmp_path / name, None, compared.draw, [(result.variant.name, result.run) for result in results])
+    save(tmp_path / name, None, compared, [(result.variant.name, result.run) for result in results])
     data = (tmp_path / name).read_bytes()
     if name.endswith("svg"):
         names = ("target of as it is", "inverse, alpha=25", "none")
@@ -210,7 +210,7 @@ def test_figure_of_run_without_driven_samples_is_drawn(tmp_path: Path) -> None:
     (result,) = compare(variants(load(PAPER, ["duration=0.1"]), [""]), keep=True)
     still = dataclasses.replace(result.run, flags=result.run.flags | 8)
     assert Evaluation(still).indices() == {}
-    save(tmp_path / "empty.png", None, compared.draw, [("still", still)])
+    save(tmp_path / "empty.png", None, compared, [("still", still)])
 
 
 def test_unknown_figure_format_is_refused() -> None:

@@ -15,8 +15,7 @@ from messages import each_mentions, mentions, naming
 from scipy.integrate import trapezoid
 
 import rths_nodes
-from rths_nodes.analysis.figures.sheet import Sheet, View
-from rths_nodes.analysis.figures.style import save
+from rths_nodes.analysis.figures.drawing import Drawing, Recordings, save
 from rths_nodes.analysis.figures.updating import copies, draw
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import copy_for, follow
@@ -228,13 +227,13 @@ def test_unexplained_specimen_is_noted_first() -> None:
 
 
 def test_report_draws_updating() -> None:
-    sheet = Sheet()
-    caption = copies(sheet, View.one(Evaluation(shadowed())))
+    figure = Drawing()
+    caption = copies(figure, Recordings.one(Evaluation(shadowed())))
     assert caption is not None
-    labels = [panel.get_ylabel().replace("\n", " ") for panel in sheet.figure.axes]
+    labels = [panel.get_ylabel().replace("\n", " ") for panel in figure.axes]
     assert each_mentions(labels, ("stiffness",), ("yield", "displacement"), ("square", "innovation"))
     assert caption[0] == "Copies of story_1: learnt"
-    assert copies(Sheet(), View.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
+    assert copies(Drawing(), Recordings.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
     assert any("Copies of story_1 (in shadow)" in remark for remark in remarks(Evaluation(shadowed())))
 
 
@@ -513,7 +512,7 @@ def test_recording_without_motion_is_refused() -> None:
 def test_estimates_are_drawn(tmp_path: Path) -> None:
     run = recorded()
     result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", WRONG), "rls")
-    save(tmp_path / "shadow.svg", None, draw, result, "a test")
+    save(tmp_path / "shadow.svg", None, draw, result, run)
     text = (tmp_path / "shadow.svg").read_text()
     for label in ("copy of story_1 in shadow, model kelvin_voigt, law rls", "copies would have", "force (kN)"):
         assert label in text

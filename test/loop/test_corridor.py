@@ -12,8 +12,8 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.figures import tracking as figure
-from rths_nodes.analysis.figures.sheet import Sheet, View
+from rths_nodes.analysis.figures import histories as figure
+from rths_nodes.analysis.figures.drawing import Drawing, Recordings
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -101,7 +101,7 @@ def test_default_action_is_a_note(file: Path, tmp_path: Path, capsys: pytest.Cap
     sets = [*SETS, "--set", f"monitor.corridor={file}", "--set", f"{STIFFNESS}=6.0e6"]
     assert main(["run", NAME, *sets, "--record", str(run)]) == 0
     assert mentions(capsys.readouterr().out, "note", "corridor")
-    caption = figure.corridor(Sheet(), View.one(Evaluation(rths_nodes.read(run))))
+    caption = figure.corridor(Drawing(), Recordings.one(Evaluation(rths_nodes.read(run))))
     assert caption is not None
     assert mentions(caption[0], "Corridor", "exceeded")
     file.rename(tmp_path / "elsewhere.npz")  # a report notes that the corridor is missing

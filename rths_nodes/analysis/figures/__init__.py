@@ -1,36 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. These modules import matplotlib, so other modules import them only to draw."""
+"""The figures of the report. These modules import matplotlib, so other modules import them only to draw.
+
+To add a figure, write a function that draws on a figure and returns title and caption, or None if there is nothing
+to draw, and add it to a table below. The figure's files are named after the function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from rths_nodes.analysis.figures import energy, histories, tracking, updating
-from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet, View, Words
-from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
+from rths_nodes.analysis.figures import histories, updating
+from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Words
 
-TALL = 8.0
-"""Height above which a figure would be unreadable on half a sheet, inches."""
-Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet and returns title and caption, or None if there is nothing to draw. The
-figure's files are named after the function."""
+Draw = Callable[[Drawing, Recordings], Words | None]
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
-    tracking.zooms,
+    histories.zooms,
     histories.control_error,
     histories.tracking_indicator,
     histories.delay,
     histories.compensator,
     updating.copies,
-    energy.hysteresis,
-    energy.energy,
-    energy.synchronisation,
+    histories.hysteresis,
+    histories.energy,
+    histories.synchronisation,
     histories.equilibrium,
     histories.response,
     histories.spectrum,
     histories.loads,
-    tracking.corridor,
+    histories.corridor,
 )
 OVERLAID: tuple[Draw, ...] = (
     histories.displacement,
@@ -38,37 +37,25 @@ OVERLAID: tuple[Draw, ...] = (
     histories.control_error,
     histories.tracking_indicator,
     histories.delay,
-    energy.force,
+    histories.force,
     histories.response,
-    energy.energy,
+    histories.energy,
     histories.compensator,
 )
 
 
-def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
-    """Draw the figures of one test (timing last) or of several tests.
+def drawings(tests: Recordings) -> Iterator[Drawing]:
+    """Draw the figures of one test (timing last) or of several tests, in matplotlib's current style.
 
     A figure that raises ConfigError is listed in ``left_out`` of the first test.
     """
-    figures: Sequence[Draw] = OVERLAID
-    if view.alone:
-        figures = (*(FIGURES if len(view.of.counted) > 1 else ()), histories.timing)
-    return [sheet for draw in figures if (sheet := _sheet(draw, view, paper))]
-
-
-def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
-    sheet = Sheet(draw.__name__, paper)
-    failure = view.of.or_left_out(f"the figure of {sheet.name}", partial(draw, sheet, view), None)
-    if failure is None:
-        return None
-    sheet.title, sheet.caption = failure
-    sheet.finish()
-    return sheet
-
-
-def drawn(view: View) -> list[Sheet]:
-    with in_style(ON_PAGE):
-        result = sheets(view)
-        for sheet in result:
-            sheet.tall, sheet.svg = sheet.figure.get_figheight() > TALL, svg(sheet.figure, sheet.title)
-    return result
+    chosen: Sequence[Draw] = OVERLAID
+    if tests.alone:
+        chosen = (*(FIGURES if len(tests.of.counted) > 1 else ()), histories.timing)
+    for draw in chosen:
+        figure = Drawing(draw.__name__)
+        words = tests.of.or_left_out(f"the figure of {draw.__name__}", partial(draw, figure, tests), None)
+        if words is not None:
+            figure.title, figure.caption = words
+            figure.finish()
+            yield figure

@@ -1,37 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium and loads.
+"""Figures of tests: displacement, tracking, compensator, force, energy, response, loads, corridor and timing.
 
-The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Further figures show spectrum and timing.
+Several figures are Figs. 7, 8 and 11 of Chen & Ricles (2010).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes half a second to import
 
-from rths_nodes.analysis import energy
-from rths_nodes.analysis.energy import experimental_force
-from rths_nodes.analysis.figures.sheet import COLUMNS, Base, Column, Sheet, View, Words, label, level
-from rths_nodes.analysis.figures.style import (
-    BAND,
-    BAND_WIDTH,
-    DASHES,
-    FAINT,
-    INK,
-    LIMIT,
-    LINES,
-    PALETTE,
-    Entry,
-    styled,
-)
-from rths_nodes.analysis.figures.tracking import COMMAND, TARGET, followed, measured_by
-from rths_nodes.analysis.histories import STILL, Evaluation, largest, strongest
-from rths_nodes.analysis.overlay import on_times
+from rths_nodes.analysis.energy import energies, experimental_force, ground_acceleration
+from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, label, suffix_of
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LINES, PALETTE, TARGET, Look, level, styled
+from rths_nodes.analysis.histories import STILL, Evaluation, Indices, largest, strongest
+from rths_nodes.analysis.overlay import Aligned, on_times
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import (
     KN,
@@ -49,8 +37,9 @@ from rths_nodes.analysis.units import (
 )
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.structure import combined, transition
-from rths_nodes.numerical.structures.damping import lowest_frequencies
+from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
+from rths_nodes.mechanics.structure import transition
+from rths_nodes.recording.run import Run
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
@@ -77,154 +66,118 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
     return time, error, scale
 
 
-LETTER = 0.08
-"""Smallest height of a panel per letter of its label, inches."""
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
+"""Largest numbers of degrees of freedom and of compensator panels of several tests."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
-GROUND: Entry = ("", INK, "-")
-MEASURED: Entry = ("measured", INK, "-")
-Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Name and unit of a state, conversion factor, curves of the panel, and histories of the state by test."""
+BLACK: Look = {"color": INK}
 
 
-def displacement(sheet: Sheet, view: View) -> Words:
-    named = len(view.axes) > 1
-    begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
-    for axis, (name, _, _) in enumerate(view.axes):
-        entire, near = sheet.row(1.35 if named else 2.3, 8, 4)
-        view.time(sheet, entire, f"{name} (mm)" if named else "displacement (mm)")
-        view.time(sheet, near, "")
-        followed(sheet, view, entire, axis, command=False)
-        followed(sheet, view, near, axis, command=view.alone)
-        entire.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
-        near.set_xlim(begin, end)
-    window, name = f"{end - begin:.2g}\u00a0s", view.first.name
+def displacement(figure: Drawing, tests: Recordings) -> Words:
+    first, several = tests.first, len(tests.axes) > 1
+    of = "" if tests.alone else f" of {first.name}"
+    begin, end = strongest(first.counted, tests.run.target[tests.of.running.samples], ZOOM)
+    near = slice(*np.searchsorted(first.time, (begin, end), "left").tolist())
+    panels = figure.panels(len(tests.axes), 2, 1.2 if several else 2.0, width_ratios=(2, 1), sharex="col")
+    for axis, (name, pair) in enumerate(zip(tests.axes, panels, strict=True)):
+        for panel, rows in zip(pair, (None, near), strict=True):
+            title = f"{name} (mm)" if several else "displacement (mm)"
+            tests.time(panel, title if rows is None else "")
+            followed(figure, tests, panel, axis, rows, command=tests.alone and rows is not None)
+        pair[0].axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
+        pair[1].set_xlim(begin, end)
     caption = (
-        f"Measured displacement of all tests, and the target of {name}, on the time axis of the structure. "
-        f"Framed and magnified: the {window} in which this target moved most."
+        f"Framed and magnified: the {end - begin:.2g}\u00a0s in which the target{of} moved most. Time is the time "
+        f"of the {'recording' if tests.alone else 'structure'}."
     )
-    entries: list[Entry] = [(f"target of {name}", BAND, "-"), *view.entries]
-    if view.alone:
-        caption = (
-            f"Framed and magnified: the {window} in which the target moved most, with the command of the "
-            "compensator."
-        )
-        entries = [TARGET, *measured_by(view), COMMAND]
-    view.legend(sheet, entries)
-    within = quantity(largest(view.of.running.control_error), MM, "mm")
-    return view.titled("Displacement", f"measured follows target within {within}"), caption
+    within = quantity(largest(tests.of.running.control_error), MM, "mm")
+    return tests.titled("Displacement", f"measured follows target within {within}"), caption
 
 
-def difference(sheet: Sheet, view: View) -> Words | None:
-    first, further = view.first, view.tests[1:]
+def difference(figure: Drawing, tests: Recordings) -> Words | None:
+    first, *further = tests.tests
     if not further:
         return None
-    moved = [
-        np.array([on_times(first.time, test.time, values) for values in test.displacement.T]) for test in further
-    ]
-    values = [np.zeros((len(view.axes), 0)), *(MM * (rows - first.displacement.T) for rows in moved)]
-    _by_axis(sheet, view, "difference", "mm", [(view.samples[0], rows) for rows in values], 0.9)
-    view.legend(sheet, view.entries[1:])
+    moved = [[on_times(first.time, test.time, values) for values in test.displacement.T] for test in further]
+    shown = [MM * (np.array(rows) - first.displacement.T) for rows in moved]
+    nothing = np.zeros((len(tests.axes), 0))
+    rows = [(tests.samples[0], values) for values in (nothing, *shown)]
+    tests.over_time(figure, [Row("difference", "mm", tests.axes, rows)])
     return f"Difference to {first.name}", f"Measured displacement minus {first.name}."
 
 
-def control_error(sheet: Sheet, view: View) -> Words:
-    time, error = view.of.running.time, view.of.running.control_error
-    row, axis = divmod(int(np.argmax(np.abs(error))), len(view.axes))
-    where = f" ({view.axes[axis][0]})" if len(view.axes) > 1 else ""
+def control_error(figure: Drawing, tests: Recordings) -> Words:
+    time, error = tests.of.running.time, tests.of.running.control_error
+    row, axis = divmod(int(np.argmax(np.abs(error))), len(tests.axes))
+    where = f" ({tests.run.axes[axis]})" if len(tests.axes) > 1 else ""
     worst = quantity(abs(float(error[row, axis])), MM, "mm")
-    values = [MM * test.of.running.control_error.T for test in view.tests]
-    _by_axis(sheet, view, "control error", "mm", [*zip(view.counted, values, strict=True)], 0.9)
-    view.legend(sheet, view.several(view.axes))
-    title = view.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
-    several = "Target minus measured displacement, with the target of each test."
-    return title, "Target minus measured displacement." if view.alone else several
+    values = [MM * test.of.running.control_error.T for test in tests.tests]
+    shown = [*zip(tests.counted, values, strict=True)]
+    tests.over_time(figure, [Row("control error", "mm", tests.axes, shown)], 1.2 if len(values) > 1 else 1.5)
+    title = tests.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
+    return title, "Target minus measured displacement of the same test."
 
 
-def tracking_indicator(sheet: Sheet, view: View) -> Words:
-    indicator = view.of.running.tracking_indicator
+def tracking_indicator(figure: Drawing, tests: Recordings) -> Words:
+    indicator = tests.of.running.tracking_indicator
     most = quantity(largest(indicator), MM2, "mm²")
     ends = ", ".join(rounded(value, MM2) for value in indicator[-1].tolist())
-    values = [MM2 * test.of.running.tracking_indicator.T for test in view.tests]
-    _by_axis(sheet, view, "tracking indicator", "mm²", [*zip(view.counted, values, strict=True)], 1.1)
-    view.legend(sheet, view.several(view.axes))
-    title = view.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
-    return (
-        title,
-        "The indicator rises while the actuator lags its target and falls while the actuator leads; otherwise "
-        "the indicator is constant.",
-    )
+    values = [MM2 * test.of.running.tracking_indicator.T for test in tests.tests]
+    shown = [*zip(tests.counted, values, strict=True)]
+    tests.over_time(figure, [Row("tracking indicator", "mm²", tests.axes, shown)], 1.75)
+    title = tests.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
+    return title, "The indicator rises while the actuator lags its target and falls while the actuator leads."
 
 
-def _by_axis(
-    sheet: Sheet, view: View, name: str, unit: str, shown: list[tuple[Base, Array]], width: float
-) -> None:
-    groups = view.groups(view.axes)
-    for group in groups:
-        view.over_time(sheet, 1.7 if len(groups) == 1 else 1.35, (name, unit), group, shown, width)
-
-
-def delay(sheet: Sheet, view: View) -> Words | None:
-    windows = [test.of.windowed for test in view.tests]
+def delay(figure: Drawing, tests: Recordings) -> Words | None:
+    windows = [test.of.windowed for test in tests.tests]
     first = next((window for window in windows if window and np.isfinite(window.delay).any()), None)
     if first is None:
         return None
-    nothing = np.zeros((len(view.axes), 0))
-    bases, late, ratio = [], [], []
-    for test, window in zip(view.tests, windows, strict=True):
-        bases.append(Base("windows", test.at(window.time) if window else nothing[0]))
-        late.append(MS * window.delay.T if window else nothing)
-        ratio.append(window.amplitude.T if window else nothing)
-    for group in view.groups(view.axes):
-        for name, unit, values, aim in (("delay", "ms", late, 0.0), ("amplitude ratio", "", ratio, 1.0)):
-            view.over_time(sheet, 1.15, (name, unit), group, [*zip(bases, values, strict=True)], 1.1, aim, True)
-    view.legend(sheet, view.several(view.axes))
+    nothing = np.zeros((len(tests.axes), 0))
+    late, ratio = [], []
+    for test, window in zip(tests.tests, windows, strict=True):
+        base = Base("windows", test.at(window.time) if window else nothing[0])
+        late.append((base, MS * window.delay.T if window else nothing))
+        ratio.append((base, window.amplitude.T if window else nothing))
+    late_row = Row("delay", "ms", tests.axes, late, dots=True)
+    tests.over_time(figure, [late_row, Row("amplitude ratio", "", tests.axes, ratio, 1.0, dots=True)])
     low, high = (early_or_late(float(pick(first.delay))) for pick in (np.nanmin, np.nanmax))
-    spans = f"windows of {first.length:.2g}\u00a0s" if view.alone else "windows, on the time axis of the rig"
+    spans = f"windows of {first.length:.2g}\u00a0s" if tests.alone else "windows, on the time axis of the rig"
     caption = (
         f"Frequency evaluation index (Guo et al. 2014) in {spans}. A window is omitted if its target moves less "
         f"than {PERCENT * STILL:g}\u00a0% as much as in the strongest window. Positive: late. All windows have "
         "equal weight; in the index J1 of the whole test the fastest motion has the largest weight."
     )
-    return view.titled("Delay over time", f"between {low} and {high}"), caption
+    return tests.titled("Delay over time", f"between {low} and {high}"), caption
 
 
-def compensator(sheet: Sheet, view: View) -> Words | None:
-    states = [test.of.states if view.alone else test.of.parameters for test in view.tests]
+def compensator(figure: Drawing, tests: Recordings) -> Words | None:
+    states = [test.of.states if tests.alone else test.of.parameters for test in tests.tests]
     names = list(dict.fromkeys(name for histories in states for name in histories))
     names.sort(key=lambda name: name != "delta_alpha")
-    panels = [
-        (name, *panel)
-        for name in names
-        if name != "tracking_indicator"  # drawn in its own figure
-        for panel in _state(view, name, [histories.get(name, {}) for histories in states])
-    ]
-    if not panels:
+    # the tracking indicator has a figure of its own
+    rows = {name: _state(tests, name, states) for name in names if name != "tracking_indicator"}
+    rows = {name: row for name, row in rows.items() if row.looks}
+    count = sum(1 if tests.alone else len(row.looks) for row in rows.values())
+    while not tests.alone and sum(len(row.looks) for row in rows.values()) > MANY:
+        rows.popitem()
+    if not rows:
         return None
-    drawn, limits = panels if view.alone else panels[:MANY], view.of.state_limits
-    longest = max(len(label(title[0] + group[0][2], title[1])) for _, title, _, group, _ in drawn)
-    height = max(1.7 if len(drawn) == 1 else 1.3 if len(drawn) <= 3 else 0.95, LETTER * longest)
-    bounds = 0
-    for name, title, factor, group, shown in drawn:
-        panel = view.over_time(sheet, height, title, group, shown, 1.1, aim=None)
-        for end in limits.get(name, ()):
-            if panel and view.alone and math.isfinite(end):
-                level(panel, factor * end, LIMIT, DASHES, 0.9)
-                bounds += 1
-    view.legend(sheet, view.several(view.axes))
-    if not view.alone:
-        left = f" Only the first {MANY} of {len(panels)} panels are shown." if len(panels) > MANY else ""
+    panels = tests.over_time(figure, [*rows.values()], 1.5 if len(rows) == 1 else 1.1)
+    if not tests.alone:
+        left = f" Only the first {len(panels)} of {count} panels are shown." if count > len(panels) else ""
         return "Compensators", f"Parameters of all compensators that have parameters.{left}"
-    unlimited = " The parameters have no limits." if limits else ""
-    limited = " Dashed: limits of the parameters." if bounds else unlimited
+    unlimited = " The parameters have no limits." if tests.of.state_limits else ""
+    bounded = np.isfinite([value for row in rows.values() for value in row.limits]).any()
+    limited = " Dashed: limits of the parameters." if bounded else unlimited
     if "delta_alpha" not in states[0]:
-        caption = f"Recorded states of the compensator {type(view.run.scenario.compensator).type_name}.{limited}"
+        caption = f"Recorded states of the compensator {type(tests.run.scenario.compensator).type_name}.{limited}"
         return "Compensator: internal quantities", caption
     histories = [values[np.isfinite(values)] for values in states[0]["delta_alpha"].values()]
     ends = ", ".join(rounded(float(values[-1])) for values in histories if len(values))
@@ -234,20 +187,18 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
     )
 
 
-def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    looks = {entry[0]: entry for entry in view.axes}
-    axes = [
-        looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
+def _state(tests: Recordings, state: str, states: Sequence[Mapping[str, Mapping[str, Array]]]) -> Row:
+    units = {name: unit for test in tests.tests for name, unit in test.of.state_units.items()}
+    (name, unit), factor = labelled(state, units)
+    histories = [
+        {axis: factor * values[test.rows] for axis, values in own.get(state, {}).items()}
+        for test, own in zip(tests.tests, states, strict=True)
     ]
-    units = {name: unit for test in view.tests for name, unit in test.of.state_units.items()}
-    title, factor = labelled(state, units)
-    shown = []
-    for test, base, rows in zip(view.tests, view.samples, histories, strict=True):
-        values = [factor * rows[axis][test.rows] if axis in rows else np.zeros(0) for axis, _, _ in axes]
-        shown.append((base, [history if np.isfinite(history).any() else np.zeros(0) for history in values]))
-    for group in view.groups(axes):
-        if any(len(rows[number]) for _, rows in shown for number, _, _ in group):
-            yield title, factor, group, shown
+    finite = [{axis: own[axis] for axis in own if np.isfinite(own[axis]).any()} for own in histories]
+    looks = {axis: tests.axes.get(axis, BLACK) for axis in dict.fromkeys(axis for own in finite for axis in own)}
+    shown = [[own.get(axis, np.zeros(0)) for axis in looks] for own in finite]
+    limits = [factor * end for end in tests.of.state_limits.get(state, ())]
+    return Row(name, unit, looks, [*zip(tests.samples, shown, strict=True)], None, limits)
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
@@ -258,54 +209,50 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], flo
     return (stage + dot + SYMBOLS.get(stem, stem) + number, unit), factor
 
 
-def response(sheet: Sheet, view: View) -> Words | None:
-    run, ground = view.run, energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
-    dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in view.tests)]
-    if not dofs or (view.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
+def response(figure: Drawing, tests: Recordings) -> Words | None:
+    run, ground = tests.run, ground_acceleration(tests.of) if tests.alone else np.zeros(0)
+    common = [name for name in run.dof_names if all(name in test.run.dof_names for test in tests.tests)]
+    if not common or (tests.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
         return None
-    drawn = dofs if view.alone else dofs[:FEW]
+    drawn = styled(common if tests.alone else common[:FEW])
     moved, shaken = [], []
-    for test, base in zip(view.tests, view.steps, strict=True):
-        rows = [test.run.dof_names.index(name) for name, _, _ in drawn]
+    for test, base in zip(tests.tests, tests.steps, strict=True):
+        rows = [test.run.dof_names.index(name) for name in drawn]
         nothing = np.zeros((0, test.moved.shape[1]))
         moved.append((base, MM * test.moved.T[rows]))
         shaken.append((base, test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows]))
-    if view.alone and np.isfinite(ground).any():  # a test recorded elsewhere may lack the ground motion
-        view.over_time(sheet, 0.85, ("ground", "m/s²"), [(0, GROUND, "")], [(view.steps[0], [ground])], 0.7)
-    accelerated = any(np.isfinite(values).any() for _, values in shaken)
-    for group in view.groups(drawn):
-        view.over_time(sheet, 1.2, ("displ.", "mm"), group, moved)
-        if accelerated:
-            view.over_time(sheet, 1.2, ("accel.", "m/s²"), group, shaken, 0.9)
-    view.legend(sheet, view.several(dofs))
-    left = f" Only {FEW} of {len(dofs)} degrees of freedom are shown." if len(dofs) > len(drawn) else ""
-    most = quantity(largest(run.dof_displacement[view.of.first_step :]), MM, "mm", 3)
-    if not view.alone:
+    panels = [Row("displ.", "mm", drawn, moved)]
+    if any(np.isfinite(values).any() for _, values in shaken):
+        panels.append(Row("accel.", "m/s²", drawn, shaken))
+    shakes = np.isfinite(ground).any()  # a test recorded elsewhere may lack the ground motion
+    if shakes:
+        panels.insert(0, Row("ground", "m/s²", {"": BLACK}, [(tests.steps[0], [ground])]))
+    tests.over_time(figure, panels, 1.1)
+    left = f" Only {FEW} of {len(common)} degrees of freedom are shown." if len(common) > len(drawn) else ""
+    most = quantity(largest(run.dof_displacement[tests.of.first_step :]), MM, "mm", 3)
+    if not tests.alone:
         return "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
-    if not np.isfinite(ground).any():
+    if not shakes:
         return f"Response: the structure moved by {most}", "Displacement relative to the ground."
     peak = quantity(largest(ground), 1.0, "m/s²", 3)
     title = f"Response: a ground acceleration of {peak} moved the structure by {most}"
     return title, "From the top: ground acceleration, displacement relative to the ground, absolute acceleration."
 
 
-def equilibrium(sheet: Sheet, view: View) -> Words | None:
+def equilibrium(figure: Drawing, tests: Recordings) -> Words | None:
     """Draw the residual of equilibrium, % of the largest force. Raises ConfigError if a term was not recorded."""
-    if view.of.scenario.structure is None:
+    if tests.of.scenario.structure is None:
         return None
-    time, force, scale = residual(view.of)
+    time, force, scale = residual(tests.of)
     if len(time) < 2 or not scale:
         return None
-    dofs = styled(view.run.dof_names)
     share = PERCENT * force / scale
-    (group,) = view.groups(dofs)
-    view.over_time(sheet, 1.3, ("residual", "%"), group, [(Base("steps", time), share.T)], 0.8)
-    view.legend(sheet, view.several(dofs))
+    shown = [(Base("steps", time), share.T)]
+    tests.over_time(figure, [Row("residual", "%", styled(tests.run.dof_names), shown)])
     most = largest(share)
-    rounding = most < ROUNDING
-    remainder = (
-        "the residual is only rounding error" if rounding else f"residual of up to {quantity(most, 1.0, '%')}"
-    )
+    remainder = f"residual of up to {quantity(most, 1.0, '%')}"
+    if most < ROUNDING:
+        remainder = "the residual is only rounding error"
     return f"Equilibrium: {remainder}", (
         "Sum of inertia, damping and restoring forces (computed and measured) minus the external force, at the "
         "steps of the integrator, in % of the largest of these forces. Only rounding remains if the integrator "
@@ -314,48 +261,35 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
     )
 
 
-def loads(sheet: Sheet, view: View) -> Words | None:
-    histories, base = view.run.loads, view.samples[0]
+def loads(figure: Drawing, tests: Recordings) -> Words | None:
+    histories, base = tests.run.loads, tests.samples[0]
     if histories is None:
         return None
+    rows = []
     for index, name in enumerate(histories.names):
-        force, moved = (*sheet.row(1.35), *sheet.row(1.0))
-        view.time(sheet, force, f"{name}\nforce (kN)")
-        view.time(sheet, moved, "displacement (mm)")
-        target = KN * histories.target[:, index]
-        sheet.curve(force, base, f"{name} target force (kN)", target, TARGET, BAND_WIDTH)
-        sheet.curve(force, base, f"{name} force (kN)", KN * histories.force[:, index], MEASURED, 0.8)
-        displacement = MM * histories.displacement[:, index]
-        sheet.curve(moved, base, f"{name} displacement (mm)", displacement, MEASURED, 0.8)
-    view.legend(sheet, [TARGET, MEASURED])
+        both = [KN * histories.target[:, index], KN * histories.force[:, index]]
+        rows.append(Row(f"{name} force", "kN", {"target": TARGET, "measured": BLACK}, [(base, both)], None))
+        moved = [MM * histories.displacement[:, index]]
+        rows.append(Row(f"{name} displacement", "mm", {"measured": BLACK}, [(base, moved)], None))
+    tests.over_time(figure, rows)
     error = np.abs(histories.error)
     error = error[np.isfinite(error)]
-    kept = (
-        f"kept within {quantity(float(error.max()), KN, 'kN')}"
-        if len(error)
-        else "held, never controlled by force"
-    )
-    return f"Loads: {kept}", (
-        "Top: force, with its target while the axis was controlled by force. Below: displacement."
-    )
+    kept = f"kept within {quantity(float(error.max()), KN, 'kN')}" if len(error) else "held"
+    return f"Loads: {kept}", "Force, with its target while the axis was controlled by force, and displacement."
 
 
-RARE: Entry = ("99.9 %", PALETTE[1], LINES[1])
-PERIOD: Entry = ("servo period", INK, "-")
-
-
-def timing(sheet: Sheet, view: View) -> Words | None:
-    run = view.run
+def timing(figure: Drawing, tests: Recordings) -> Words | None:
+    run = tests.run
     named = clocks(run.information.get("host", ""))
     recorded = [(key, title, *bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
     recorded = [clock for clock in recorded if len(clock[-1])]
     if not recorded:
         return None
-    panels = sheet.row(1.9, *[COLUMNS // len(recorded)] * len(recorded))
+    (panels,) = figure.panels(1, len(recorded), 1.9)
     for panel, (key, title, edges, counts) in zip(panels, recorded, strict=True):
         base = Base(key, US * edges[:-1], f"{key} from (µs)")
-        sheet.record(base, f"{key} to (µs)", US * edges[1:])
-        sheet.record(base, f"samples of {key}", counts)
+        figure.record(base, f"{key} to (µs)", US * edges[1:])
+        figure.record(base, f"samples of {key}", counts)
         heights = np.where(counts > 0.0, counts, np.nan)
         panel.stairs(heights, US * edges, baseline=0.5, fill=True, color=PALETTE[0], alpha=0.8)
         wide = edges[0] > 0.0 and edges[-1] > 5.0 * edges[0]
@@ -366,10 +300,9 @@ def timing(sheet: Sheet, view: View) -> Words | None:
             axis.set_minor_formatter(NullFormatter())
         slow = number(run.timing.get(key, {}).get("p999_s"))
         if not run.in_lockstep and slow is not None:
-            panel.axvline(US * slow, **sheet.line(RARE, 1.0))
+            panel.axvline(US * slow, color=PALETTE[1], ls=LINES[1], label="99.9 %")
         if not run.in_lockstep and edges[-1] > run.scenario.dt:
-            panel.axvline(US * run.scenario.dt, **sheet.line(PERIOD, 1.0))
-    sheet.legend([] if run.in_lockstep else [RARE, PERIOD])
+            panel.axvline(US * run.scenario.dt, color=INK, label="servo period")
     return "Timing histograms", "Number of occurrences of each duration, on a logarithmic axis."
 
 
@@ -419,16 +352,16 @@ def _largest(acceleration: Array, step: float, omega: float, damping: float) -> 
     return float(np.abs(moved).max(initial=0.0)) / omega**2
 
 
-def spectrum(sheet: Sheet, view: View) -> Words | None:
-    ground = energy.ground_acceleration(view.of)[view.of.first_step :]
+def spectrum(figure: Drawing, tests: Recordings) -> Words | None:
+    ground = ground_acceleration(tests.of)[tests.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None
-    step, periods = view.run.scenario.step, _periods(view)
+    step, periods = tests.run.scenario.step, _periods(tests.of)
     base = Base("periods", np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS), "period (s)")
     moved, strength = response_spectrum(ground, step, base.values)
     curves = (("pseudo-acceleration (m/s²)", strength), ("displacement (mm)", MM * moved))
-    for panel, (title, values) in zip(sheet.row(1.9, 6, 6), curves, strict=True):
-        sheet.curve(panel, base, title, values, ("", INK, "-"), 1.1)
+    for panel, (title, values) in zip(figure.panels(1, 2, 1.9)[0], curves, strict=True):
+        figure.curve(panel, base, title, values, **BLACK)
         for period in periods.tolist():
             panel.axvline(period, color=FAINT, ls=DASHES, lw=0.8, zorder=1.5)
         panel.set(xscale="log", xlabel=base.head, ylabel=title, ylim=(0.0, 1.05 * float(values.max())))
@@ -438,24 +371,286 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
     if len(periods):
         at = float(response_spectrum(ground, step, periods[:1])[1][0])
         title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {periods[0]:.3g}\u00a0s"
-    caption = (
-        f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
-        "test, on the time axis of the structure."
-    )
-    if len(periods):
-        several = f"the first {len(periods)} periods" if len(periods) > 1 else "the first period"
-        caption += f" Dashed: {several} of the whole structure, before it yields."
-    return title, caption
+    caption = f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion."
+    return title, caption + (" Dashed: first periods of the elastic structure." if len(periods) else "")
 
 
-def _periods(view: View) -> Array:
-    structure = view.of.assembly.structure
+def _periods(evaluation: Evaluation) -> Array:
+    structure = evaluation.assembly.structure
     if structure is None or len(structure.influence) > LARGEST:
         return np.zeros(0)
     try:
-        frequencies = partition(view.of.assembly, {}).frequencies[:MARKED]
-    except ConfigError:  # too large for a partition: use the structure as declared
-        mass, _, stiffness = combined(structure)
-        frequencies = lowest_frequencies(mass, stiffness, MARKED)[:MARKED] / (2.0 * math.pi)
+        frequencies = partition(evaluation.assembly, {}).frequencies[:MARKED]
+    except ConfigError:  # too large for a partition
+        return np.zeros(0)
     periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
+
+
+AT_PEAK, AT_ZERO = 0.1, 0.04
+"""Half widths of the zooms, in periods of the target."""
+LEAST = 12
+"""Smallest half width of a zoom, samples."""
+COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
+
+
+def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return first and last sample of two zooms: at the peak and at the fastest zero crossing.
+
+    Only evaluated samples are numbered, from 0. The result is None if there are fewer than two zero crossings.
+    """
+    target = evaluation.run.target[evaluation.counted, axis]
+    crossings = np.flatnonzero(np.diff(np.signbit(target)))
+    if len(crossings) < 2:
+        return None
+    peak = int(np.argmax(np.abs(target)))
+    steepest = int(crossings[np.argmax(np.abs(np.diff(target)[crossings]))])
+    period, last = 2.0 * float(np.median(np.diff(crossings))), len(target) - 1
+    wide, narrow = (max(LEAST, round(share * period)) for share in (AT_PEAK, AT_ZERO))
+    around = (max(0, peak - wide), min(last, peak + wide))
+    return around, (max(0, steepest - narrow), min(last, steepest + narrow))
+
+
+def zooms(figure: Drawing, tests: Recordings) -> Words | None:
+    run, samples, captions = tests.run, tests.of.counted, []
+    spots = {axis: zoom for axis in range(len(run.axes)) if (zoom := places(tests.of, axis)) is not None}
+    if not spots:
+        return None
+    panels = figure.panels(len(spots), 2, 1.2 if len(run.axes) > 1 else 2.0)
+    for pair, (axis, zoom) in zip(panels, spots.items(), strict=True):
+        suffix = suffix_of(run.axes, axis)
+        for panel, (first, last), where in zip(pair, zoom, ("peak", "crossing of zero"), strict=True):
+            cut = samples[first : last + 1]
+            title = f"{suffix} (mm)".strip() if suffix else "displacement (mm)"
+            tests.time(panel, title if panel is pair[0] else "")
+            panel.set(xlim=(float(run.time[cut[0]]), float(run.time[cut[-1]])), title=where)
+            followed(figure, tests, panel, axis, slice(cut[0], cut[-1] + 1))
+            error = np.abs(run.target[cut, axis] - run.displacement[cut, axis])
+            off = quantity(float(error.max()), MM, "mm")
+            captions.append(f"{suffix} within {off} at the {where}".strip())
+    caption = "A delay is visible at the zero crossing, an amplitude error at the peak. Dots: single samples."
+    return f"Tracking in detail: {', '.join(captions[:2])}", caption
+
+
+def followed(
+    figure: Drawing, tests: Recordings, panel: Axes, axis: int, rows: slice | None = None, command: bool = True
+) -> None:
+    """Draw target, command and measured displacement of an axis; ``rows`` as in ``Drawing.curve``."""
+    first, base, suffix = tests.first, tests.samples[0], suffix_of(tests.axes, axis)
+    head, target = f"target{suffix} (mm)", MM * first.target[:, axis]
+    look = TARGET if tests.alone else TARGET | {"label": f"target of {first.name}"}
+    figure.curve(panel, base, tests.head(first, head), target, rows=rows, **look)
+    name = "measured" if tests.alone else "displacement"
+    moved = [MM * test.displacement.T for test in tests.tests]
+    row = Row(name, "mm", tests.axes, [*zip(tests.samples, moved, strict=True)])
+    tests.curves(figure, panel, row, axis, rows, f"measured{suffix}")
+    if command:
+        sent = MM * tests.run.command[first.rows, axis]
+        figure.curve(panel, base, f"command{suffix} (mm)", sent, rows=rows, **COMMAND)
+
+
+QUANTITIES = (("displacement", "mm", MM), ("force", "kN", KN), ("absorbed", "J", 1.0))
+PREDICTED: dict[str, Look] = {
+    "predicted": {"color": "#f0dfa8"},
+    "nominal": {"color": FAINT, "ls": DASHES},
+    "measured": {"color": PALETTE[0]},
+}
+
+
+def corridor(figure: Drawing, tests: Recordings) -> Words | None:
+    """Draw measured quantities over the predicted bands. Raises ConfigError if the corridor's file is missing."""
+    run, file = tests.run, tests.run.scenario.monitor.corridor
+    if file is None:
+        return None
+    predicted = load(file, run.axes, run.scenario.servo_rate, 0)
+    samples = tests.of.counted[tests.of.counted <= predicted.samples]
+    measured, watch = _measured(tests, predicted, samples)
+    base, rows = Base("samples", run.time[samples]), []
+    for axis, axis_name in enumerate(run.axes):
+        for row, (name, unit, factor) in enumerate(QUANTITIES):
+            lower, nominal, upper = (
+                factor * values[row, samples, axis]
+                for values in (predicted.lower, predicted.nominal, predicted.upper)
+            )
+            curves = [np.array([lower, upper]), nominal, factor * measured[row, :, axis]]
+            rows.append(Row(f"{axis_name} {name}", unit, PREDICTED, [(base, curves)], None))
+    tests.over_time(figure, rows, 1.1)
+    caption = f"Predicted before the test: {predicted.source}."
+    if watch.left is None:
+        return "Corridor: never exceeded", caption
+    sample, reason = watch.left
+    return f"Corridor: exceeded at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
+
+
+def _measured(tests: Recordings, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:
+    run, first = tests.run, tests.of.first_sample
+    watch = CorridorWatch(corridor, math.ceil(run.scenario.monitor.corridor_persistence / run.scenario.dt))
+    base = max(0, first - 1)
+    rows = np.concatenate(([base], samples)) if len(samples) else samples
+    if first:
+        watch.start(run.displacement[base].tolist(), run.force[base].tolist())
+    for sample in samples.tolist():
+        watch.step(sample, run.displacement[sample].tolist(), run.force[sample].tolist())
+    return quantities(run.displacement[rows], run.force[rows]), watch
+
+
+INPUT: Look = {"color": INK, "lw": 1.7}
+PARTS = ("numerical substructure", "experimental substructure", "viscous damping", "kinetic")
+ERROR: Look = {"color": "#8e4585"}
+
+
+def hysteresis(figure: Drawing, tests: Recordings) -> Words:
+    """Draw the restoring force of each substructure versus displacement (Fig. 8 of Chen & Ricles 2010)."""
+    run = tests.run
+    m = len(run.restoring_force)
+    loops = [("measured", tests.axes, tests.samples[0], run.displacement, run.force)]
+    caption = "The area inside the loops is the dissipated energy."
+    if run.scenario.structure is not None and np.isfinite(run.restoring_force[1:]).any():
+        dofs = styled(run.dof_names)
+        loops.insert(0, ("computed", dofs, tests.steps[0], run.dof_displacement[:m], run.restoring_force))
+        part = quantity(largest(run.restoring_force), KN, "kN")
+        caption += f" The numerical substructure (without its viscous damping) carried up to {part}."
+    (panels,) = figure.panels(1, len(loops), 2.5)
+    for panel, (kind, looks, base, moved, forces) in zip(panels, loops, strict=True):
+        for column, (name, look) in enumerate(looks.items()):
+            suffix = suffix_of(looks, column)
+            over = f"{kind} displacement{suffix} (mm)", MM * moved[:, column]
+            entry = look | ({"label": name} if suffix else {})
+            figure.curve(panel, base, f"{kind} force{suffix} (kN)", KN * forces[:, column], over, **entry)
+        substructure = "experimental" if kind == "measured" else "numerical"
+        panel.set(title=f"{substructure} substructure ({kind})", xlabel="displacement (mm)")
+        panel.set_ylabel("restoring force (kN)" if panel is panels[0] else "")
+    return f"Hysteresis: the specimen carried up to {quantity(largest(run.force), KN, 'kN')}", caption
+
+
+def force(figure: Drawing, tests: Recordings) -> Words:
+    panels = figure.panels(len(tests.axes), 2, 1.6, width_ratios=(7, 5), sharex="col")
+    values = [KN * test.force.T for test in tests.tests]
+    row = Row("force", "kN", tests.axes, [*zip(tests.samples, values, strict=True)])
+    for axis, (name, (over_time, loops)) in enumerate(zip(tests.axes, panels, strict=True)):
+        suffix = suffix_of(tests.axes, axis)
+        tests.time(over_time, f"{name}: force (kN)" if suffix else "restoring force (kN)")
+        tests.curves(figure, over_time, row, axis)
+        level(over_time)
+        for test, base, forces in [*zip(tests.tests, tests.samples, values, strict=True)][::-1]:
+            over = tests.head(test, f"displacement{suffix} (mm)"), MM * test.displacement[:, axis]
+            head = tests.head(test, f"force{suffix} (kN)")
+            figure.curve(loops, base, head, forces[axis], over, **tests.looks[test.name])
+        loops.set_xlabel("displacement (mm)")
+    return "Force", "Measured force versus time and versus measured displacement."
+
+
+def energy(figure: Drawing, tests: Recordings) -> Words:
+    """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010), or the energy error if the HSEM is unknown.
+
+    A second panel shows the energy balance of a single test, or the input energies (if known) of several tests.
+    """
+    running = [test.of.running for test in tests.tests]
+    relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
+    name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
+    if not relative:
+        unit, factor = _joules(largest(np.concatenate([history.energy_error for history in running])))
+        name, errors = "energy error", [factor * history.energy_error for history in running]
+    shown = [(base, [values]) for base, values in zip(tests.counted, errors, strict=True)]
+    rows = [Row(name, unit, {"": ERROR}, shown)]
+    if not tests.alone:
+        if relative:
+            inputs = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in tests.tests]
+            both = [*zip(tests.steps, inputs, strict=True)]
+            rows.append(Row("input energy", "kJ", {"": INPUT}, both, None))
+        tests.over_time(figure, rows, 1.6)
+        percent = "Energy added by the tracking error, in percent, and the input energy."
+        return "Energy", percent if relative else "Energy added by the tracking error."
+    parts = energies(tests.of)
+    unit, factor = _joules(largest(np.array([*parts.values()])))
+    looks = {name: look for name, look in ({"input": INPUT} | styled(PARTS)).items() if name in parts}
+    balance = [(tests.steps[0], [factor * parts[name] for name in looks])]
+    panels = tests.over_time(figure, [*rows, Row("energy", unit, looks, balance, None)], 1.6)
+    if relative and len(panels) > 1:
+        # without strain energy at yield, the first values are large because the input energy is small
+        late = errors[0][len(errors[0]) // 4 if running[0].elastic_energy == 0.0 else 0 :]
+        low, high = np.nanmin(late, initial=0.0), np.nanmax(late, initial=0.0)
+        margin = 0.06 * (high - low) or 1.0
+        panels[0].set_ylim(low - margin, high + margin)
+    title = f"Energy: the tracking error added {_energy(float(running[0].energy_error[-1]))}"
+    total = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
+    if relative and "input" in parts and math.isfinite(total):
+        title += f" to an input energy of {_energy(total, 3)}"
+    return title, _energy_caption(running[0].elastic_energy, relative)
+
+
+def _energy_caption(elastic: float, relative: bool) -> str:
+    if not relative:
+        return "Work of the force over measured minus target displacement, and work absorbed by the specimen."
+    reference = f"|input energy| + strain energy at yield ({_energy(elastic, 3)})" if elastic else "|input energy|"
+    return (
+        f"Top: running hybrid simulation energy monitor (HSEM), energy error / ({reference}), as during the test. "
+        "A positive value indicates lag, which adds energy. The HSEM in the table is the last energy error / input"
+        " energy. Below: distribution of the input energy."
+    )
+
+
+def _joules(size: float) -> tuple[str, float]:
+    return ("kJ", 1e-3) if size >= 1e3 else ("J", 1.0)
+
+
+def _energy(joules: float, digits: int = 2) -> str:
+    unit, factor = _joules(abs(joules))
+    return quantity(joules, factor, unit, digits)
+
+
+def synchronisation(figure: Drawing, tests: Recordings) -> Words:
+    """Draw, for each axis, measured displacement and control error versus target (Mercan 2007)."""
+    run, running, base = tests.run, tests.of.running, tests.counted[0]
+    panels = figure.panels(len(tests.axes), 2, 2.4)
+    for axis, ((left, right), (name, look)) in enumerate(zip(panels, tests.axes.items(), strict=True)):
+        suffix = suffix_of(tests.axes, axis)
+        target, measured = (MM * values[running.samples, axis] for values in (run.target, run.displacement))
+        over = f"target{suffix} (mm)", target
+        near, off = f"measured{suffix} (mm)", f"target − measured{suffix} (mm)"
+        entry = look | ({"label": name} if suffix else {})
+        figure.curve(left, base, near, measured, over, **entry)
+        figure.curve(right, base, off, MM * running.control_error[:, axis], over, **entry)
+        left.axline((0.0, 0.0), slope=1.0, color=FAINT, lw=0.6, zorder=1.5)
+        left.set_aspect("equal", adjustable="datalim")
+        level(right)
+        left.set(xlabel=over[0], ylabel=near)
+        right.set(xlabel=over[0], ylabel=off)
+    return "Synchronisation: measured versus target", (
+        "Measured versus target: a perfect actuator draws the line at 45°. A lag opens the line into an ellipse; "
+        "too small an amplitude tilts the line. Target − measured: the same plot without the line, magnified."
+    )
+
+
+def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
+    """Draw true displacement (if known), error and compensator parameters of several runs."""
+    figure = Drawing()
+    aligned = [test for name, run in runs if (test := Aligned(name, Evaluation(run))).drawable]
+    if not aligned:
+        figure.panels(1)[0, 0].set(xlabel="time (s)", ylabel="displacement (mm)")
+        return figure
+    tests, first = Recordings(aligned), aligned[0]
+    true = [test.run.true_displacement[test.rows] for test in aligned]
+    pairs = zip(true, aligned, strict=True)
+    moved = [MM * (own if np.isfinite(own).all() else test.displacement).T for own, test in pairs]
+    errors = [MM * test.target.T - own for test, own in zip(aligned, moved, strict=True)]
+    rows = [
+        Row(name, "mm", tests.axes, [*zip(tests.samples, values, strict=True)], None)
+        for name, values in (("displacement", moved), ("target − true", errors))
+    ]
+    states = [{name.rpartition(".")[2]: own for name, own in test.of.parameters.items()} for test in aligned]
+    names = dict.fromkeys(name for own in states for name in own)
+    rows += [row for name in names if (row := _state(tests, name, states)).looks]
+    panels = figure.panels(len(rows), height=min(1.5, 8.5 / len(rows)), sharex=True)[:, 0]
+    # in a hybrid test the response, and with it the target, depends on the compensator
+    same = all(np.array_equal(test.target, first.target) for test in aligned)
+    look = TARGET | {"label": "target" if same else f"target of {first.name}"}
+    panels[0].plot(first.time, MM * first.target, **look)
+    for panel, row in zip(panels, rows, strict=True):
+        tests.time(panel, label(row.name, row.unit))
+        for (name, look), (base, histories) in zip(tests.looks.items(), row.shown, strict=True):
+            for axis, history in enumerate(histories):
+                line = {"ls": LINES[axis % len(LINES)]} if axis else {}
+                panel.plot(base.values[: len(history)], history, label=name, **(look | line))
+    figure.finish()
+    return figure

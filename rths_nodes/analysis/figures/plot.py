@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of one quantity of a test on the caller's matplotlib axes, for notebooks and papers."""
+"""Plots of one quantity of tests on the caller's matplotlib axes, for notebooks and papers."""
 
 from __future__ import annotations
 
@@ -7,32 +7,21 @@ import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import cycle
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.studies import Magnitudes, labelled
-from rths_nodes.analysis.figures.style import (
-    BAND,
-    BAND_WIDTH,
-    LINES,
-    STYLE,
-    PrintFigure,
-    in_grey_lines,
-    in_style,
-    legend_above,
-    on_paper,
-    styled,
-)
+from rths_nodes.analysis.figures.drawing import label, legend_above
+from rths_nodes.analysis.figures.studies import by_label
+from rths_nodes.analysis.figures.style import INCH, LINES, STYLE, TARGET, Look, in_style, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.index_definitions import magnitude_title
 from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.paper import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.core.errors import unknown
-from rths_nodes.core.samples import Array
 from rths_nodes.recording.columns import History, samples_of, steps_of
 from rths_nodes.recording.run import Run
 
@@ -49,29 +38,20 @@ def plot(
     ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
     """
     with _in(axes, style, width) as panel:
-        _draw(run, quantity, panel)
+        histories = _histories(run)
+        tracked = {"target", "displacement"} <= histories.keys()
+        if quantity == TRACKING and tracked:
+            for target in run.target.T:
+                panel.plot(run.time, 1e3 * target, **TARGET)
+            _draw(panel, run, "displacement", "measured")
+        elif quantity in (LOOPS, *histories):
+            _draw(panel, run, quantity)
+        else:
+            names = [*([TRACKING] if tracked else []), LOOPS, *histories]
+            raise unknown("quantity", "quantity", quantity, names)
+        if len(panel.lines) > 1:
+            legend_above(panel)
     return panel
-
-
-def _draw(run: Run, quantity: str, axes: Axes) -> None:
-    histories = _histories(run)
-    tracked = [TRACKING] if {"target", "displacement"} <= histories.keys() else []
-    names = [*tracked, LOOPS, *histories]
-    if quantity not in names:
-        raise unknown("quantity", "quantity", quantity, names)
-    if quantity == TRACKING:
-        target = histories["target"]
-        _lines(axes, run.time, target._replace(name="displacement"), "target", color=BAND, linewidth=BAND_WIDTH)
-        _lines(axes, run.time, histories["displacement"], "measured")
-    elif quantity == LOOPS:
-        for column, (name, colour, line) in enumerate(styled(run.axes)):
-            x, y = 1e3 * run.displacement[:, column], 1e-3 * run.force[:, column]
-            axes.plot(x, y, color=colour, linestyle=line, linewidth=0.7, label=_in_words(name))
-        axes.set(xlabel="displacement (mm)", ylabel="force (kN)")
-        axes.margins(0.04)
-    else:
-        _lines(axes, _times(run, histories[quantity]), histories[quantity])
-    _legend(axes)
 
 
 def overlay(
@@ -87,43 +67,37 @@ def overlay(
     freedom. Raises ConfigError if a run lacks the quantity.
     """
     with _in(axes, style, width) as panel:
-        _overlay(runs, quantity, panel)
+        for name, look in styled(runs).items():
+            histories = _histories(runs[name])
+            if quantity not in (LOOPS, *histories):
+                raise unknown(f"{name}: quantity", "quantity", quantity, (LOOPS, *histories))
+            _draw(panel, runs[name], quantity, f"{name},", look)
+        if len(panel.lines) > 1:
+            legend_above(panel)
     return panel
 
 
-def _overlay(runs: Mapping[str, Run], quantity: str, axes: Axes) -> None:
-    for (name, colour, _), run in zip(styled(runs), runs.values(), strict=True):
-        histories = _histories(run)
-        if quantity not in (LOOPS, *histories):
-            raise unknown(f"{name}: quantity", "quantity", quantity, (LOOPS, *histories))
-        drawn = histories["force" if quantity == LOOPS else quantity]
-        aligned = Aligned(name, Evaluation(run))
-        for column, line, title in zip(range(len(drawn.columns)), cycle(LINES), drawn.columns, strict=False):
-            label = f"{name}, {_in_words(title)}" if len(drawn.columns) > 1 else name
-            single = drawn._replace(values=drawn.values[:, column : column + 1], columns=(label,))
-            if quantity == LOOPS:
-                x, y = 1e3 * run.displacement[:, column], 1e-3 * run.force[:, column]
-                axes.plot(x, y, color=colour, linestyle=line, linewidth=0.7, label=label)
-            else:
-                time = aligned.at(_times(run, drawn))
-                _lines(axes, time, single, label, color=colour, linestyle=line)
-    if quantity == LOOPS:
-        axes.set(xlabel="displacement (mm)", ylabel="force (kN)")
-    _legend(axes)
-
-
-def _times(run: Run, history: History) -> Array:
-    return run.time if len(history.values) == len(run.time) else run.step_time
+def _draw(panel: Axes, run: Run, quantity: str, prefix: str = "", colour: Look | None = None) -> None:
+    """Draw the columns of a quantity of ``run``; one of several runs has a ``colour``, and its time is aligned."""
+    history = _histories(run)["force" if quantity == LOOPS else quantity]
+    factor, unit = UNITS.get(history.unit, (1.0, history.unit))
+    x = run.time if len(history.values) == len(run.time) else run.step_time
+    x = Aligned(prefix, Evaluation(run)).at(x) if colour else x
+    for number, (column, look) in enumerate(styled(history.columns).items()):
+        words = f"{prefix} {_in_words(column)}" if len(history.columns) > 1 else prefix.rstrip(",") or column
+        if colour:
+            look = colour | ({"ls": LINES[number % len(LINES)]} if number else {})
+        if quantity == LOOPS:
+            x = 1e3 * run.displacement[:, number]
+        panel.plot(x[: len(history.values)], factor * history.values[:, number], label=words.strip(), **look)
+    name = _in_words(history.name.removeprefix("dof_"))
+    panel.set(xlabel="displacement (mm)" if quantity == LOOPS else "time (s)", ylabel=label(name, unit))
+    panel.margins(0.04 if quantity == LOOPS else 0.0, 0.05)
 
 
 def _histories(run: Run) -> dict[str, History]:
     error = History("control error", run.target - run.displacement, "m", run.axes)
     return {ERROR: error} | {row.name: row for row in (*samples_of(run), *steps_of(run)) if row.columns}
-
-
-def _legend(axes: Axes) -> None:
-    if len(axes.lines) > 1:
-        legend_above(axes)
 
 
 def plot_by_label(
@@ -139,8 +113,16 @@ def plot_by_label(
     size = table.magnitudes(index)
     sizes = {label or table.title: size[list(numbers)] for label, numbers in rows.items()}
     with _in(axes, style, width) as panel:
-        labelled(panel, sizes, magnitude_title(index), Magnitudes.by_label(sizes))
+        by_label(panel, sizes, magnitude_title(index))
     return panel
+
+
+class PrintFigure(Figure):
+    """Figure whose files always have the style for paper."""
+
+    def savefig(self, *places: Any, **options: Any) -> None:
+        with in_style(INCH * self.get_figwidth()):
+            super().savefig(*places, **options)
 
 
 @contextmanager
@@ -151,11 +133,8 @@ def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
         yield axes or _new(Figure)
         return
     check_width(width)
-    with in_style(on_paper(width) if style == PAPER else STYLE):
-        panel = axes or _new(PrintFigure if style == PAPER else Figure)
-        yield panel
-        if style == PAPER:
-            in_grey_lines(panel)
+    with in_style(float(width) if style == PAPER else STYLE):
+        yield axes or _new(PrintFigure if style == PAPER else Figure)
 
 
 def _new(kind: type[Figure]) -> Axes:
@@ -163,18 +142,6 @@ def _new(kind: type[Figure]) -> Axes:
 
     axes: Axes = pyplot.subplots(layout="constrained", FigureClass=kind)[1]
     return axes
-
-
-def _lines(axes: Axes, time: Array, history: History, prefix: str = "", **style: object) -> None:
-    factor, unit = UNITS.get(history.unit, (1.0, history.unit))
-    title = history.name.removeprefix("dof_").replace("_", " ")
-    several = len(history.columns) > 1
-    for (name, colour, line), values in zip(styled(history.columns), history.values.T, strict=True):
-        label = "target" if prefix == "target" else f"{prefix} {_in_words(name)}".strip() if several else prefix
-        look = {"color": colour, "linestyle": line} | style
-        axes.plot(time[: len(values)], factor * values, label=label, **look)
-    axes.set(xlabel="time (s)", ylabel=f"{title} ({unit})" if unit else title)
-    axes.margins(x=0.0)
 
 
 def _in_words(name: str) -> str:

@@ -4,322 +4,239 @@
 from __future__ import annotations
 
 import math
-import signal
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from multiprocessing import get_all_start_methods, get_context
-from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
 
-from rths_nodes.analysis.figures.style import (
-    FAINT,
-    INK,
-    LIMIT,
-    PALETTE,
-    Drawing,
-    Entry,
-    columns_of,
-    in_style,
-    printed,
-    styled,
-    svg,
-)
+from rths_nodes.analysis.figures.drawing import WIDTH, Drawing
+from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Look, printed, styled
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
-from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, percentile
+from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile, shown
 from rths_nodes.analysis.units import exact, grouped, sentence
-from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
-ROW = 0.24
-LEGEND_LINE = 0.17
+ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
+"""Heights of a row of runs and of a panel, inches; number of panels side by side."""
 DOTS = 1500
 """Largest number of runs drawn as dots; if there are more runs, every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 """Ticks within a decade, from few to many."""
+PIECES, MOST = 12, 6
+"""Intervals of a continuous factor; largest number of groups in a panel."""
+SHARE, LINE = 0.7, 0.05
+"""Share of a level's width that its groups take; distance of the crosses of two groups, relative to the axis."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
+SPREAD = (
+    f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs that did not "
+    "finish, which count as larger than all others. Logarithmic axis{}."
+)
 
 
-def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
-    """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
+def magnitude_axis(panel: Axes, direction: str, values: Array) -> float:
+    """Scale the axis ``direction`` (x or y) for the magnitudes ``values``, and return its upper end.
+
+    The axis is logarithmic, with zero at its lower end if a value is zero.
+    """
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0.0]
+    least, most = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
+    zeros = [0.0] if (finite == 0.0).any() else []
+    decades = max(1.0, math.log10(most / least))
+    beyond = max((most / least) ** 0.05, 1.05)
+    scale = {"linthresh": least, "linscale": 0.12 * decades} if zeros else {}
+    getattr(panel, f"set_{direction}scale")("symlog" if zeros else "log", **scale)
+    axis = getattr(panel, f"{direction}axis")
+    axis.set_major_locator(FixedLocator([*zeros, *(ticks(least, most) if len(positive) else ())]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: grouped(value, ".10g"))
+    panel.set(**{f"{direction}lim": (-0.3 * least if zeros else least / beyond, most * beyond)})
+    return most * beyond
+
+
+def ticks(least: float, most: float) -> list[float]:
+    decades = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
+    choices = [[step * 10.0**decade for decade in decades for step in steps] for steps in STEPS]
+    choices.append(MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)).tick_values(least, most).tolist())
+    inside = [[value for value in choice if least / 1.05 <= value <= most * 1.05] for choice in choices]
+    return next((values for values in inside if len(values) >= TICKS), inside[-1])
+
+
+def spread(
+    panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
+) -> None:
+    """Draw runs of magnitude ``values`` at positions ``at`` as dots, their middle as a ``bar``, and their median.
+
+    If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of their axis.
+    ``dots`` is the colour of the dots, ``median`` the look of the median.
+    """
+
+    def put(positions: Array, magnitudes: Array, look: Look) -> None:
+        panel.plot(*((magnitudes, positions) if across else (positions, magnitudes)), **look)
+
+    finite, every = np.isfinite(values), max(1, len(values) // DOTS)
+    look = {"color": dots, "ls": "", "marker": "o", "ms": 2.0, "mew": 0.0, "alpha": 0.5, "rasterized": True}
+    put(at[finite][::every], values[finite][::every], look)
+    low, middle, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
+    centre = np.full(2, np.median(at)) if len(at) else np.zeros(2)
+    if bar and np.isfinite(low):
+        look = {"color": PALETTE[0] if across else dots, "lw": 3.0, "alpha": 0.5}
+        put(centre, np.minimum((low, high), edge), look)
+    if np.isfinite(middle):
+        put(centre[:1], np.array([middle]), median)
+
+
+def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
+    """Draw the magnitudes of each label in a row."""
+    edge = magnitude_axis(panel, "x", np.concatenate([*sizes.values(), []]))
+    for position, magnitudes in enumerate(sizes.values()):
+        values = magnitudes[~np.isnan(magnitudes)]
+        stroke: Look = {"marker": "|", "ms": 9.0, "mew": 1.6, "color": INK}
+        spread(panel, np.full(len(values), position), values, edge, True, FAINT, stroke)
+        failed = int(np.isinf(values).sum())
+        if failed == len(values):
+            words = NONE_FINISHED if failed else NO_VALUE
+            panel.text(0.01, position, words, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+        if failed:
+            panel.plot(edge, position, "x", ms=5.0, color=LIMIT, clip_on=False)
+            words, away = f"{failed} of {len(values)}{' unfinished' if printed() is None else ''}", (6.0, 0.0)
+            panel.annotate(words, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
+    panel.set_yticks(range(len(sizes)), [*sizes])
+    panel.set(ylim=(len(sizes) - 0.4, -0.6), xlabel=title)
+
+
+def _drawing(title: str, caption: str) -> Drawing:
+    return Drawing(re.sub(r"\W+", "_", title).strip("_").lower(), title, caption)
+
+
+def _caption(median: str, size: Array) -> str:
+    return SPREAD.format(median, ", with zero at its left end" if (size == 0.0).any() else "")
+
+
+def _by_label(table: StudyTable, index: str, rows: Mapping[str, Sequence[int]], noun: str) -> Drawing:
+    size = table.magnitudes(index)
+    figure = _drawing(f"{sentence(definition(index).title)} by {noun}", _caption("stroke", size))
+    sizes = {label: size[[*numbers]] for label, numbers in rows.items()}
+    by_label(figure.panels(1, height=0.4 + ROW * len(sizes))[0, 0], sizes, magnitude_title(index))
+    return figure
+
+
+def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Iterator[Drawing]:
+    """Draw the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
     ``across`` is the tracking index, ``up`` the response index. If both are the same index, the figure of one
     versus the other is omitted.
     """
+    if table.finished.any():
+        laws = table.columns["law"]
+        rows = {label: [row for row, law in enumerate(laws) if law == label] for label in labels}
+        yield from (_by_label(table, index, rows, "compensator") for index in table.indices)
+        if across != up:
+            yield _tracking(table, rows, across, up)
+
+
+def _tracking(table: StudyTable, rows: Mapping[str, Sequence[int]], across: str, up: str) -> Drawing:
+    caption = "Median over the runs, if most of them finished. The best compensators are at the lower left."
+    figure = _drawing("Tracking against response", caption)
+    panel = figure.panels(1, height=3.4)[0, 0]
+    sizes = [table.magnitudes(index) for index in (across, up)]
+    medians = {label: [percentile(size[[*own]], 50.0) for size in sizes] for label, own in rows.items()}
+    for number, (label, pair) in enumerate(medians.items()):
+        if np.isfinite(pair).all():
+            look = {"color": PALETTE[number % len(PALETTE)], "marker": MARKS[number % len(MARKS)]}
+            panel.plot(*pair, ls="", ms=6.0, label=label, **look)
+    drawn = np.array([pair for pair in medians.values() if np.isfinite(pair).all()]).reshape(-1, 2)
+    for values, direction in zip(drawn.T, "xy", strict=True):
+        magnitude_axis(panel, direction, values)
+    panel.set(xlabel=f"tracking: {magnitude_title(across)}", ylabel=f"response: {magnitude_title(up)}")
+    figure.finish()
+    return figure
+
+
+def drawings(table: StudyTable) -> Iterator[Drawing]:
+    """Draw the figures of a study, in matplotlib's current style."""
     if not table.finished.any():
-        return []
-    figures: list[Drawing] = []
-    for index in table.indices:
-        sizes = {label: _magnitudes(table, label, index) for label in labels}
-        axis = Magnitudes.by_label(sizes)
-        caption = f"Dots: single runs. Bars: {MIDDLE}; stroke: median. {CROSSES} {axis.note}"
-        draw = partial(by_label, sizes, magnitude_title(index), axis)
-        figures.append((f"{sentence(definition(index).title)} by compensator", caption, draw))
-    if across != up:
-        caption = "Median over the runs, if most of them finished. The best compensators are at the lower left."
-        figures.append(("Tracking against response", caption, partial(_tracking, table, labels, across, up)))
-    return figures
-
-
-def _rows(table: StudyTable, label: str) -> list[int]:
-    return [row for row, other in enumerate(table.columns["law"]) if other == label]
-
-
-def _magnitudes(table: StudyTable, label: str, index: str) -> Array:
-    return table.magnitudes(index)[_rows(table, label)]
-
-
-class Magnitudes:
-    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position below all other values."""
-
-    def __init__(self, values: Iterable[Array]) -> None:
-        every = np.concatenate([*values, np.zeros(0)])
-        positive = every[every > 0.0]
-        self.least, self.most = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
-        self.with_zero = bool((every == 0.0).any())
-        decades = max(1.0, math.log10(self.most / self.least))
-        self.zero = self.least / 10.0 ** (0.12 * decades)
-        self.ticks = _ticks(self.least, self.most) if len(positive) else []
-
-    @classmethod
-    def by_label(cls, sizes: Mapping[str, Array]) -> Magnitudes:
-        return cls(size[np.isfinite(size)] for size in sizes.values())
-
-    @property
-    def note(self) -> str:
-        return "Logarithmic axis, with zero at its left end." if self.with_zero else "Logarithmic axis."
-
-    def at(self, values: Array) -> Array:
-        return np.where(values > 0.0, values, self.zero)
-
-    def dress(self, panel: Axes, direction: str) -> None:
-        getattr(panel, f"set_{direction}scale")("log")
-        axis, zeros = getattr(panel, f"{direction}axis"), [self.zero] if self.with_zero else []
-        axis.set_major_locator(FixedLocator([*zeros, *self.ticks]))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(lambda value, _: "0" if value in zeros else grouped(value, ".10g"))
-        low, high = self.zero if self.with_zero else self.least, self.most
-        beyond = max((high / low) ** 0.05, 1.05)
-        getattr(panel, f"set_{direction}lim")(low / beyond, high * beyond)
-
-
-def _ticks(least: float, most: float) -> list[float]:
-    decades = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
-    for steps in STEPS:
-        ticks = [step * 10.0**decade for decade in decades for step in steps]
-        inside = [value for value in ticks if least / 1.05 <= value <= most * 1.05]
-        if len(inside) >= TICKS:
-            return inside
-    between = MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)).tick_values(least, most)
-    return [float(value) for value in between if value > 0.0 and least / 1.05 <= value <= most * 1.05]
-
-
-def dotted(panel: Axes, x: Array, y: Array, size: float, **style: Any) -> None:
-    """Draw dots of a ``size`` (points) as one path; single markers would take ten times the time and space."""
-    points = np.column_stack((x, y))
-    path = Path(np.repeat(points, 2, axis=0), np.tile((Path.MOVETO, Path.LINETO), len(x)))
-    path.should_simplify = False  # with round caps, a line of zero length is drawn as a dot
-    panel.add_artist(PathPatch(path, fill=False, lw=size, capstyle="round", **style))
-    panel.update_datalim(points)
-
-
-def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure:
-    figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
-    labelled(figure.subplots(), sizes, title, axis)
-    return figure
-
-
-def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    axis.dress(panel, "x")
-    edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
-    for position, magnitudes in enumerate(sizes.values()):
-        values = magnitudes[~np.isnan(magnitudes)]
-        finite = values[np.isfinite(values)]
-        if len(finite):
-            low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
-            dots = axis.at(finite)[::every]
-            dotted(panel, dots, np.full(len(dots), position), 2.25, color=FAINT, alpha=0.7)
-            ends = [float(axis.at(np.array(end))) if np.isfinite(end) else edge for end in (low, high)]
-            panel.plot(ends, [position, position], color=PALETTE[0], lw=3.0, alpha=0.5)
-            if np.isfinite(median):
-                panel.plot([axis.at(np.array(median))] * 2, [position - 0.3, position + 0.3], color=INK, lw=1.6)
-        elif not len(values):
-            panel.text(0.01, position, NO_VALUE, color=FAINT, va="center", transform=panel.get_yaxis_transform())
-        else:
-            panel.text(
-                0.01, position, NONE_FINISHED, color=FAINT, va="center", transform=panel.get_yaxis_transform()
-            )
-        if failed := len(values) - len(finite):
-            panel.plot(edge, position, "x", ms=5.0, color=LIMIT, clip_on=False)
-            label, away = f"{failed} of {len(values)}{' unfinished' if printed() is None else ''}", (6.0, 0.0)
-            panel.annotate(label, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
-    panel.set_yticks(range(len(sizes)), list(sizes))
-    panel.set_ylim(len(sizes) - 0.4, -0.6)
-    panel.set_xlabel(title)
-
-
-def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Figure:
-    figure = Figure(figsize=(WIDTH, max(3.6, 0.5 + LEGEND_LINE * len(labels))), layout="constrained")
-    panel = figure.subplots()
-    medians = {
-        label: [percentile(_magnitudes(table, label, index), 50.0) for index in (across, up)] for label in labels
-    }
-    shown = [pair for pair in medians.values() if np.isfinite(pair).all()]
-    axes = [Magnitudes([np.array([pair[column] for pair in shown])]) for column in (0, 1)]
-    for number, (label, (x, y)) in enumerate(medians.items()):
-        if math.isfinite(x) and math.isfinite(y):
-            style: Data = {
-                "color": PALETTE[number % len(PALETTE)],
-                "marker": MARKS[number % len(MARKS)],
-            }
-            at = [axis.at(np.array([value])) for axis, value in zip(axes, (x, y), strict=True)]
-            panel.plot(*at, ls="", ms=6.0, label=label, **style)
-    for axis, column in zip(axes, "xy", strict=True):
-        axis.dress(panel, column)
-    panel.set_xlabel(f"tracking: {magnitude_title(across)}")
-    panel.set_ylabel(f"response: {magnitude_title(up)}")
-    width = printed()
-    narrow = width is not None and width < WIDTH / 2.0
-    figure.legend(loc="outside upper left" if narrow else "outside right upper", ncols=1 + narrow)
-    return figure
-
-
-ACROSS = 3
-PIECES = 12
-MOST = 6
-"""Largest number of groups in a panel."""
-LETTERS = 30
-SHARE = 0.7
-LINE = 0.05
-WIDTH, HEIGHT = 7.4, 2.1
-"""Width of a figure, and height of a row of panels including labels, inches."""
-MIDDLE = f"the middle {HIGH - LOW:g} % of the runs"
-CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
-
-
-def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure.
-
-    Forked ``processes`` draw in parallel; they need not import matplotlib again.
-    """
-    with in_style():
-        if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():
-            return list(map(_drawn, drawings))
-        ignored = signal.SIGINT, signal.SIG_IGN  # only the parent handles Ctrl-C
-        with get_context("fork").Pool(min(processes, len(drawings)), signal.signal, ignored) as pool:
-            return pool.map(_drawn, drawings, chunksize=1)
-
-
-def drawings(table: StudyTable) -> list[Drawing]:
-    return list(_figures(table)) if table.finished.any() else []
-
-
-def _drawn(drawing: Drawing) -> tuple[str, str, str]:
-    title, caption, draw = drawing
-    return title, caption, svg(draw(), title)
-
-
-def _figures(table: StudyTable) -> Iterator[Drawing]:
+        return
     more = f" Only {MOST} of {len(table.groups)} groups are shown." if len(table.groups) > MOST else ""
     for index in table.indices:
-        name, size = sentence(definition(index).title), table.magnitudes(index)
-        sizes = {group: size[rows] for group, rows in table.groups.items()}
-        axis = Magnitudes.by_label(sizes)
-        if len(sizes) > 1:
-            caption = f"Dots: single runs. Bars: {MIDDLE}; stroke: median. {CROSSES} {axis.note}"
-            yield f"{name} by group", caption, partial(by_label, sizes, magnitude_title(index), axis)
+        if len(table.groups) > 1:
+            yield _by_label(table, index, {group: [*rows] for group, rows in table.groups.items()}, "group")
         if table.shown_factors:
-            caption = f"Dots: single runs. Bars: {MIDDLE}; marks and lines: median. {CROSSES} {axis.note}{more}"
-            yield f"{name}: effect of each factor", caption, partial(_effects, table, index, axis)
+            yield _effects(table, index, more)
     caption = f"Share of the runs up to each magnitude. A curve ends below 1 if some runs did not finish.{more}"
-    yield "Distribution of the indices", caption, partial(_distributions, table)
+    figure = _drawing("Distribution of the indices", caption)
+    panels = _panels(figure, len(table.indices), "share of the runs")
+    for panel, index in zip(panels, table.indices, strict=True):
+        size = table.magnitudes(index)
+        for group, look in _looks(table).items():
+            values = np.sort(size[table.groups[group]])
+            values = values[~np.isnan(values)]
+            if len(finite := values[np.isfinite(values)]):
+                shares = np.arange(len(finite) + 1) / len(values)
+                style = look | {"marker": "", "label": group}
+                panel.step(np.append(finite[0], finite), shares, where="post", **style)
+        magnitude_axis(panel, "x", size)
+        panel.set(xlabel=magnitude_title(index), ylim=(0.0, 1.0))
+    figure.finish()
+    yield figure
 
 
-def _effects(table: StudyTable, index: str, axis: Magnitudes) -> Figure:
+def _effects(table: StudyTable, index: str, more: str) -> Drawing:
     size = table.magnitudes(index)
-    figure, panels = _panels(len(table.shown_factors), table)
+    title = f"{sentence(definition(index).title)}: effect of each factor"
+    figure = _drawing(title, f"{_caption('marks and lines', size)}{more}")
+    panels = _panels(figure, len(table.shown_factors), magnitude_title(index))
+    for group, look in _looks(table).items():
+        panels[0].plot([], [], label=group, **look)
     for panel, factor in zip(panels, table.shown_factors, strict=True):
-        axis.dress(panel, "y")
-        if table.continuous(factor):
-            _over(panel, table, np.array(table.columns[factor], dtype=float), size, axis)
-        else:
-            _by_level(panel, table, table.cells(factor), size, axis)
-        title = table.title_of(factor)
-        panel.set_xlabel(title if len(title) <= 34 else f"…{title[-33:]}")
-    for panel in panels[::ACROSS]:
-        panel.set_ylabel(textwrap.fill(magnitude_title(index), LETTERS))
-    if table.failed.any():
-        low, high = panels[0].get_ylim()
-        shown = min(len(table.groups), MOST)
-        panels[0].set_ylim(low, high * (high / low) ** (LINE * (shown + 0.5)))
+        edge = magnitude_axis(panel, "y", size)
+        low = min(size[(size > 0.0) & np.isfinite(size)], default=edge / 2.0)
+        lines = [edge * (edge / low) ** (LINE * (number + 0.7)) for number in range(MOST)]
+        _effect(panel, table, factor, size, edge, lines)
+        if table.failed.any():
+            panel.set_ylim(top=lines[min(len(table.groups), MOST) - 1] * (edge / low) ** (0.5 * LINE))
+        name = table.title_of(factor)
+        panel.set_xlabel(name if len(name) <= 34 else f"…{name[-33:]}")
+    figure.finish()
     return figure
 
 
-def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitudes) -> None:
-    every, lines = max(1, len(x) // DOTS), _lines(panel)
-    for number, ((group, rows), (_, colour, line), mark) in enumerate(_styles(table)):
+def _effect(panel: Axes, table: StudyTable, factor: str, size: Array, edge: float, lines: Sequence[float]) -> None:
+    """Draw magnitudes over a factor: in intervals joined by a line, or by level with the groups side by side."""
+    continuous, looks = table.continuous(factor), _looks(table)
+    column = table.columns[factor]
+    levels = dict.fromkeys(map(shown, column))
+    x = np.array(column, dtype=float) if continuous else np.array([[*levels].index(shown(one)) for one in column])
+    for number, ((group, look), line) in enumerate(zip(looks.items(), lines, strict=False)):
+        rows = table.groups[group][~np.isnan(size[table.groups[group]])]
         at, values = x[rows], size[rows]
-        valid = np.isfinite(at) & ~np.isnan(values)
-        at, values = at[valid], values[valid]
-        failed = np.isinf(values)
-        dotted(panel, at[~failed][::every], axis.at(values[~failed])[::every], 2.0, color=colour, alpha=0.4)
-        crosses = at[failed][::every]
-        panel.plot(crosses, np.full(len(crosses), lines[number]), "x", ms=3.5, color=colour)
-        distinct = np.array_split(np.unique(at), min(PIECES, max(1, len(at) // 5)))
-        pieces = [np.flatnonzero((at >= part[0]) & (at <= part[-1])) for part in distinct if len(part)]
-        middle = np.array([percentile(values[piece], 50.0) for piece in pieces])
-        middle = np.where(np.isfinite(middle), axis.at(middle), np.nan)
-        style = {"color": colour, "ls": line, "marker": mark, "ms": 3.0, "label": group}
-        panel.plot([np.median(at[piece]) for piece in pieces], middle, **style)
+        at, values = at[np.isfinite(at)], values[np.isfinite(at)]
+        if not continuous:
+            at = at + SHARE * ((number + 0.5) / len(looks) - 0.5)
+        distinct = np.unique(at)
+        count = min(PIECES, max(1, len(at) // 5)) if continuous else max(1, len(distinct))
+        pieces = np.array_split(distinct, count)
+        parts = [(at >= piece[0]) & (at <= piece[-1]) for piece in pieces if len(piece)]
+        for part in parts:
+            spread(panel, at[part], values[part], edge, False, look["color"], look | {"ms": 4.0}, not continuous)
+        if continuous:
+            middle = np.array([percentile(values[part], 50.0) for part in parts])
+            middle[~np.isfinite(middle)] = np.nan
+            panel.plot([np.median(at[part]) for part in parts], middle, color=look["color"], ls=look["ls"])
+        crosses = np.unique(at[np.isinf(values)])
+        if len(crosses):
+            panel.plot(crosses, np.full(len(crosses), line), "x", ms=3.5, color=look["color"])
     panel.margins(x=0.04)
-
-
-def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, axis: Magnitudes) -> None:
-    places = {level: position for position, level in enumerate(dict.fromkeys(cell.level for cell in cells))}
-    groups, every = list(table.groups)[:MOST], max(1, len(size) // DOTS)
-    styles = {group: (colour, mark) for (group, _), (_, colour, _), mark in _styles(table)}
-    top, lines = panel.get_ylim()[1], _lines(panel)
-    for group, level, rows in cells:
-        if group not in styles:
-            continue
-        colour, mark = styles[group]
-        values = size[rows][~np.isnan(size[rows])]
-        x = places[level] + SHARE * ((groups.index(group) + 0.5) / len(groups) - 0.5)
-        finite = values[np.isfinite(values)]
-        dots = axis.at(finite)[::every]
-        dotted(panel, np.full(len(dots), x), dots, 2.0, color=colour, alpha=0.3)
-        low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
-        if np.isfinite(low):
-            ends = [float(axis.at(np.array(end))) if np.isfinite(end) else top for end in (low, high)]
-            panel.plot([x, x], ends, color=colour, lw=2.0, alpha=0.5)
-        if np.isfinite(median):
-            panel.plot(x, axis.at(np.array(median)), mark, color=colour, ms=4.0, label=group)
-        if np.isinf(values).any():
-            panel.plot(x, lines[groups.index(group)], "x", ms=3.5, color=colour)
-    panel.set_xticks(range(len(places)), [_fitted(level) for level in places])
-    if len(places) > 4 or any(len(level) > 7 for level in places):
-        panel.tick_params(axis="x", labelrotation=35)
-        for label in panel.get_xticklabels():
-            label.set_horizontalalignment("right")
-            label.set_rotation_mode("anchor")
-    panel.set_xlim(-0.6, len(places) - 0.4)
-
-
-def _lines(panel: Axes) -> Array:
-    low, high = panel.get_ylim()
-    return np.array([high * (high / low) ** (LINE * (number + 0.7)) for number in range(MOST)])
+    if not continuous:
+        turned = len(levels) > 4 or any(len(level) > 7 for level in levels)
+        turn = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        panel.set_xticks(range(len(levels)), [_fitted(level) for level in levels], **turn)
+        panel.set_xlim(-0.6, len(levels) - 0.4)
 
 
 def _fitted(label: str) -> str:
@@ -328,47 +245,16 @@ def _fitted(label: str) -> str:
     return label if len(label) <= 16 else f"{label[:15]}…"
 
 
-def _distributions(table: StudyTable) -> Figure:
-    figure, panels = _panels(len(table.indices), table)
-    for panel, index in zip(panels, table.indices, strict=True):
-        size = table.magnitudes(index)
-        axis = Magnitudes([size[np.isfinite(size)]])
-        for (group, rows), (_, colour, line), _ in _styles(table):
-            values = np.sort(size[rows][~np.isnan(size[rows])])
-            if len(finite := values[np.isfinite(values)]):
-                shares = np.repeat(np.arange(len(finite) + 1), 2)[1:-1] / len(values)
-                panel.plot(np.repeat(axis.at(finite), 2), shares, color=colour, ls=line, label=group)
-        axis.dress(panel, "x")
-        panel.set_xlabel(magnitude_title(index))
-        panel.set_ylim(0.0, 1.0)
-    for panel in panels[::ACROSS]:
-        panel.set_ylabel("share of the runs")
-    return figure
+def _looks(table: StudyTable) -> dict[str, Look]:
+    looks = styled([*table.groups][:MOST])
+    return {group: looks[group] | {"marker": mark, "ms": 3.0} for group, mark in zip(looks, MARKS, strict=False)}
 
 
-def _styles(table: StudyTable) -> Iterator[tuple[tuple[str, NDArray[np.intp]], Entry, str]]:
-    names = list(table.groups)[:MOST]
-    for number, entry in enumerate(styled(names)):
-        yield (names[number], table.groups[names[number]]), entry, MARKS[number % len(MARKS)]
-
-
-def _panels(count: int, table: StudyTable) -> tuple[Figure, list[Axes]]:
-    rows, across = -(-count // ACROSS), min(count, ACROSS)
-    legend = len(table.groups) > 1
-    figure = Figure(figsize=(WIDTH, rows * HEIGHT + 0.35 * legend), layout="constrained")
-    panels = figure.subplots(rows, across, squeeze=False, sharey=True).ravel().tolist()
+def _panels(figure: Drawing, count: int, label: str) -> list[Axes]:
+    across = min(count, ACROSS, max(1, round((printed() or WIDTH) / WIDTH * ACROSS)))
+    panels = figure.panels(-(-count // across), across, HEIGHT, sharey=True).ravel().tolist()
     for panel in panels[count:]:
         panel.remove()
-    if legend:
-        keys = [
-            Line2D([], [], color=colour, ls=line, marker=mark, ms=4.0, label=group)
-            for (group, _), (_, colour, line), mark in _styles(table)
-        ]
-        figure.legend(
-            handles=keys,
-            loc="outside upper left",
-            ncols=columns_of(
-                [group for (group, _), _, _ in _styles(table)], matplotlib.rcParams["figure.figsize"][0]
-            ),
-        )
-    return figure, panels[:count]
+    for panel in panels[:count:across]:
+        panel.set_ylabel(label)
+    return [*panels[:count]]

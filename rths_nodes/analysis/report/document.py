@@ -17,7 +17,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import energy, figures
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures.drawing import Recordings, on_page
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
 from rths_nodes.analysis.report.procedure import moment
@@ -315,7 +315,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
     beside = ""
     if record and run.ending == "finished" and procedure.verdict(record):
         beside = f"rung {procedure.rung_title(rung.name)}" if rung else "a rung"
-    pictures = {figure.name: figure for figure in figures.drawn(View.one(evaluation))}
+    pictures = {figure.name: figure for figure in on_page(figures.drawings(Recordings.one(evaluation)))}
     timing = pictures.pop("timing", None)
     first_facts, shown = procedure.first_facts(record) if record else _first_facts(run), verdict(run, record)
     kind = "" if run.made_elsewhere else f"{rig_kind(run.scenario)}: "

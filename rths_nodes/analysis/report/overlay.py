@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures.drawing import Recordings, on_page
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
@@ -29,14 +29,14 @@ class Compared(NamedTuple):
     procedure: OfProcedure | None = None
 
 
-def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first test, and return the view.
+def write(tests: Sequence[Compared], path: Path) -> Recordings:
+    """Write the page that compares ``tests`` with the first test, and return the tests.
 
     Raises ConfigError if the tests cannot be compared.
     """
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
-    view = View([test for test in aligned if test.drawable])
+    drawn = Recordings([test for test in aligned if test.drawable])
     first, *further = aligned
     finished = sum(test.run.ending == "finished" for test in tests)
     result = [(other, differences(first, other)) for other in further]
@@ -50,14 +50,14 @@ def write(tests: Sequence[Compared], path: Path) -> View:
         "compared": COMPARED.format(name=first.name),
         "differences": [_part(first, *row) for row in result],
         "table": tables.side_by_side({run.name: run.of for run in aligned}),
-        "figures": figures.drawn(view),
+        "figures": on_page(figures.drawings(drawn)),
     }
     notes: list[str] = []
     for test in aligned:
         notes += [] if test.drawable else [f"{test.name} is not drawn, because none of its samples counts"]
         notes += [f"{part} of {test.name} is left out ({why})" for part, why in test.of.left_out.items()]
     write_page(path, template("overlay.html.j2").render(contents, notes=notes))
-    return view
+    return drawn
 
 
 def _heads(tests: Sequence[Compared]) -> Part:

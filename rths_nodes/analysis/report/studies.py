@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rths_nodes.analysis.figures import studies as figures
+from rths_nodes.analysis.figures.drawing import on_page
 from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import StudyTable, in_cell
@@ -19,7 +20,7 @@ ROWS = 100
 REASONS = 20
 
 
-def write_study(table: StudyTable, path: Path, processes: int = 1) -> None:
+def write_study(table: StudyTable, path: Path) -> None:
     outcomes = table.outcomes()
     contents: dict[str, object] = {
         "title": table.title,
@@ -37,7 +38,7 @@ def write_study(table: StudyTable, path: Path, processes: int = 1) -> None:
         "titles": [table.title_of(index) for index in table.indices],
         "summary": [table.summary(index) for index in table.indices],
         "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
-        "figures": figures.drawn(figures.drawings(table), processes),
+        "figures": on_page(figures.drawings(table)),
         "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
         "definitions": definitions(table.indices),

@@ -229,7 +229,7 @@ def add_figures(parser: Parser, folder: str) -> None:
 
 
 def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values: object) -> None:
-    from rths_nodes.analysis.figures.style import save
+    from rths_nodes.analysis.figures.drawing import save
 
     with terminal.writing(path, "" if options.json else "figure"):
         save(path, figure_width(options), draw, *values)

@@ -80,9 +80,9 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         with terminal.writing(table, "" if options.json else "table"):
             _write(results, table)
     if figure:
-        from rths_nodes.analysis.figures.characteristics import draw
+        from rths_nodes.analysis.figures.analyses import characteristics
 
-        arguments.save_figure(options, figure, draw, results, alike, scenario.name)
+        arguments.save_figure(options, figure, characteristics, results, alike, scenario.name)
     if out:
         section = section_of(results, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):

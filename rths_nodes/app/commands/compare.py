@@ -167,10 +167,10 @@ def run(options: argparse.Namespace) -> int:
         results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
     terminal.output(options.json, as_json(loaded, results), _print_comparison, loaded.name, results)
     if figure:
-        from rths_nodes.analysis.figures.compared import draw
+        from rths_nodes.analysis.figures.histories import compared
 
         histories = [(entry.variant.name, entry.run) for entry in results if entry.run is not None]
-        arguments.save_figure(options, figure, draw, histories)
+        arguments.save_figure(options, figure, compared, histories)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 

@@ -158,7 +158,7 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
     if figure:
         from rths_nodes.analysis.figures.updating import draw
 
-        arguments.save_figure(options, figure, draw, result, recording.scenario.name)
+        arguments.save_figure(options, figure, draw, result, recording)
     return 0
 
 
@@ -293,9 +293,9 @@ def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> in
     data = _prediction_data(name, options.set, result)
     terminal.output(options.json, data, _print_prediction, name, options.set, result)
     if figure:
-        from rths_nodes.analysis.figures.compared import draw
+        from rths_nodes.analysis.figures.histories import compared
 
-        arguments.save_figure(options, figure, draw, list(result.runs.items()))
+        arguments.save_figure(options, figure, compared, list(result.runs.items()))
     good = result.outcomes[CHANGED][0] == "finished" and not result.discrepancy
     return ExitCode.FINISHED if good else ExitCode.TRIPPED
 

@@ -193,11 +193,11 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
         print(_about(identified, model, scenario))
     _write(options, model, " --set compensator.known=null" if scenario.compensator.known else "")
     if figure:
-        from rths_nodes.analysis.figures import style
-        from rths_nodes.analysis.figures.identification import draw
+        from rths_nodes.analysis.figures.analyses import frequency_responses as draw
+        from rths_nodes.analysis.figures.drawing import save
 
         with terminal.writing(figure, "" if options.json else "report"):
-            style.save(figure, arguments.figure_width(options), draw, measured, fit, model.axes, scenario.name)
+            save(figure, arguments.figure_width(options), draw, measured, fit, model.axes, scenario.name)
 
 
 def _orders(text: str | None, n: int) -> Orders | None:

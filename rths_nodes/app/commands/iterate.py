@@ -422,7 +422,7 @@ def _draw(
 ) -> None:
     finished = [row for row in iteration.rows if row.answer]
     if figure and finished:
-        from rths_nodes.analysis.figures.iteration import draw
+        from rths_nodes.analysis.figures.analyses import iteration as draw
 
         title = f"{scenario.name}, {settings.mode}: {iteration.verdict}"
         arguments.save_figure(options, figure, draw, finished, iteration.inverse, iteration.last, title)

@@ -13,7 +13,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
 
 if TYPE_CHECKING:
-    from rths_nodes.analysis.figures.sheet import View
+    from rths_nodes.analysis.figures.drawing import Recordings
     from rths_nodes.loop.procedure_record import ProcedureRecord
     from rths_nodes.recording.procedure import OfProcedure
     from rths_nodes.recording.run import Run
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(out):
             write(loaded[0], out, options.reference, tests[0], options.defaults)
         print(out)
-        _write_files(options, out, lambda: _view(loaded[0]))
+        _write_files(options, out, lambda: _tests(loaded[0]))
         return 0
     from rths_nodes.analysis.overlay import names
     from rths_nodes.analysis.report import overlay
@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
     named = names([path.resolve().parts for path in inputs])
     compared = [overlay.Compared(*test) for test in zip(named, loaded, tests, strict=True)]
     with terminal.writing(out):
-        view = overlay.write(compared, out)
+        shown_tests = overlay.write(compared, out)
     print(out)
-    _write_files(options, out, lambda: view)
+    _write_files(options, out, lambda: shown_tests)
     return 0
 
 
@@ -119,27 +119,27 @@ def _check(options: argparse.Namespace, out: Path) -> None:
     terminal.check_writable(out)
 
 
-def _view(run: Run) -> View:
-    from rths_nodes.analysis.figures.sheet import View
+def _tests(run: Run) -> Recordings:
+    from rths_nodes.analysis.figures.drawing import Recordings
     from rths_nodes.analysis.histories import Evaluation
 
-    return View.one(Evaluation(run))
+    return Recordings.one(Evaluation(run))
 
 
-def _write_files(options: argparse.Namespace, out: Path, view: Callable[[], View]) -> None:
+def _write_files(options: argparse.Namespace, out: Path, tests: Callable[[], Recordings]) -> None:
     if not (options.csv or options.figures):
         return
-    from rths_nodes.analysis.figures import files
+    from rths_nodes.analysis.figures import drawing, drawings
 
-    drawn = files.draw(view(), arguments.figures_width(options))
+    drawn = drawing.for_print(drawings(tests()), arguments.figures_width(options))
     if options.csv:
         folder = out.with_name(f"{out.stem}_curves")
         with terminal.writing(folder, "curves"):
-            files.write_curves(drawn, folder)
+            drawing.write_curves(drawn, folder)
     if options.figures:
         folder = out.with_name(f"{out.stem}_figures")
         with terminal.writing(folder, "figures"):
-            files.write_figures(drawn, folder, options.format or FORMATS[0])
+            drawing.write_figures(drawn, folder, options.format or FORMATS[0])
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:

@@ -111,11 +111,12 @@ def run(options: argparse.Namespace) -> int:
         hooks = study.Hooks(terminal.progress, terminal.tell)
         board = competition.compete(loaded, conditions, folder, where, hooks)
     if options.figures:
-        from rths_nodes.analysis.figures.files import write_drawings
+        from rths_nodes.analysis.figures.drawing import for_print, write_figures
         from rths_nodes.app.studies.results import drawings
 
         with terminal.writing(folder):
-            write_drawings(drawings(board), folder / "figures", options.format or FORMATS[0], width)
+            drawn = for_print(drawings(board), width)
+            write_figures(drawn, folder / "figures", options.format or FORMATS[0])
     terminal.output(options.json, _data(loaded.name, board), _print, board, folder)
     return ExitCode.FINISHED
 

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     data = {"scenario": loaded.name} | judgement.data()
     terminal.output(options.json, data, _print_stability, loaded.name, judgement)
     if figure:
-        from rths_nodes.analysis.figures.stability import draw
+        from rths_nodes.analysis.figures.analyses import stability as draw
 
         arguments.save_figure(options, figure, draw, judgement, loaded.name)
     return 0

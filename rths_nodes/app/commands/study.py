@@ -48,16 +48,17 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(folder):
             where = arguments.where(options)
             table = study.complete(plan, folder, where, hooks)
-            study.write_all(table, folder, where)
+            study.write_all(table, folder)
     except BaseException as error:
         for note in error.__notes__ if hasattr(error, "__notes__") else ():
             print(f"rths: {note}; repeat the command to continue", file=sys.stderr)
         raise
     if options.figures:
-        from rths_nodes.analysis.figures import files, studies
+        from rths_nodes.analysis.figures import drawing, studies
 
         with terminal.writing(folder):
-            files.write_drawings(studies.drawings(table), folder / "figures", options.format or FORMATS[0], width)
+            drawn = drawing.for_print(studies.drawings(table), width)
+            drawing.write_figures(drawn, folder / "figures", options.format or FORMATS[0])
     terminal.output(options.json, _data(table, folder), _print, table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 

@@ -9,7 +9,7 @@ from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rths_nodes.analysis.figures.studies import drawn
+from rths_nodes.analysis.figures.drawing import on_page
 from rths_nodes.analysis.index_definitions import RANGE, definitions
 from rths_nodes.analysis.published_indices import legend
 from rths_nodes.analysis.report.document import template, write_page
@@ -154,7 +154,7 @@ def write_board(board: Scoreboard, settings: Mapping[str, str], path: Path) -> N
             (name, row.note, [rounded(row.published.get(index)) for index in of_cases]) for name, row in cases
         ],
         "published_indices": [*of_cases.values()],
-        "figures": drawn(drawings(board)),
+        "figures": on_page(drawings(board)),
         "settings": settings,
     }
     write_page(path, template("scoreboard.html.j2").render(contents))

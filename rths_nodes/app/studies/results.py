@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-    from rths_nodes.analysis.figures.style import Drawing
+    from rths_nodes.analysis.figures.drawing import Drawing
 
 
 class Study(StudyTable):
@@ -231,7 +231,7 @@ class Scoreboard:
         return plot_by_label(self.table, index or self.axes[0], rows, ax, style, width)
 
 
-def drawings(board: Scoreboard) -> list[Drawing]:
+def drawings(board: Scoreboard) -> Iterator[Drawing]:
     from rths_nodes.analysis.figures.studies import scoreboard_drawings
 
     levels, rows = board.table.columns["law"], [row for row in board.scores if row.runs]

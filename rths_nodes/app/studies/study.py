@@ -193,11 +193,11 @@ def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) ->
         return table(design, journal.results | lost)
 
 
-def write_all(table: Study, folder: Path, where: engine.Where) -> None:
+def write_all(table: Study, folder: Path) -> None:
     from rths_nodes.analysis.report.studies import write_study
 
     write(table, folder)
-    write_study(table, folder / PAGE, 1 if where.scheduler else where.processes)
+    write_study(table, folder / PAGE)
 
 
 def parquet_missing() -> str:

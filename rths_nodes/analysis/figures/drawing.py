@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figure with panels, a legend and tables of its curves; its files; and tests drawn over time."""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from rths_nodes.analysis.figures.style import INCH, ON_PAGE, SHADES, Look, in_style, level, limit, printed, styled
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned
+from rths_nodes.analysis.paper import COLUMN
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.version import __version__
+
+P = ParamSpec("P")
+Words = tuple[str, str]
+"""Title and caption of a figure."""
+WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
+"""Width on the screen, inches; factor on the height of panels that continue below; smallest width of a panel and
+largest height of a figure on paper, mm."""
+BOTTOM, LINE, LETTER, UPRIGHT, BESIDE = 0.25, 0.18, 0.0085, 0.008, 6.6
+"""Height of the lowest axis label and of a legend line, inches; width of a letter in a legend and of an upright
+letter with its margin, inches per point of font size; width of the line and gaps of a legend entry, letters."""
+TALL = 8.0
+"""Height above which a figure would be unreadable on half a sheet, inches."""
+RASTER, DOTS, SHADED = 12_000, 300, 700
+"""Samples above which a loop is drawn as an image; largest number of samples with a mark; marked cells in a
+time axis."""
+
+
+class Base(NamedTuple):
+    """Independent variable of curves: suffix of the table's file, values ``(n,)``, and column heading."""
+
+    name: str
+    values: Array
+    head: str = "time (s)"
+
+
+class Drawing(Figure):
+    """Figure with a file name, title and caption. ``tables`` holds all samples of its curves."""
+
+    def __init__(self, name: str = "", title: str = "", caption: str = "") -> None:
+        super().__init__(layout="constrained")
+        self.name, self.title, self.caption, self.heading, self.svg = name, title, caption, "", ""
+        self.tables: list[tuple[Base, dict[str, Array]]] = []
+
+    @property
+    def tall(self) -> bool:
+        return self.get_figheight() > TALL
+
+    def panels(
+        self, rows: int, columns: int = 1, height: float = 1.3, width: float = WIDTH, **options: Any
+    ) -> NDArray[np.object_]:
+        """Return panels ``(rows, columns)``, ``height`` inches high.
+
+        ``width`` is the width on the screen, inches. On narrow paper, a row continues below. ``options`` are those
+        of ``Figure.subplots``.
+        """
+        width = printed() or width
+        across = columns if printed() is None else max(1, min(columns, int(width * INCH / PANEL)))
+        below = -(-columns // across)
+        if below > 1:
+            height *= NARROW
+            options |= {"sharex": options.get("sharex") is True, "width_ratios": None}
+        self.set_size_inches(width, rows * below * height + BOTTOM)
+        grid = self.subplots(rows * below, across, squeeze=False, **options).reshape(rows, -1)
+        for panel in grid[:, columns:].ravel():
+            panel.remove()
+        return grid[:, :columns]
+
+    def curve(
+        self,
+        panel: Axes,
+        base: Base,
+        head: str,
+        values: Array,
+        over: tuple[str, Array] | None = None,
+        rows: slice | None = None,
+        **look: Any,
+    ) -> None:
+        """Draw ``values`` ``(n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
+
+        ``rows`` selects the drawn samples; the table has all samples under the heading ``head``.
+        """
+        if over is not None:
+            self.record(base, *over)
+            panel.margins(x=0.04)
+        self.record(base, head, values)
+        x, y = base.values[: len(values)] if over is None else over[1], values
+        if rows is not None:
+            x, y = x[rows], y[rows]
+        panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
+
+    def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
+        """Fill the range between ``ends`` ``(2, n)``. ``head`` has a place for the name of the end."""
+        for values, end in zip(ends, ("lower", "upper"), strict=True):
+            self.record(base, head.format(end), values)
+        panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
+
+    def record(self, base: Base, head: str, values: Array) -> None:
+        """Add a column ``values`` ``(n,)`` to the table of ``base``. A base may be longer than its columns."""
+        for other, columns in self.tables:
+            if base[::2] == other[::2] and np.array_equal(base.values, other.values):
+                columns.setdefault(head, values)
+                return
+        self.tables.append((base, {head: values}))
+
+    def finish(self) -> None:
+        """Fold and align the labels at the side, and draw one legend of all panels that have none.
+
+        The heading is drawn above it on the screen; on paper it belongs in the caption.
+        """
+        entries: dict[str, Artist] = {}
+        letters = (self.get_figheight() - BOTTOM) / (UPRIGHT * float(matplotlib.rcParams["font.size"]))
+        for panel in self.axes:
+            if grid := panel.get_subplotspec():
+                panel.set_ylabel(textwrap.fill(panel.get_ylabel(), int(letters / grid.get_gridspec().nrows)))
+            if panel.get_legend() is None:
+                for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+                    entries.setdefault(name, handle)
+        heading = self.heading if printed() is None else ""
+        if entries:
+            across = columns_of([*entries], self.get_figwidth())
+            lines = math.ceil(len(entries) / across) + len(heading.splitlines())
+            self.set_figheight(self.get_figheight() + LINE * lines)
+            above = {"loc": "outside upper left", "ncols": across, "title": heading, "alignment": "left"}
+            self.legend([*entries.values()], [*entries], **above)
+        elif heading:
+            self.suptitle(heading, x=0.01, ha="left")
+        self.align_ylabels()
+
+
+def save(
+    path: Path, millimetres: float | None, draw: Callable[P, Drawing], *args: P.args, **options: P.kwargs
+) -> None:
+    """Save the figure that ``draw`` returns as ``path`` (PNG, SVG or PDF by suffix).
+
+    ``millimetres`` is the width of the paper, None for the screen. Raises ConfigError if the figure does not fit.
+    """
+    with in_style(millimetres):
+        figure = draw(*args, **options)
+        width, height = (round(INCH * size) for size in figure.get_size_inches())
+        if millimetres and height > HIGHEST:
+            words = f"the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
+            raise ConfigError(f"--width = {width} mm: {words}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+
+
+def svg(figure: Figure, title: str) -> str:
+    """Return the figure as an SVG element of the page, without prolog, with unique ids.
+
+    ``savefig`` would draw the figure twice; ``print_svg`` draws it once.
+    """
+    label = html.escape(title)
+    figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
+    with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
+        FigureCanvasSVG(figure).print_svg(buffer)
+        text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
+    text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r'<g id="[^"]*"/>', "", text))
+    text = re.sub(r"(font: [\d.]+px)[^;\"]*", r"\1 var(--face)", text)
+    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(?<=\.\d\d)\d+|\n", "", path[0]), text)
+    text = re.sub(r"\n\s*", "\n", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def columns_of(labels: Sequence[str], width: float) -> int:
+    """Return the number of ``labels`` that fit in one legend line of ``width`` inches, at least 1."""
+    letter = LETTER * float(matplotlib.rcParams["font.size"])
+    return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
+
+
+def legend_above(panel: Axes, title: str = "") -> None:
+    """Draw a legend above a panel, which lists equal curves once."""
+    entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))
+    if not entries:
+        panel.set_title(title)
+        return
+    across = columns_of([*entries], panel.get_position().width * panel.figure.get_figwidth())
+    above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "alignment": "left", "frameon": False}
+    panel.legend([*entries.values()], [*entries], ncols=across, title=title or None, **above)
+
+
+def label(name: str, unit: str) -> str:
+    return f"{name} ({unit})" if unit not in ("", "1") else name
+
+
+def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
+    """Draw ``figures``, each made on request, as SVG for a page."""
+    with in_style(ON_PAGE):
+        drawn = []
+        for figure in figures:
+            figure.svg = svg(figure, figure.title)
+            drawn.append(figure)
+        return drawn
+
+
+def for_print(figures: Iterable[Drawing], millimetres: float = COLUMN) -> list[Drawing]:
+    """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
+    with in_style(millimetres):
+        return [*figures]
+
+
+def write_figures(figures: Sequence[Drawing], folder: Path, kind: str = "pdf") -> None:
+    """Write each figure as ``kind`` (pdf or svg), and all captions as ``captions.txt``, to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    captions = []
+    for figure in figures:
+        path = folder / f"{figure.name}.{kind}"
+        date = {"CreationDate" if kind == "pdf" else "Date": None}
+        with in_style(COLUMN):
+            about = {"Title": figure.title, "Creator": f"rths_nodes {__version__}", **date}
+            figure.savefig(path, metadata=about)
+        captions.append(f"{path.name}\n{figure.title}. {figure.caption}\n")
+    (folder / "captions.txt").write_text("\n".join(captions), encoding="utf-8")
+
+
+def write_curves(figures: Sequence[Drawing], folder: Path) -> None:
+    """Write all samples of the curves of each figure to ``folder`` as CSV.
+
+    The first column is the independent variable; an empty cell is a gap in the curve. Curves with different time
+    axes are in separate files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        for name, columns in tables(figure):
+            write_columns({head: values.tolist() for head, values in columns.items()}, folder / f"{name}.csv")
+
+
+def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
+    names: list[str] = []
+    for base, _ in figure.tables:
+        name = figure.name if len(figure.tables) == 1 else f"{figure.name}_{base.name}"
+        names.append(name if name not in names else f"{name}_{len(names) + 1}")
+    lengths = [max(map(len, columns.values())) for _, columns in figure.tables]
+    columns = [{base.head: base.values[:n]} | own for n, (base, own) in zip(lengths, figure.tables, strict=True)]
+    return list(zip(names, columns, strict=True))
+
+
+class Row(NamedTuple):
+    """Quantity over time: name, unit, looks of its histories by name, and base and histories of each test.
+
+    Histories are ``(n,)``, one for each look, and empty for a test that lacks them; a history ``(2, n)`` is a
+    filled range. Faint and dashed lines mark the value ``aim`` and the finite ``limits``. ``dots`` marks the
+    samples of a short history.
+    """
+
+    name: str
+    unit: str
+    looks: Mapping[str, Look]
+    shown: Sequence[tuple[Base, Sequence[Array] | Array]]
+    aim: float | None = 0.0
+    limits: Sequence[float] = ()
+    dots: bool = False
+
+
+class Recordings:
+    """A single test, or several overlaid tests.
+
+    ``of`` and ``run`` belong to the first test. For a single test, each axis has a colour, flagged stretches are
+    shaded, and time is the time of the recording. For several tests, each test has a colour and each axis has a
+    panel.
+    """
+
+    def __init__(self, tests: Sequence[Aligned]) -> None:
+        self.tests, self.first = tests, tests[0]
+        self.of, self.run, self.alone = self.first.of, self.first.run, self.first.recorded
+        self.samples = [Base("samples", test.time) for test in tests]
+        self.counted = [Base("samples", test.counted) for test in tests]
+        self.steps = [Base("steps", test.step_time) for test in tests]
+        self.ends = 0.0, max([self.run.scenario.dt, *(float(test.time[-1]) for test in tests if len(test.time))])
+
+    @property
+    def axes(self) -> dict[str, Look]:
+        return styled(self.run.axes)
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        return styled(test.name for test in self.tests)
+
+    @classmethod
+    def one(cls, evaluation: Evaluation) -> Recordings:
+        return cls([Aligned("", evaluation, recorded=True)])
+
+    def titled(self, title: str, result: str) -> str:
+        return f"{title}: {result}" if self.alone else title
+
+    def head(self, test: Aligned, name: str) -> str:
+        return name if self.alone else f"{test.name}: {name}"
+
+    def over_time(self, figure: Drawing, rows: Sequence[Row], height: float = 1.2) -> list[Axes]:
+        """Draw each row in a panel, for several tests in a panel for each look. Omit what no test has."""
+        numbers = range(max((len(row.looks) for row in rows), default=0))
+        groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
+        parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
+        parts = [(row, part) for row, part in parts if any(len(own[n]) for _, own in row.shown for n in part)]
+        panels: list[Axes] = [*figure.panels(len(parts), height=height, sharex=True)[:, 0]] if parts else []
+        for panel, (row, part) in zip(panels, parts, strict=True):
+            name = row.name if self.alone else row.name + suffix_of(row.looks, part[0])
+            self.time(panel, label(name, row.unit))
+            for number in part:
+                self.curves(figure, panel, row, number, slice(None) if row.dots else None)
+            if row.aim is not None:
+                level(panel, row.aim)
+            for value in row.limits if self.alone else ():
+                limit(panel, value)
+        return panels
+
+    def curves(
+        self, figure: Drawing, panel: Axes, row: Row, number: int, rows: slice | None = None, name: str = ""
+    ) -> None:
+        """Draw history ``number`` of each test, the first in front. ``rows`` as in :meth:`Drawing.curve`."""
+        suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
+        for depth, (test, (base, histories)) in enumerate(zip(self.tests, row.shown, strict=True)):
+            if len(history := histories[number]):
+                head = self.head(test, row.name + suffix)
+                style = {"label": name or suffix.strip()} | look
+                if not self.alone:
+                    style = {"label": test.name, "zorder": 2.9 - 0.9 * depth / len(self.tests)}
+                    style |= self.looks[test.name]
+                if history.ndim > 1:
+                    figure.band(panel, base, label(f"{head}, {{}}", row.unit), history, style)
+                    continue
+                if rows is not None and len(history[rows]) <= DOTS:
+                    style |= {"marker": ".", "ms": 2.5}
+                figure.curve(panel, base, label(head, row.unit), history, rows=rows, **style)
+
+    def time(self, panel: Axes, title: str) -> None:
+        """Shade flagged stretches of a single test, the short ones widened, and label the panel."""
+        run, dt, least = self.run, self.run.scenario.dt, max(1, len(self.run.time) // SHADED)
+        for flag, name, colour, hatch in SHADES if self.alone else ():
+            marked = (run.flags & flag) != 0
+            if marked.any():
+                cells = np.add.reduceat(marked, np.arange(0, len(marked), least)) > 0
+                edges = np.flatnonzero(np.diff(np.concatenate(([0], cells, [0])))).reshape(-1, 2) * least
+                # sample k is at the end of its period
+                stretches = [((first - 1) * dt, (end - first) * dt) for first, end in edges.tolist()]
+                look: Look = {"color": colour, "alpha": 0.3}
+                if printed() is not None:
+                    look = {"facecolor": "#e8e8e8", "edgecolor": "#8c8c8c", "hatch": hatch}
+                look |= {"lw": 0.0, "label": f"{name} ({int(marked.sum())})"}
+                panel.broken_barh(stretches, (0.0, 1.0), transform=panel.get_xaxis_transform(), **look)
+        panel.set(xlim=self.ends, ylabel=title)
+        grid = panel.get_subplotspec()
+        if grid is None or grid.is_last_row():
+            panel.set_xlabel("time (s)")
+
+
+def suffix_of(names: Iterable[str], number: int) -> str:
+    several = [*names]
+    return f" {several[number]}" if len(several) > 1 else ""
