@@ -166,7 +166,7 @@ def test_fast_motion_against_specimen_is_stopped(make_bench: Callable[..., Emula
     """0.5 MN/m give 0.5 kN in the small move of 1 mm, where 1 kN is allowed; the fast motion is longer."""
     bench = make_bench(1, mounted=5e5).bench
     with bench.opened() as rig:
-        bench.fast = Dash.fastest(bench.scenario, rig.stated(), np.array([0.04]))
+        bench.fast = Dash.fastest(rig, np.array([0.04]))
     (row,) = commission(bench, {"it": TRIALS["fast stop"]})
     assert (row.cause, row.what, row.verdict) == (STOPPED, HIGHEST, FAILED)
     assert mentions(row.measured, "axes.north", "1 kN", "small_move.force")
@@ -174,10 +174,10 @@ def test_fast_motion_against_specimen_is_stopped(make_bench: Callable[..., Emula
 
 def test_rest_beyond_motion_fails(make_bench: Callable[..., EmulatedBench]) -> None:
     bench = make_bench(1).bench
-    with bench.opened() as rig:
-        stated = rig.stated()
+    with bench.opened():
+        pass
     for sent, failed in ((0.0, False), (5e-3, True), (-5e-3, True)):
-        rows = by_place(bench, CLOSED, np.array([[sent]]), np.array([1e-2]), stated, 2)
+        rows = by_place(bench, CLOSED, np.array([[sent]]), np.array([1e-2]), 2)
         assert [row.verdict == FAILED for row in rows] == [failed]
 
 
@@ -186,13 +186,13 @@ def test_slow_computer_keeps_session_in_lockstep(
 ) -> None:
     monkeypatch.setattr(emulator, "QUIET_S", 0.02)
     emulated = make_bench()
-    operate = emulated.meanwhile
+    operate = emulated.ask
 
-    def pause(instruction: str, tick: Callable[[], object], moves: bool = False) -> None:
+    def pause(*arguments: Any, **options: bool) -> None:
         time.sleep(0.2)
-        operate(instruction, tick, moves)
+        operate(*arguments, **options)
 
-    monkeypatch.setattr(emulated, "meanwhile", pause)
+    monkeypatch.setattr(emulated, "ask", pause)
     rows = commission(emulated.bench, {"interlock": TRIALS["interlock"]})
     assert [row.verdict for row in rows] == [PASSED, PASSED]
 
@@ -265,7 +265,7 @@ class Person:
     def __init__(self, answer: bool) -> None:
         self.answer, self.asked = answer, list[str]()
 
-    def witness(self, question: str) -> bool:
+    def agrees(self, question: str) -> bool:
         self.asked.append(question)
         return self.answer
 
@@ -359,7 +359,7 @@ def test_swapped_axes_need_two_axes() -> None:
 def test_warning_is_shown_after_clear(capsys: pytest.CaptureFixture[str]) -> None:
     lines = iter(["", "CLEAR"])
     operator = AtTerminal(Console(Answers(), lambda _: next(lines), print), "EMULATED", 0.0, "horn is on for 3 s")
-    operator.ready("all axes move together: north 1 mm at 2 mm/s", moves=True)
+    operator.ask("all axes move together: north 1 mm at 2 mm/s", moves=True)
     refusal, warning = capsys.readouterr().out.splitlines()
     assert mentions(refusal, "CLEAR", "nothing", "moved")
     assert mentions(warning, "horn", "3 s")

@@ -186,42 +186,33 @@ class AtTerminal:
         self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
 
-    def ready(self, instruction: str, moves: bool = False) -> None:
-        self._ask(self._question(instruction, moves), moves)
+    def ask(self, words: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+        from rths_nodes.app.procedure.console import TYPE_CLEAR
 
-    def _ask(self, question: str, moves: bool) -> None:
-        while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
-            print(f"nothing has moved, because the answer was not {CLEAR}")
-        if moves and self._warned and not self._settling:
-            print(self._warned, flush=True)
-
-    def meanwhile(self, instruction: str, tick: Callable[[], object], moves: bool = False) -> None:
-        left: list[BaseException] = []
+        question, left = self._numbered(f"{words}.\n{TYPE_CLEAR if moves else 'Enter: '}"), list[BaseException]()
 
         def ask() -> None:
             try:
-                self._ask(question, moves)
+                while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
+                    print(f"nothing has moved, because the answer was not {CLEAR}")
+                if moves and self._warned and not self._settling:
+                    print(self._warned, flush=True)
             except BaseException as error:
                 left.append(error)
 
-        question = self._question(instruction, moves)
-        asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
-        asking.start()
-        while asking.is_alive():
-            tick()
-            time.sleep(self._rest)
+        if tick is None:
+            ask()
+        else:
+            asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
+            asking.start()
+            while asking.is_alive():
+                tick()
+                time.sleep(self._rest)
         if left:
             raise left[0]
 
-    def again(self, reason: str) -> bool:
-        self.settle()
-        print(reason)
-        return bool(self._dialogue.yes("Begin a new session at the rig. Try again now?"))
-
-    def witness(self, statement: str) -> bool:
-        self.settle()
-        self._number += 1
-        return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
+    def agrees(self, question: str) -> bool:
+        return bool(self._dialogue.yes(self._numbered(question)))
 
     def settle(self) -> None:
         """Wait for Enter if the operator did not answer before the motion ended."""
@@ -231,9 +222,7 @@ class AtTerminal:
             self._asking.join()
             self._settling = False
 
-    def _question(self, instruction: str, moves: bool) -> str:
-        from rths_nodes.app.procedure.console import TYPE_CLEAR
-
+    def _numbered(self, question: str) -> str:
         self.settle()
         self._number += 1
-        return f"\n{self._number}. {self._kind}: {instruction}.\n{TYPE_CLEAR if moves else 'Enter: '}"
+        return f"\n{self._number}. {self._kind}: {question}"

@@ -17,12 +17,13 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
-from rths_nodes.core.port_readings import FarEnd, Listener, ReportedState
+from rths_nodes.core.port_readings import Listener, ReportedState
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.commissioning import (
@@ -36,14 +37,7 @@ from rths_nodes.loop.commissioning import (
 )
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.commissioning.rig import (
-    REST_S,
-    Bench,
-    Dash,
-    FreeRig,
-    Refused,
-    to_and_fro,
-)
+from rths_nodes.procedure.commissioning.rig import HIGHEST, Bench, Dash, Refused
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -65,8 +59,6 @@ SPARE = 1
 ROUNDED = 0.25
 """Largest undetected deviation from constant velocity, as a fraction of the first change that braking causes."""
 
-HIGHEST = "from the highest speed"
-
 Rows = list[CommissioningRow]
 
 
@@ -74,6 +66,12 @@ def judged(
     cause: str, subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
 ) -> CommissioningRow:
     return CommissioningRow(cause, subject, stated, measured, PASSED if good else FAILED, speed, resolution)
+
+
+def detected(bench: Bench, cause: str, subject: str, stated: str, seen: str, speed: str) -> CommissioningRow:
+    """Return the row of an action of the operator, which fails if nothing was ``seen``."""
+    measured = seen or f"nothing was detected within {bench.patience:g} s"
+    return judged(cause, subject, stated, measured, bool(seen), speed)
 
 
 def resolved(value: float, step: float, unit: str) -> str:
@@ -96,50 +94,240 @@ def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
     return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
 
 
+def longest_rest(velocity: Array, deceleration: Array, dt: float) -> int:
+    return max(rest_samples(v, a, dt) for v, a in zip(velocity.tolist(), deceleration.tolist(), strict=True))
+
+
 def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
     """Return the stopping distance (m) from ``velocity`` (m/s): ``bridged`` samples unchanged, then braking."""
     n = rest_samples(velocity, deceleration, dt)
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
 
-def judge_stop(
-    since: int,
-    position: float,
-    velocity: float,
-    samples: Sequence[int],
-    active: Array,
-    bridged: int,
-    deceleration: float,
-    dt: float,
-    step: float,
-) -> tuple[str, str, bool]:
-    """Return the stated and the measured stop as text, and whether they agree.
+def at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
+    rows: Rows = []
+    for fast in (False, True):
+        if fast and bench.fast is None:
+            return [*rows, untried_fast(cause)]
+        rows += attempt(bench, fast)
+        if any(row.verdict == FAILED for row in rows):
+            bench.fast = None
+    return rows
 
-    The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
-    after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
+
+def untried_fast(cause: str) -> CommissioningRow:
+    why = "the free stroke and the limits allow no higher speed, or an earlier stop failed or was not tried"
+    return CommissioningRow(cause, HIGHEST, "as above", why, NOT_TRIED)
+
+
+def closed(bench: Bench, fast: bool) -> Rows:
+    with bench.opened():
+        ear, dash = bench.port.ear, _dash(bench, fast)
+        bench.clear(dash.words(bench, "then the session is closed"))
+        start = _run_up(bench, dash)
+        for sample in range(1, dash.rising + STEADY + 1):
+            bench.tick(start + dash.place(sample))
+        last = bench.rows[-1]
+        lag = bench.lag(last) / dash.velocity
+        if ear is None:
+            bench.close()
+            return by_place(
+                bench, CLOSED, np.array((start, last.active)), dash.velocity, bench.transport, dash.suffix
+            )
+        ear.stop()
+        states = _listen(bench, ear, dash)
+    if not fast:
+        bench.fast = Dash.fastest(bench, lag)
+    return _stop_rows(bench, CLOSED, dash, states, last.sample, last.active, bench.transport)
+
+
+def _dash(bench: Bench, fast: bool) -> Dash:
+    return bench.fast if fast and bench.fast is not None else Dash.resolving(bench)
+
+
+def _run_up(bench: Bench, dash: Dash) -> Array:
+    if dash.start is not None:
+        bench.ramp(dash.start, bench.free_velocity)
+    return bench.command
+
+
+def killed(bench: Bench, fast: bool) -> Rows:
+    for _ in range(KILLS):
+        with bench.opened():
+            dash = _dash(bench, fast)  # the session moves home: the process to be killed cannot ask for clearance
+        words = dash.words(bench, "the process that drives it is killed while it moves")
+        bench.operator.ask(words, moves=True)
+        ear, before, start = bench.opening(partial(_kill, bench, dash))
+        bridged = bench.stated.bridged
+        if ear is None:
+            ends = np.array((start, start + dash.place(dash.until)))
+            return by_place(bench, KILLED, ends, dash.velocity, bridged, dash.suffix)
+        states = _listen(bench, ear, dash)
+        ear.close()
+        newest = max((state.newest for state in states), default=0)
+        if dash.rising < newest - before <= dash.until:
+            place, since = start + dash.place(newest - before), newest + bench.transport
+            rows = _stop_rows(bench, KILLED, dash, states, since, place, bridged)
+            return [*rows, _session_over(bench, states, since, dash)]
+    raise Refused(f"the process was killed {KILLS} times, but never while the axes moved at constant velocity")
+
+
+def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
+    """Start a process that moves the axes along ``dash``, and kill it at constant velocity.
+
+    Return the listener of its session, and the sample and the commands ``(n_axes,)`` m before the motion. Raises
+    ConfigError if the process cannot open a session.
     """
-    v, change = abs(velocity), deceleration * dt**2
-    n, seen = rest_samples(v, deceleration, dt), ROUNDED * change + step
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    process = context.Process(
+        target=drive_until_killed, args=(theirs, bench.scenario.data(), bench.realtime, dash)
+    )
+    process.start()
+    theirs.close()
+    try:
+        ear = _received(pipe, ConfigError)
+        before, start = _received(pipe, Refused)
+    finally:
+        process.kill()
+        process.join()
+    return ear, before, start
+
+
+def _received(pipe: Connection, failed: type[Exception]) -> Any:
+    """Return the next message, which is not a text. Raises ``failed`` with the text otherwise."""
+    try:
+        if not pipe.poll(OPENED_S):
+            raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
+        message = pipe.recv()
+    except (EOFError, OSError) as error:
+        raise Refused("the process that drives the rig has ended by itself") from error
+    if isinstance(message, str):
+        raise failed(message)
+    return message
+
+
+def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
+    """Run in the process to be killed: open a session and move the axes along ``dash``.
+
+    In lockstep, the process sends no commands while it waits to be killed, so that time stops.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
+    with real_time(realtime):
+        try:
+            bench.open()
+            _drive(bench, pipe, dash)
+        except ConfigError as error:
+            pipe.send(str(error))
+        except Exception as error:  # the other process reports the error
+            pipe.send(f"the process that drives the rig has failed: {error}")
+        finally:
+            bench.close()
+
+
+def _drive(bench: Bench, pipe: Connection, dash: Dash) -> None:
+    pipe.send(bench.port.ear)
+    bench.warn()
+    start, before = _run_up(bench, dash), bench.rows[-1].sample
+    for sample in range(1, dash.until + dash.rising + 1):
+        bench.tick(start + dash.place(sample))
+        if sample == dash.rising + STEADY:
+            pipe.send((before, start))
+            while not bench.realtime:
+                pipe.recv()
+    while not pipe.poll():  # until the other process kills this one
+        bench.tick()
+
+
+def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: Dash) -> CommissioningRow:
+    stopped = [state for state in states if state.stopped]
+    took, most = stopped[0].measured.sample - since if stopped else math.inf, bench.stated.watchdog + TOLD
+    measured = (
+        f"the session ends after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
+        if stopped
+        else "the session does not end"
+    )
+    return judged(
+        KILLED,
+        "session of the receiver" + dash.suffix,
+        f"the session ends after {1e3 * most * bench.dt:.3g} ms at most",
+        measured,
+        took <= most,
+        resolution=f"{1e3 * bench.dt:.3g} ms",
+    )
+
+
+def _listen(bench: Bench, ear: Listener, dash: Dash) -> list[ReportedState]:
+    braking = longest_rest(dash.velocity, bench.stated.deceleration, bench.dt)
+    longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
+    states: list[ReportedState] = []
+    patience = bench.scenario.port.longest_wait + LISTENED_S
+    while more := ear.states(patience):
+        states += more
+        patience = LISTENED_S
+        newest = max(state.newest for state in states)
+        if _stands(states) or states[-1].measured.sample > newest + longest:
+            break
+    ear.stop()
+    return _si(bench, states)
+
+
+def _si(bench: Bench, states: Sequence[ReportedState]) -> list[ReportedState]:
+    calibration = bench.calibration
+    return [replace(state, measured=calibration.measured(state.measured)) for state in states]
+
+
+def _stands(states: Sequence[ReportedState]) -> bool:
+    last = [state.measured.command for state in states[-STANDS:]]
+    return len(last) == STANDS and bool(states[-1].stopped) and all(np.array_equal(one, last[0]) for one in last)
+
+
+def _stop_rows(
+    bench: Bench, cause: str, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
+) -> Rows:
+    """Return a row for each axis, which was at ``place`` ``(n_axes,)`` m in sample ``since``."""
+    numbers, shape = np.array([state.measured.sample for state in states]) - since, (-1, len(bench.names))
+    ways = np.array([state.measured.command for state in states]).reshape(shape) - place
+    pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
+    rows = []
+    for i, name in enumerate(bench.names):
+        v = float(dash.velocity[i])
+        stated, measured, good = _judge_stop(bench, i, v, numbers, ways[:, i], bridged)
+        if good:
+            first = max(0, int((numbers <= 0).sum()) - 1)
+            measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
+        speed, finest = bench.speed(i, v), resolution_of(bench.dt, float(bench.finest[i]))
+        rows.append(judged(cause, name + dash.suffix, stated, measured, good, speed, finest))
+    return rows
+
+
+def _judge_stop(
+    bench: Bench, index: int, v: float, numbers: Array, ways: Array, bridged: int
+) -> tuple[str, str, bool]:
+    """Return the stated and the measured stop of an axis as text, and whether they agree.
+
+    ``ways`` ``(n,)`` m is the travel of the active command since sample 0 of ``numbers`` ``(n,)``, when the axis
+    moved with velocity ``v`` (m/s). The far end states that it brakes after ``bridged`` samples.
+    """
+    dt, step, a = bench.dt, float(bench.resolution[index]), float(bench.stated.deceleration[index])
+    change = a * dt**2
+    n, seen = rest_samples(v, a, dt), ROUNDED * change + step
     unseen = 0
     while 0.5 * (unseen + 1) * (unseen + 2) * change <= seen:
         unseen += 1
-    due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
+    due, end, most = bridged + 1, bridged + n, way_of(v, bridged, a, dt)
     stated = _stop_text(due, end, most, dt, step)
-    numbers = np.asarray(samples) - since
-    numbers, places = numbers[numbers > 0], np.asarray(active)[numbers > 0]
-    if not len(numbers):
-        return stated, "the axis does not brake within 0 mm", False
-    short = math.copysign(1.0, velocity) * (position + velocity * numbers * dt - places)
-    way = float(math.copysign(1.0, velocity) * (places[-1] - position))
-    braking = np.flatnonzero(short > seen)
+    numbers, ways = numbers[numbers > 0], ways[numbers > 0]
+    way = float(ways[-1]) if len(ways) else 0.0
+    braking = np.flatnonzero(v * numbers * dt - ways > seen)
     if not len(braking):
         return stated, f"the axis does not brake within {way * 1e3:.3g} mm", False
-    moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
-    first, last = int(numbers[braking[0]]), int(numbers[moving[-1]]) if len(moving) else 0
+    moving = np.flatnonzero(np.abs(ways - way) > 1e-3 * seen + step)
+    first, rest = int(numbers[braking[0]]), int(numbers[moving[-1]]) + 1 if len(moving) else 1
     # the last state may be the first at rest
-    if last + 1 >= numbers[-1] and not abs(places[-1] - places[-2:][0]) <= change + step:
+    if rest >= numbers[-1] and not abs(way - ways[-2:][0]) <= change + step:
         return stated, f"the axis does not come to rest within {way * 1e3:.3g} mm", False
-    rest = last + 1
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = first > due + unseen + SPARE or rest > end + SPARE
     wrong |= not way <= most + (v * dt + step) * (1 + SPARE) or took < harder
@@ -153,296 +341,26 @@ def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str
     return f"the axis brakes after {first * dt * 1e3:.3g} ms; {rest_words(rest, way, dt, max(step, 1e-6))}"
 
 
-def closed(bench: Bench) -> Rows:
-    return _at_both_speeds(bench, CLOSED, _closed)
-
-
-def killed(bench: Bench) -> Rows:
-    return _at_both_speeds(bench, KILLED, _killed)
-
-
-def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    rows = attempt(bench, False)
-    if any(row.verdict == FAILED for row in rows):
-        bench.fast = None
-    if bench.fast is None:
-        return [*rows, untried_fast(cause)]
-    fast = attempt(bench, True)
-    bench.fast = None if any(row.verdict == FAILED for row in fast) else bench.fast
-    return rows + fast
-
-
-def untried_fast(cause: str) -> CommissioningRow:
-    why = "the free stroke and the limits allow no higher speed, or an earlier stop failed or was not tried"
-    return CommissioningRow(cause, HIGHEST, "as above", why, NOT_TRIED)
-
-
-def _closed(bench: Bench, fast: bool) -> Rows:
-    with bench.opened() as rig:
-        stated, ear = rig.stated(), rig.port.ear
-        dash = _dash(bench, fast, stated)
-        bench.clear(rig, moves(bench, dash, "then the session is closed"))
-        start = _run_up(rig, dash)
-        for sample in range(1, dash.rising + STEADY + 1):
-            rig.tick(start + dash.place(sample))
-        last, first = rig.rows[-1], rig.rows[0]
-        lag = np.abs(last.active - first.active - last.displacement + first.displacement) / dash.velocity
-        if ear is None:
-            rig.close()
-            ends = np.array((start, last.active))
-            return by_place(bench, CLOSED, ends, dash.velocity, stated, bench.transport, _suffix(dash))
-        ear.stop()
-        states = _listen(bench, ear, dash, stated)
-    if not fast:
-        bench.fast = Dash.fastest(bench.scenario, stated, lag)
-    return _stop_rows(bench, CLOSED, states, last.sample, last.active, dash, stated, bench.transport)
-
-
-def _dash(bench: Bench, fast: bool, stated: FarEnd) -> Dash:
-    return bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
-
-
-def _run_up(rig: FreeRig, dash: Dash) -> Array:
-    if dash.start is not None:
-        rig.ramp(dash.start, rig.free_velocity)
-        rig.hold(REST_S)
-    return rig.command
-
-
-def _killed(bench: Bench, fast: bool) -> Rows:
-    for _ in range(KILLS):
-        with bench.opened() as rig:
-            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
-        dash = _dash(bench, fast, stated)
-        words = "the process that drives it is killed while it moves"
-        bench.operator.ready(moves(bench, dash, words), moves=True)
-        if rows := _killed_once(bench, dash):
-            return rows
-    raise Refused(f"the process was killed {KILLS} times, but never while the axes moved at constant velocity")
-
-
-def _killed_once(bench: Bench, dash: Dash) -> Rows:
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    arguments = theirs, bench.scenario.data(), bench.realtime, dash
-    process = context.Process(target=drive_until_killed, args=arguments)
-    process.start()
-    theirs.close()
-    try:
-        stated, ear = bench.opening(bench.rig().port.simulated, lambda: _opened(pipe))
-        reached = _received(pipe)
-    finally:
-        process.kill()
-        process.join()
-    if isinstance(reached, str):
-        raise Refused(reached)
-    before, start = reached
-    if ear is None:
-        ends = np.array((start, start + dash.place(dash.until)))
-        return by_place(bench, KILLED, ends, dash.velocity, stated, stated.bridged, _suffix(dash))
-    states = _listen(bench, ear, dash, stated)
-    ear.close()
-    newest = max((state.newest for state in states), default=0)
-    if not dash.rising < newest - before <= dash.until:
-        return []
-    place, since = start + dash.place(newest - before), newest + bench.transport
-    rows = _stop_rows(bench, KILLED, states, since, place, dash, stated, stated.bridged)
-    return [*rows, _session_over(bench, states, since, dash, stated)]
-
-
-def _session_over(
-    bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
-) -> CommissioningRow:
-    stopped = [state for state in states if state.stopped]
-    took = stopped[0].measured.sample - since if stopped else None
-    measured = (
-        "the session does not end"
-        if took is None
-        else f"the session ends after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
-    )
-    allowed = f"the session ends after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms at most"
-    good = took is not None and took <= stated.watchdog + TOLD
-    return judged(
-        KILLED,
-        "session of the receiver" + _suffix(dash),
-        allowed,
-        measured,
-        good,
-        resolution=f"{1e3 * bench.dt:.3g} ms",
-    )
-
-
-def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
-    pipe.send("open")
-    answer = _received(pipe)
-    if isinstance(answer, str):
-        raise ConfigError(answer)
-    stated, ear = answer
-    return stated, ear
-
-
-def _received(pipe: Connection) -> Any:
-    try:
-        if pipe.poll(OPENED_S):
-            return pipe.recv()
-    except (EOFError, OSError) as error:
-        raise Refused("the process that drives the rig has ended by itself") from error
-    raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
-
-
-def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Run in the process to be killed: open a session and move the axes along ``dash``.
-
-    In lockstep, the process sends no commands while it waits to be killed, so that time stops.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
-    with real_time(realtime):
-        rig = _opened_when_asked(bench, pipe)
-        try:
-            _drive(rig, pipe, dash)
-        except Exception as error:  # the other process reports the error
-            pipe.send(f"the process that drives the rig has failed: {error}")
-        finally:
-            rig.close()
-
-
-def _drive(rig: FreeRig, pipe: Connection, dash: Dash) -> None:
-    pipe.send((rig.stated(), rig.port.ear))
-    rig.warn()
-    start = _run_up(rig, dash)
-    before = rig.rows[-1].sample
-    for sample in range(1, dash.until + dash.rising + 1):
-        rig.tick(start + dash.place(sample))
-        if sample == dash.rising + STEADY:
-            pipe.send((before, start))
-            while not rig.realtime:
-                pipe.recv()
-    while not pipe.poll():  # until the other process kills this one
-        rig.tick()
-
-
-def _opened_when_asked(bench: Bench, pipe: Connection) -> FreeRig:
-    while True:
-        pipe.recv()
-        rig = bench.rig()
-        try:
-            rig.open()
-            return rig
-        except ConfigError as error:
-            pipe.send(str(error))
-
-
-def _si(bench: Bench, states: Sequence[ReportedState]) -> list[ReportedState]:
-    return [replace(state, measured=bench.calibration.measured(state.measured)) for state in states]
-
-
-def _listen(bench: Bench, ear: Listener, dash: Dash, stated: FarEnd) -> list[ReportedState]:
-    limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
-    longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
-    longest = 3 * longest + 3 * STANDS + stated.watchdog
-    states: list[ReportedState] = []
-    patience = bench.scenario.port.longest_wait + LISTENED_S
-    while more := ear.states(patience):
-        states += more
-        patience = LISTENED_S
-        newest = max(state.newest for state in states)
-        if _stands(states) or states[-1].measured.sample > newest + longest:
-            break
-    ear.stop()
-    return _si(bench, states)
-
-
-def _stands(states: Sequence[ReportedState]) -> bool:
-    last = [state.measured.command for state in states[-STANDS:]]
-    return len(last) == STANDS and bool(states[-1].stopped) and all(np.array_equal(one, last[0]) for one in last)
-
-
-def _suffix(dash: Dash) -> str:
-    return "" if dash.start is None else f", {HIGHEST}"
-
-
-def _stop_rows(
-    bench: Bench,
-    cause: str,
-    states: list[ReportedState],
-    since: int,
-    place: Array,
-    dash: Dash,
-    stated: FarEnd,
-    bridged: int,
-) -> Rows:
-    samples = [state.measured.sample for state in states]
-    shape = len(states), len(bench.names)
-    active = np.array([state.measured.command for state in states]).reshape(shape)
-    pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
-    rows = []
-    for i, name in enumerate(bench.names):
-        v, a, step = float(dash.velocity[i]), float(stated.deceleration[i]), float(bench.resolution[i])
-        line = since, float(place[i]), v
-        expected, measured, good = judge_stop(*line, samples, active[:, i], bridged, a, bench.dt, step)
-        if good:
-            first = max(0, sum(sample <= since for sample in samples) - 1)
-            measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
-        speed, finest = bench.speed(i, v), resolution_of(bench.dt, bench.finest(i))
-        rows.append(judged(cause, name + _suffix(dash), expected, measured, good, speed, finest))
-    return rows
-
-
-def by_place(
-    bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
-) -> Rows:
-    """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
-
-    ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
-    """
-    bench.operator.ready("begin a new session at the rig")
-    with bench.opened() as rig:
-        rested = rig.rows[0].active
-    rows = []
-    for i, name in enumerate(bench.names):
-        v = float(velocity[i])
-        most = way_of(v, bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
-        far = max(float(sent[:, i].min() - rested[i]), float(rested[i] - sent[:, i].max()), 0.0)
-        spare = float(bench.resolution[i]) + v * bench.dt
-        allowed = f"the axis rests at most {1e3 * most:.3g} mm beyond the end of its motion"
-        measured = f"the axis rests {resolved(1e3 * far, 1e3 * spare, 'mm')} beyond the end of its motion"
-        finest = f"{1e3 * spare:.2g} mm; times are not measured"
-        rows.append(
-            judged(cause, name + suffix, allowed, measured, far <= most + spare, bench.speed(i, v), finest)
-        )
-    return rows
-
-
 def cable(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
+    with bench.opened():
+        ear, reason = bench.port.ear, ""
         words = "pull the network cable of the rig while they move, for three seconds or more"
-        bench.moving_soon(rig, slowly(bench, rig, words))
-        reason = _until_silent(bench, rig)
-        sent = [row.sent for row in rig.rows]
+        try:
+            if bench.acted(words, lambda row: bool(row.stopped)):
+                reason = bench.rows[-1].stopped
+        except PortError as error:
+            reason = str(error)
+        sent = np.array([row.sent for row in bench.rows])
         if reason:
-            bench.operator.ready("plug the network cable in again")
-            states = [] if ear is None else _until_plugged(bench, ear)
-    measured = reason or f"nothing has happened within {bench.patience:g} s"
-    here = judged(
-        CABLE, "test computer", "the test computer reports that the rig is silent", measured, bool(reason), slow
-    )
+            bench.operator.ask("plug the network cable in again")
+        states = _until_plugged(bench, ear) if reason and ear is not None else []
+    stated = "the test computer reports that the rig is silent"
+    rows = [detected(bench, CABLE, "test computer", stated, reason, bench.slow)]
     if not reason:
-        return [here]
+        return rows
     if ear is None:
-        return [here, *by_place(bench, CABLE, np.array(sent), velocity, stated, stated.bridged)]
-    return [here, *_plugged(bench, states, sent, stated)]
-
-
-def _until_silent(bench: Bench, rig: FreeRig) -> str:
-    try:
-        for row in to_and_fro(rig, bench.patience):
-            if row.stopped:
-                return row.stopped
-    except PortError as error:
-        return str(error)
-    return ""
+        return rows + by_place(bench, CABLE, sent, bench.velocity, bench.stated.bridged)
+    return rows + _plugged(bench, states, sent)
 
 
 def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
@@ -453,47 +371,45 @@ def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
     return _si(bench, states)
 
 
-def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
+def _plugged(bench: Bench, states: list[ReportedState], sent: Array) -> Rows:
     if not states:
         return [judged(CABLE, "the rig", "the rig reports its state again", "the rig reports nothing", False)]
     last = states[-1]
     newest = min(last.newest, len(sent) - 1)
-    place = sent[newest]
-    slope = (place - sent[max(newest - 1, 0)]) / bench.dt
-    still = np.array_equal(last.measured.command, states[-STANDS:][0].measured.command)
+    velocity = (sent[newest] - sent[max(newest - 1, 0)]) / bench.dt
+    far = (last.measured.command - sent[newest]) * np.where(velocity >= 0.0, 1.0, -1.0)
+    still = np.array_equal(last.measured.command, states[-STANDS:][0].measured.command) and bool(last.stopped)
+    spare = 2.0 * np.abs(velocity) * bench.dt + bench.resolution + 1e-9
+    ending = f": {last.stopped or 'the rig has not stopped'}"
+    return _rest_rows(bench, CABLE, far, velocity, bench.stated.bridged, spare, still, ending)
+
+
+def by_place(bench: Bench, cause: str, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
+    """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
+
+    ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
+    """
+    bench.operator.ask("begin a new session at the rig")
+    with bench.opened():
+        rested = bench.rows[0].active
+    far = np.maximum(np.maximum(sent.min(axis=0) - rested, rested - sent.max(axis=0)), 0.0)
+    spare, ending = bench.resolution + velocity * bench.dt, " beyond the end of its motion"
+    rows = _rest_rows(bench, cause, far, velocity, bridged + bench.transport, spare, True, ending)
+    times = "; times are not measured"
+    return [replace(row, what=row.what + suffix, resolution=row.resolution + times) for row in rows]
+
+
+def _rest_rows(
+    bench: Bench, cause: str, far: Array, velocity: Array, bridged: int, spare: Array, still: bool, ending: str
+) -> Rows:
+    """Return a row for each axis, which rests ``far`` ``(n_axes,)`` m beyond its last command."""
     rows = []
     for i, name in enumerate(bench.names):
-        v, a, finest = abs(float(slope[i])), float(stated.deceleration[i]), 1e3 * bench.finest(i)
-        most = way_of(v, stated.bridged, a, bench.dt) if v else 0.0
-        far = float(last.measured.command[i] - place[i])
-        spare = 2.0 * v * bench.dt + float(bench.resolution[i]) + 1e-9
-        along = far if slope[i] >= 0.0 else -far
-        good = still and bool(last.stopped) and -spare <= along <= most + spare
-        allowed = f"the axis rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
-        measured = (
-            f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: "
-            f"{last.stopped or 'the rig has not stopped'}"
-        )
-        rows.append(judged(CABLE, name, allowed, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
+        v, way, finest = abs(float(velocity[i])), float(far[i]), 1e3 * float(bench.finest[i])
+        most = float(spare[i])
+        most += way_of(v, bridged, float(bench.stated.deceleration[i]), bench.dt) if v else 0.0
+        stated = f"the axis rests within {resolved(1e3 * most, finest, 'mm')}"
+        measured = f"the axis rests after {resolved(1e3 * way, finest, 'mm')}{ending}"
+        good = still and -float(spare[i]) <= way <= most
+        rows.append(judged(cause, name, stated, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
     return rows
-
-
-def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return, as text, the small-move velocity of the axis slowest relative to its limit."""
-    most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
-    index = int(np.argmin(rig.velocity / most))
-    return bench.speed(index, float(rig.velocity[index]))
-
-
-def moves(bench: Bench, dash: Dash, words: str) -> str:
-    ways = bench.ways(dash.way, dash.velocity, "up to ")
-    if dash.start is None:
-        return f"all axes move together: {ways}; {words}"
-    starts = zip(bench.names, dash.start.tolist(), strict=True)
-    back = ", ".join(f"{name} to {1e3 * start:.3g} mm" for name, start in starts)
-    return f"all axes move slowly back, {back}; then fast and together: {ways}; {words}"
-
-
-def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
-    ways = bench.ways(rig.way, rig.velocity)
-    return f"all axes move to and fro for up to {bench.patience:g} s: {ways}; {words}"

@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError, Problems
-from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
     HYDRAULICS_HIGH,
     HYDRAULICS_NOT_TOLD,
     HYDRAULICS_OFF,
     Array,
-    Command,
     Measurement,
 )
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.commissioning import (
     CABLE,
     CALIBRATION,
@@ -51,30 +48,20 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioning.rig import (
-    REST_S,
-    Bench,
-    FreeRig,
-    Refused,
-    Row,
-    TooEarly,
-    to_and_fro,
-)
+from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, Bench, Refused, Row, TooEarly
 from rths_nodes.procedure.commissioning.stops import (
-    HIGHEST,
     STEADY,
     Rows,
+    at_both_speeds,
     cable,
     closed,
+    detected,
     judged,
     killed,
-    moves,
+    longest_rest,
     resolution_of,
     resolved,
-    rest_samples,
     rest_words,
-    slowest,
-    slowly,
     untried_fast,
 )
 from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Steps, hold
@@ -92,7 +79,6 @@ ROUNDING = 1e-3
 OFFSETS_S = 0.5
 MOVED = 0.1
 """Fraction of the small move after which the operator's stop is issued."""
-SETTLED_S = 0.2
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
 WATCHED_S = 1.0
@@ -106,59 +92,44 @@ SIMULATED = {
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
 """Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
-STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
+STOP = "the commissioning requested a stop"
 ATTEMPTS = 10
 HERTZ = 0.1
 """Frequency of a motion that defines the start of the scenario and is never run, Hz."""
 
 
 def signs(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        bench.clear(rig, f"one axis after the other moves out and back: {bench.ways(rig.way, rig.velocity)}")
-        return [_moved(bench, rig, index) for index in range(len(bench.names))]
+    with bench.opened():
+        bench.clear(f"one axis after the other moves out and back: {bench.ways(bench.way, bench.velocity)}")
+        return [_moved(bench, index) for index in range(len(bench.names))]
 
 
-def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
-    start, before = rig.command, _mean(rig.hold(REST_S))
+def _moved(bench: Bench, index: int) -> CommissioningRow:
+    start, before, name = bench.command, _mean(bench.hold(REST_S)), bench.names[index]
     goal = start.copy()
-    goal[index] += rig.way[index]
-    rig.ramp(goal, rig.velocity)
-    rig.hold(REST_S)
-    change = _mean(rig.hold(REST_S)) - before
-    rig.ramp(start, rig.velocity)
-    rig.hold(REST_S)
-    bound = FOLLOWS * rig.way
-    close = np.abs(change - (goal - start)) <= bound
-    steps = [1e3 * bench.finest(i) for i in range(len(bench.names))]
-    rows = zip(rig.names, (1e3 * change).tolist(), steps, strict=True)
-    measured = ", ".join(f"{name} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for name, mm, step in rows)
-    stated = (
-        f"{rig.names[index]} moves by {1e3 * rig.way[index]:+.3g} mm, with an error of at most "
-        f"{1e3 * bound[index]:.3g} mm"
-    )
-    stated += ", and no other axis moves" * (len(rig.names) > 1)
-    return judged(
-        SIGN,
-        rig.names[index],
-        stated,
-        measured + _meaning(rig.names, index, change, bound),
-        bool(close.all()),
-        bench.speed(index, float(rig.velocity[index])),
-        f"{steps[index]:.3g} mm",
-    )
+    goal[index] += bench.way[index]
+    bench.ramp(goal, bench.velocity)
+    change = _mean(bench.hold(REST_S)) - before
+    bench.ramp(start, bench.velocity)
+    bound, steps = FOLLOWS * bench.way, 1e3 * bench.finest
+    rows = zip(bench.names, (1e3 * change).tolist(), steps.tolist(), strict=True)
+    measured = ", ".join(f"{axis} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for axis, mm, step in rows)
+    way, error = 1e3 * bench.way[index], 1e3 * bound[index]
+    stated = f"{name} moves by {way:+.3g} mm, with an error of at most {error:.3g} mm"
+    stated += ", and no other axis moves" * (len(bench.names) > 1)
+    measured += _meaning(bench.names, index, change, bound)
+    good = bool((np.abs(change - (goal - start)) <= bound).all())
+    speed = bench.speed(index, float(bench.velocity[index]))
+    return judged(SIGN, name, stated, measured, good, speed, f"{steps[index]:.3g} mm")
 
 
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
-    moving = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
+    others = " and ".join(name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i])
     if abs(change[index]) <= bound[index]:
-        return (
-            f": {' and '.join(moving)} moved instead"
-            if moving
-            else ": the axis did not move, or its motion was not measured"
-        )
+        return f": {others} moved instead" if others else ": the axis did not move, or its motion was not measured"
     if change[index] < 0.0:
         return ": the axis moved in the wrong direction"
-    return f": {' and '.join(moving)} moved as well" if moving else ""
+    return f": {others} moved as well" if others else ""
 
 
 def _mean(rows: Sequence[Row]) -> Array:
@@ -166,97 +137,82 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def limits(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        stated = rig.stated()
-        rows = []
+    rows = []
+    with bench.opened():
+        stated = bench.stated
         for index, name in enumerate(bench.names):
-            step = BEYOND_VELOCITY * float(stated.velocity[index]) * bench.dt
-            beyond = min(BEYOND_STROKE * float(stated.stroke[index]), MOST_BEYOND)
-            far = float(stated.stroke[index]) + beyond
+            velocity, stroke = float(stated.velocity[index]), float(stated.stroke[index])
+            step, beyond = BEYOND_VELOCITY * velocity * bench.dt, min(BEYOND_STROKE * stroke, MOST_BEYOND)
             bench.clear(
-                rig,
                 f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its "
-                f"stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm at "
-                f"{1e3 * float(rig.free_velocity[index]):.3g} mm/s",
+                f"stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * (stroke + beyond):.4g} mm at "
+                f"{1e3 * bench.free_velocity[index]:.3g} mm/s"
             )
-            rows += [
-                _velocity(bench, rig, index, step, float(stated.velocity[index])),
-                *(_stroke(bench, rig, index, sign * far, float(stated.stroke[index])) for sign in (1.0, -1.0)),
-            ]
-    for i, name in enumerate(bench.names):
-        for cause, value, unit in (
-            (UNTRIED[0], 1e-3 * stated.force[i], "kN"),
-            (UNTRIED[1], 1e3 * stated.error[i], "mm"),
-        ):
+            rows.append(_velocity(bench, index, step, velocity))
+            rows += [_stroke(bench, index, sign, stroke + beyond, stroke) for sign in (1.0, -1.0)]
+    words = "the limit cannot be reached without a specimen"
+    for name, force, error in zip(bench.names, stated.force, stated.error, strict=True):
+        for cause, value, unit in zip(UNTRIED, (1e-3 * force, 1e3 * error), ("kN", "mm"), strict=True):
             limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            words = "the limit cannot be reached without a specimen"
             rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
     return rows
 
 
-def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
+def _velocity(bench: Bench, index: int, step: float, limit: float) -> CommissioningRow:
     """Send one step that is so small that only a velocity limit can delay the axis."""
-    start, since = rig.command, len(rig.rows) - 1
+    start, since = bench.command, len(bench.rows) - 1
     goal = start.copy()
     goal[index] += step
-    for _ in range(rig.samples(REST_S)):
-        rig.tick(goal)
-    active = np.array([row.active[index] for row in rig.rows[since:]])
-    rig.ramp(start, rig.velocity)
-    rig.hold(REST_S)
+    bench.tick(goal)
+    bench.hold(REST_S)
+    active = np.array([row.active[index] for row in bench.rows[since:]])
+    bench.ramp(start, bench.velocity)
     reached = float(np.abs(np.diff(active)).max()) / bench.dt
     spare = ROUNDING * limit + float(bench.resolution[index]) / bench.dt
-    good = reached <= limit + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * limit)
-    asked = f"{BEYOND_VELOCITY * limit:.4g} m/s, for one sample"
     return judged(
         VELOCITY,
         bench.names[index],
         f"at most {limit:.4g} m/s",
         f"the active command moves at up to {reached:.4g} m/s",
-        good,
-        asked,
+        reached <= limit + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * limit),
+        f"{BEYOND_VELOCITY * limit:.4g} m/s, for one sample",
         f"{spare:.2g} m/s",
     )
 
 
-def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
-    start, since = rig.command, len(rig.rows)
-    goal, velocity = start.copy(), rig.free_velocity
-    goal[index] = far
-    rig.ramp(goal, velocity)
-    rig.hold(REST_S)
-    active = np.array([row.active[index] for row in rig.rows[since:]])
-    rig.ramp(start, velocity)
-    rig.hold(REST_S)
-    reached = float(active.max() if far > 0.0 else -active.min())
+def _stroke(bench: Bench, index: int, sign: float, far: float, limit: float) -> CommissioningRow:
+    start, velocity = bench.command, bench.free_velocity
+    goal = start.copy()
+    goal[index] = sign * far
+    reached = max(sign * float(row.active[index]) for row in bench.ramp(goal, velocity))
+    bench.ramp(start, velocity)
     spare = limit * 1e-6 + float(bench.resolution[index])
     return judged(
         STROKE,
-        f"{bench.names[index]} {'extended' if far > 0.0 else 'retracted'}",
+        f"{bench.names[index]} {'extended' if sign > 0.0 else 'retracted'}",
         f"at most {1e3 * limit:.5g} mm",
         f"{1e3 * reached:.5g} mm",
-        reached <= limit + min(spare, 0.5 * (abs(far) - limit)),
+        reached <= limit + min(spare, 0.5 * (far - limit)),
         bench.speed(index, float(velocity[index])),
-        f"{1e3 * bench.finest(index):.3g} mm",
+        f"{1e3 * bench.finest[index]:.3g} mm",
     )
 
 
 def stops(bench: Bench) -> Rows:
-    rig = bench.rig()
-    words = f"every axis moves out and back until the operator's stop command: {bench.ways(rig.way, rig.velocity)}"
-    bench.operator.ready(words, moves=True)
-    rows = []
+    ways = bench.ways(bench.way, bench.velocity)
+    words = f"every axis moves out and back until the operator's stop command: {ways}"
 
     def beyond(way: Array) -> bool:
-        return bool((np.abs(way) >= MOVED * rig.way).any())
+        return bool((np.abs(way) >= MOVED * bench.way).any())
 
+    bench.operator.ask(words, moves=True)
     with _session(bench) as session:
-        rows.append(_stopped(bench, session, State.CHECKING, session.check, beyond))
-    bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
+        rows = [_stopped(bench, session, State.CHECKING, session.check, beyond)]
+    bench.operator.ask(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
         rows.append(_stopped(bench, session, State.POSITIONING, session.position, beyond))
-        _settle(bench, session)
+        session.drive.await_rest()
         session.position()
         rows.append(_disarmed(bench, session))
     return rows
@@ -265,16 +221,16 @@ def stops(bench: Bench) -> Rows:
 def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [untried_fast(STOPPED)]
-    with bench.opened() as rig:
-        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # valid after the motion home
-    statement = f"every axis moves out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
-    bench.operator.ready(statement, moves=True)
+    with bench.opened():
+        small = bench.ways(bench.way, bench.velocity)  # valid after the motion home
+    words = dash.words(bench, "then the operator's stop command ends the motion")
+    bench.operator.ask(f"every axis moves out and back: {small}; {words}", moves=True)
     steady: list[int] = []
 
     def motion(session: RigSession) -> Steps[None]:
         assert dash.start is not None
         walk = QuasiStatic(session.scenario, session.drive.command)
-        yield from walk.ramp(dash.start, velocity, lambda measured: "")
+        yield from walk.ramp(dash.start, bench.free_velocity, lambda measured: "")
         yield from hold(dash.start, round(REST_S / bench.dt))
         for sample in range(1, dash.until + dash.rising + 1):
             if sample == dash.rising + STEADY:
@@ -285,7 +241,7 @@ def fast_stop(bench: Bench) -> Rows:
         free = session.drive.measured.force
 
         def watch(sent: Array, measured: Measurement) -> str:
-            return rig.obstacle(measured.force - free)
+            return bench.obstacle(measured.force - free)
 
         with session.act(), session.motion("position"):
             session.drive.drive(GuidedMotion(motion(session), session.drive.command, watch))
@@ -306,49 +262,20 @@ def _clear_to_move(session: RigSession) -> None:
         session.sign_for(item)
 
 
-class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true.
-
-    ``travel`` is ``(n_axes,)`` m.
-    """
-
-    def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
-        super().__init__(port)
-        self._session, self._due, self._state = session, due, state
-        self._start: Array | None = None
-        self._last: Array | None = None
-        self.commands: list[Array] = []
-        """The last two commands before the stop, and all commands after it."""
-
-    def write(self, command: Command) -> None:
-        self._port.write(command)
-        if self.commands:
-            self.commands.append(command.command.copy())
-        elif self._session.state is self._state:
-            now = command.command.copy()
-            start = self._start = now if self._start is None else self._start
-            if self._last is not None and self._due(now - start):
-                self.commands = [self._last, now]
-                self._session.stop("the commissioning requested a stop")
-            self._last = now
-
-
 @contextmanager
 def _session(bench: Bench) -> Iterator[RigSession]:
-    record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
-    session = bench.opening(bench.rig().port.simulated, lambda: _connected(bench, record))
+    def connected() -> RigSession:
+        record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
+        session = RigSession(bench.scenario, record, realtime=bench.realtime)
+        session.connect()
+        return session
+
+    session = bench.opening(connected)
     try:
-        offsets = session.take_offsets(OFFSETS_S)
-        session.confirm_offsets(offsets.hash, unloaded=True)
+        session.confirm_offsets(session.take_offsets(OFFSETS_S).hash, unloaded=True)
         yield session
     finally:
         session.close()
-
-
-def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
-    session = RigSession(bench.scenario, record, realtime=bench.realtime)
-    session.connect()
-    return session
 
 
 def _stopped(
@@ -359,62 +286,74 @@ def _stopped(
     due: Callable[[Array], bool],
     name: str = "",
 ) -> CommissioningRow:
-    drive, port = session.drive, session.drive.port
-    watched = Watched(port, session, due, state)
-    drive.port = watched
-    reason = ""
+    """Perform ``act``, and stop it in ``state`` once ``due(travel)`` is true; ``travel`` is ``(n_axes,)`` m."""
+    drive, report, reason = session.drive, session.drive.on_measurement, ""
+    sent, stops = list[Array](), list[int]()
+
+    def watch(measured: Measurement) -> None:
+        report(measured)
+        if stops or session.state is state:
+            sent.append(drive.command.copy())
+            if not stops and len(sent) > 1 and due(sent[-1] - sent[0]):
+                stops.append(len(sent) - 2)
+                session.stop(STOP)
+
+    drive.on_measurement = watch
     try:
         act()
     except ConfigError as error:
         reason = f": {error}"
     finally:
-        drive.port = port
-    row = operator_row(bench, name or state.name.lower(), session.state, np.array(watched.commands))
-    return row if watched.commands else replace(row, measured=f"was not stopped{reason}")
+        drive.on_measurement = report
+    commands = np.array(sent[stops[0] :] if stops else []).reshape(-1, len(bench.names))
+    return operator_row(bench, name or state.name.lower(), session.state, commands, reason)
 
 
-def _settle(bench: Bench, session: RigSession) -> None:
-    drive = session.drive
-    if bench.realtime:
-        time.sleep(SETTLED_S)
-        return
-    drive.hold_loop.borrow()
-    try:
-        for _ in range(bench.transport + 1):
-            drive.tick()
-    finally:
-        drive.hold_loop.give_back()
-
-
-def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
+def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are none
+    if the rig was not stopped, for this ``reason``.
     """
-    dt, limits = bench.dt, list(bench.scenario.limits.values())
-    velocity = [axis.velocity for axis in limits]
-    if len(commands) >= 2:
-        velocity = (np.abs(np.diff(commands, axis=0)).max(axis=0) / dt).tolist()
-    n = STOP_SPARE + max(rest_samples(v, axis.deceleration, dt) for v, axis in zip(velocity, limits, strict=True))
-    most = max(velocity) * min(n, STOP_SPARE + 0.5 * (n + 1)) * dt
-    fastest = int(np.argmax(velocity))
-    step = bench.finest(fastest)
-    stated = f"{rest_words(n, most, dt, step)}; the rig is held"
-    speed, finest = bench.speed(fastest, velocity[fastest]), resolution_of(dt, step)
-    if len(commands) < 3:
-        return judged(STOPPED, name, stated, "was not stopped", False, resolution=finest)
-    after = commands[1:]
-    moving = np.flatnonzero((after != after[-1]).any(axis=1))
-    rest, way = (int(moving[-1]) + 1 if len(moving) else 0), float(np.abs(after[-1] - after[0]).max())
-    good = rest <= n and way <= most + 1e-9 and then is State.HELD
-    measured = f"{rest_words(rest, way, dt, step)}; the rig is {then.name.lower()}"
-    return judged(STOPPED, name, stated, measured, good, speed, finest)
+    velocity = bench.most if len(commands) < 2 else np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt
+    n, fastest = STOP_SPARE + longest_rest(velocity, bench.deceleration, bench.dt), int(np.argmax(velocity))
+    most = float(velocity.max()) * min(n, STOP_SPARE + 0.5 * (n + 1)) * bench.dt
+    speed, ends = bench.speed(fastest, float(velocity[fastest])), f"; the rig is {then.name.lower()}"
+    row = _rest_row(bench, STOPPED, name, commands[1:], (n, most, 1e-9), speed, ends, then is State.HELD)
+    row.stated += "; the rig is held"
+    return (
+        row if len(commands) > 2 else replace(row, measured=f"was not stopped{reason}", verdict=FAILED, speed="")
+    )
+
+
+def _rest_row(
+    bench: Bench,
+    cause: str,
+    subject: str,
+    active: Array,
+    bounds: tuple[int, float, float],
+    speed: str,
+    ending: str,
+    good: bool = True,
+) -> CommissioningRow:
+    """Return the row of a stop of all axes with the commands ``active`` ``(n, n_axes)`` m.
+
+    ``bounds`` are the largest number of samples to rest, and the longest way and its tolerance, m.
+    """
+    longest, most, spare = bounds
+    rests = active[-1:]
+    moving = np.flatnonzero((np.abs(active - rests) > 1e-9).any(axis=1))
+    rest, way = int(moving.max(initial=-1)) + 1, float(np.abs(rests - active[:1]).max(initial=0.0))
+    step = float(bench.finest.max())
+    stated, measured = (rest_words(n, m, bench.dt, step) for n, m in ((longest, most), (rest, way)))
+    good = good and rest <= longest and way <= most + spare
+    return judged(cause, subject, stated, measured + ending, good, speed, resolution_of(bench.dt, step))
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
     assert session.offsets is not None  # ``_session`` confirms the offsets
     session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
-    session.stop("the commissioning requested a stop")
+    session.stop(STOP)
     runs = session.possible()["run"] == ""
     measured = "the rung can still be run" if runs else f"the rig is {session.state.name.lower()}"
     good = session.state is State.HELD and not runs
@@ -422,141 +361,106 @@ def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
 
 
 def interlock(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        slow = slowest(bench, rig)
-        bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
-        if not any(row.stopped for row in to_and_fro(rig, bench.patience)):
-            return [_unseen(bench, INTERLOCK, "opened", "the rig reports that the interlock is open", slow)]
-        since, reason = len(rig.rows) - 1, rig.rows[-1].stopped
-        for _ in range(rig.samples(REST_S)):
-            rig.tick(rig.rows[-1].active)
-        rows = [_held(bench, rig, since, reason, slow)]
-        bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
+    with bench.opened():
+        slow = bench.slow
+        if not bench.acted("open the interlock while they move", lambda row: bool(row.stopped)):
+            stated = "the rig reports that the interlock is open"
+            return [detected(bench, INTERLOCK, "opened", stated, "", slow)]
+        since, reason = len(bench.rows) - 1, bench.rows[-1].stopped
+        bench.follow(REST_S)
+        n = 1 + longest_rest(bench.velocity, bench.stated.deceleration, bench.dt)
+        most, spare = float((bench.velocity * (n - 1) * bench.dt).max()), float(bench.resolution.max()) + 1e-9
+        active = np.array([row.active for row in bench.rows[since:]])
+        rows = [_rest_row(bench, INTERLOCK, "opened", active, (n, most, spare), slow, f": {reason}")]
+        bench.operator.ask("close the interlock again", lambda: bench.tick(bench.rows[-1].active))
+        since = len(bench.rows)
+        bench.follow(WATCHED_S)
         # a displaced axis may return to its command
-        return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
+        return [
+            *rows,
+            _returned(bench, INTERLOCK, "closed", bench.rows[since - 1 :], bench.lag(bench.rows[since - 1])),
+        ]
 
 
 def pressure(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        slow = slowest(bench, rig)
-        bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
-        if not any(_without_pressure(rig, row) for row in to_and_fro(rig, bench.patience)):
-            return [
-                _unseen(
-                    bench,
-                    PRESSURE,
-                    "off",
-                    "the rig reports the loss of pressure, or does not follow its command",
-                    slow,
-                )
-            ]
-        reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
+    with bench.opened():
+        slow = bench.slow
+        if not bench.acted("take the pressure off while they move", partial(_without_pressure, bench)):
+            stated = "the rig reports the loss of pressure, or does not follow its command"
+            return [detected(bench, PRESSURE, "off", stated, "", slow)]
+        reported = bench.rows[-1].hydraulics == HYDRAULICS_OFF
         measured = "reported" if reported else "not reported, but the axes do not follow their commands"
-        rig.hold(REST_S)
-        first = rig.rows[0]
+        rows = [detected(bench, PRESSURE, "off", "reported, or seen", measured, slow)]
+        first, rest = bench.rows[0], bench.hold(REST_S)
         # command of the measured position: the first command plus the travel since then
-        rig.ramp(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement, rig.velocity)
-        rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
-        since = len(rig.rows) + rig.samples(REST_S)
-        rig.hold(2.0 * REST_S)
-        bench.operator.meanwhile("bring the pressure back", rig.tick)
+        bench.ramp(first.active + _mean(rest) - first.displacement, bench.velocity)
+        since = len(bench.rows)
+        bench.hold(REST_S)
+        bench.operator.ask("bring the pressure back", bench.tick)
         wanted = HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD
-        if not any(rig.tick().hydraulics in wanted for _ in range(rig.samples(bench.patience))):
-            return [
-                *rows,
-                _unseen(bench, PRESSURE, "back", "the rig reports that the pressure is back", "at rest"),
-            ]
-        return [*rows, _returned(bench, rig, PRESSURE, "back", since, led=False)]
+        if not any(bench.tick().hydraulics in wanted for _ in range(bench.samples(bench.patience))):
+            stated = "the rig reports that the pressure is back"
+            return [*rows, detected(bench, PRESSURE, "back", stated, "", "at rest")]
+        bench.hold(WATCHED_S)
+        return [*rows, _returned(bench, PRESSURE, "back", bench.rows[since:], 0.0)]
 
 
-def _without_pressure(rig: FreeRig, row: Row) -> bool:
+def _without_pressure(bench: Bench, row: Row) -> bool:
     if row.hydraulics != HYDRAULICS_NOT_TOLD:
         return row.hydraulics == HYDRAULICS_OFF
-    first = rig.rows[0]
-    off = (row.active - first.active) - (row.displacement - first.displacement)
-    return bool((np.abs(off) > OFF * rig.way).any())
+    return bool((bench.lag(row) > OFF * bench.way).any())
 
 
-def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> CommissioningRow:
-    active = np.array([row.active for row in rig.rows[since:]])
-    decelerations = rig.stated().deceleration
-    n = max(rest_samples(v, a, bench.dt) for v, a in zip(rig.velocity, decelerations, strict=True))
-    moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
-    rest = int(moving[-1]) + 1 if len(moving) else 0
-    way = float(np.abs(active[-1] - active[0]).max())
-    most = float((rig.velocity * n * bench.dt).max())
-    good = rest <= n + 1 and way <= most * (1.0 + 1e-6) + float(bench.resolution.max())
-    step = max(bench.finest(i) for i in range(len(bench.names)))
-    stated, measured = (rest_words(k, mm, bench.dt, step) for k, mm in ((n + 1, most), (rest, way)))
-    return judged(INTERLOCK, "opened", stated, f"{measured}: {reason}", good, slow, resolution_of(bench.dt, step))
-
-
-def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    before = rig.rows[min(since, len(rig.rows) - 1)]
-    for _ in range(rig.samples(WATCHED_S)):
-        rig.tick(rig.rows[-1].active if led else None)
-    shown = np.array([row.displacement for row in rig.rows[since:]])
-    moved = np.abs(shown - before.displacement).max(axis=0)
-    first = rig.rows[0]
-    off = np.abs((before.active - first.active) - (before.displacement - first.displacement)) if led else 0.0
-    bound = STILL * rig.way + off
+def _returned(bench: Bench, cause: str, what: str, rows: Sequence[Row], free: Array | float) -> CommissioningRow:
+    """Return the row of axes that must rest in all ``rows``, or move by at most ``free`` ``(n_axes,)`` m."""
+    moved = np.abs([row.displacement - rows[0].displacement for row in rows]).max(axis=0)
+    bound = STILL * bench.way + free
     worst = int(np.argmax(moved - bound))
     stated, measured = (f"{bench.names[worst]} moves {1e3 * far[worst]:.3g} mm" for far in (bound, moved))
     return judged(cause, what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
 
 
-def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> CommissioningRow:
-    return judged(cause, what, stated, f"nothing was detected within {bench.patience:g} s", False, speed)
-
-
 def witnessed(bench: Bench) -> Rows:
-    ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in bench.scenario.limits.items())
+    axes = bench.scenario.limits.items()
+    ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in axes)
     bounds = ", ".join(
-        f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN"
-        for name, limits in bench.scenario.limits.items()
+        f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN" for name, limits in axes
     )
+    statements = {
+        EMERGENCY: "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
+        "stop is reset",
+        END_STOPS: f"mechanical stops or cushions exist beyond the limit of stroke ({ends})",
+        CONTROLLER: "limits set in the servo-controller, independent of these programs and not wider than "
+        f"{bounds}",
+    }
     rows = []
-    for cause, stated in (
-        (
-            EMERGENCY,
-            "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
-            "stop is reset",
-        ),
-        (END_STOPS, f"mechanical stops or cushions exist beyond the limit of stroke ({ends})"),
-        (
-            CONTROLLER,
-            f"limits set in the servo-controller, independent of these programs and not wider than {bounds}",
-        ),
-    ):
-        seen = bench.operator.witness(f"{cause}: {stated}. Have both of you seen this today?")
-        measured = "seen by both persons" if seen else "not witnessed"
-        rows.append(CommissioningRow(cause, "rig", stated, measured, WITNESSED if seen else NOT_TRIED))
+    for cause, stated in statements.items():
+        seen = bench.operator.agrees(f"{cause}: {stated}. Have both of you seen this today?")
+        measured, verdict = ("seen by both persons", WITNESSED) if seen else ("not witnessed", NOT_TRIED)
+        rows.append(CommissioningRow(cause, "rig", stated, measured, verdict))
     return rows
 
 
 def calibrations(bench: Bench) -> Rows:
-    today = date.today()
-    rows = []
-    for name, axis in bench.scenario.axes.items():
-        for noun in ("displacement", "force"):
-            channel = getattr(axis.rig_axis, noun)
-            what = f"{axis.rig_axis.name if axis.rig_axis else name}: {noun}"
-            expired = bool(channel.expires) and today.isoformat() > channel.expires
-            signed = expired and bench.operator.witness(
+    today, rows = date.today().isoformat(), []
+    axes = [axis.rig_axis for axis in bench.scenario.axes.values() if axis.rig_axis is not None]
+    for axis in axes:
+        for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
+            what, expired = f"{axis.name}: {noun}", bool(channel.expires) and today > channel.expires
+            signed = expired and bench.operator.agrees(
                 f"the calibration of {what} expired on {channel.expires}. Do both of you sign for this "
                 "calibration?"
             )
             facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
-            missing = [fact for fact, value in facts.items() if not value]
-            words = ", ".join(f"{fact} {value}" for fact, value in facts.items() if value)
+            missing = ", ".join(fact for fact, value in facts.items() if not value)
+            words = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
             if expired:
-                verdict = WITNESSED if signed else FAILED
-                words += "; expired, but signed for by both persons" if signed else "; expired"
-            else:
-                verdict = NOT_TRIED if missing else WITNESSED
-                words += ("; " if words else "") + f"not stated: {', '.join(missing)}" if missing else ""
-            stated = f"valid on {today.isoformat()}"
-            rows.append(CommissioningRow(CALIBRATION, what, stated, words, verdict))
+                words.append("expired, but signed for by both persons" if signed else "expired")
+            elif missing:
+                words.append(f"not stated: {missing}")
+            verdict = (WITNESSED if signed else FAILED) if expired else NOT_TRIED if missing else WITNESSED
+            measured = "; ".join(filter(None, words))
+            rows.append(CommissioningRow(CALIBRATION, what, f"valid on {today}", measured, verdict))
     return rows
 
 
@@ -595,7 +499,7 @@ TRIALS: dict[str, Trial] = {
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
-        closed,
+        lambda bench: at_both_speeds(bench, CLOSED, closed),
         (CLOSED,),
         "the session is closed while all axes move, at a speed that resolves the deceleration, then at the "
         "highest speed that the free stroke and the limits allow",
@@ -603,7 +507,7 @@ TRIALS: dict[str, Trial] = {
         "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
-        killed,
+        lambda bench: at_both_speeds(bench, KILLED, killed),
         (KILLED,),
         "the driving process is killed by SIGKILL, at the same two speeds",
         "the first braking sample, the time to rest and the distance agree with the stated bridge and "
@@ -703,7 +607,7 @@ def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
         try:
             return run(bench)
         except TooEarly:
-            bench.operator.ready("you acted before the axes moved: bring it back, and do it again while they move")
+            bench.operator.ask("you acted before the axes moved: bring it back, and do it again while they move")
     raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
 
 
