@@ -140,11 +140,9 @@ class Channel:
             )
         for key, day in (("calibrated", self.calibrated), ("expires", self.expires)):
             try:
-                valid = not day or bool(date.fromisoformat(day))
+                date.fromisoformat(day or "2026-03-02")
             except ValueError:
-                valid = False
-            if not valid:
-                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date such as 2026-03-02")
+                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date such as 2026-03-02") from None
 
     @property
     def unit_si(self) -> float:

@@ -177,7 +177,7 @@ def test_rest_beyond_motion_fails(make_bench: Callable[..., EmulatedBench]) -> N
     with bench.opened():
         pass
     for sent, failed in ((0.0, False), (5e-3, True), (-5e-3, True)):
-        rows = by_place(bench, CLOSED, np.array([[sent]]), np.array([1e-2]), 2)
+        rows = by_place(bench, np.array([[sent]]), np.array([1e-2]), 2)
         assert [row.verdict == FAILED for row in rows] == [failed]
 
 

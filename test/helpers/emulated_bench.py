@@ -92,13 +92,13 @@ class EmulatedBench:
 
     # -- person -------------------------------------------------------------------------------------------
 
-    def ask(self, words: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+    def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
         """Follow an instruction: at once, or some samples later if the axes move."""
-        self.asked.append(words)
-        self.cleared += [words] * moves
+        self.asked.append(instruction)
+        self.cleared += [instruction] * moves
         if tick is None:
             for word, turned in (("plug", "cable in"), ("bring it back", "interlock closed")):
-                if word in words:
+                if word in instruction:
                     self.emulator.switches.turn(turned)
             return
         for _ in range(4):
@@ -110,7 +110,7 @@ class EmulatedBench:
             ("take the pressure off", "pressure off @+50"),
             ("bring the pressure back", "pressure high @+4"),
         ):
-            if word in words:
+            if word in instruction:
                 self.emulator.switches.turn(turned.partition(" @")[0] if self.hasty else turned)
         for _ in range(4 if self.hasty else 0):
             tick()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.port_readings import FarEnd, why_opened
 from rths_nodes.core.samples import HYDRAULICS_OFF, Array, Command, Measurement
-from rths_nodes.laboratory.calibration import Calibration, channels_of
 from rths_nodes.loop.pacing import pacer_of
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -43,12 +43,12 @@ REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
 """Velocity of a free axis over long distances, as a fraction of the velocity limit."""
-AT_HOME = 1e-9
-"""Smallest significant distance from home, m."""
 FINEST = 1e-6
 """Smallest distance that the rows of the report distinguish, m."""
-AGAIN_S, PATIENCE_S = 0.1, 10.0
-"""Retry interval and timeout for opening a session, s."""
+AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
+"""Retry interval and timeout for opening a session, s; largest number of early actions of the operator."""
+STEADY = 16
+"""Number of samples of constant velocity before a motion is aborted."""
 HIGHEST = "from the highest speed"
 
 T = TypeVar("T")
@@ -58,25 +58,19 @@ class Refused(RuntimeError):
     """The rig is not free, or it moves or stops by itself. The commissioning ends."""
 
 
-class TooEarly(RuntimeError):
-    """The operator acted before the axes moved. The trial is repeated."""
-
-
 @dataclass(frozen=True)
 class Row:
-    """Sample of the rig: commands and displacement (m), force (N), and the reason if the far end ``stopped``."""
+    """Sample of the rig: commands (m), and the reason if the far end ``stopped``."""
 
-    sample: int
     sent: Array
     active: Array
-    displacement: Array
-    force: Array
+    measured: Measurement
     stopped: str
     hydraulics: int
 
 
 class Operator(Protocol):
-    def ask(self, words: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+    def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
         """Announce the next step and wait for the operator; if the step ``moves`` the rig, wait for CLEAR.
 
         Until the operator is ready, call ``tick``, which holds the rig.
@@ -114,26 +108,20 @@ class Bench:
         self.resolution = np.array([axis.command.step_si for axis in axes])
         """Resolution of the commands, ``(n_axes,)`` m."""
         self.finest = np.maximum(self.resolution, FINEST)
+        bridged, none = max(1, scenario.bridge.longest(self.dt)), np.full(len(axes), np.inf)
+        force = np.array([axis.force for axis in self.limits])
+        self._declared = FarEnd(self.stroke, self.most, self.deceleration, force, none, bridged, bridged)
         self.home: Array | None = None
         self.build = ""
         """Build of the receiver; an empty string before the first session."""
         self.fast: Dash | None = None
-        """Motion for the fast trials; None if the limits allow none, or if an earlier stop failed or was not
-        tried."""
+        """Motion for the fast trials; None if limits allow none, or an earlier stop failed or was not tried."""
         self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
 
-    @property
-    def calibration(self) -> Calibration:
-        auxiliary = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
-        return Calibration(self.scenario.axes, channels_of(self.port.auxiliary_names, auxiliary))
-
     @contextmanager
     def opened(self) -> Iterator[Bench]:
-        """Context of a session that begins with the rig at home.
-
-        Raises ConfigError if the session cannot be opened.
-        """
+        """Context of a session that begins with the rig at home. Raises ConfigError if it cannot be opened."""
         with real_time(self.realtime):
             try:
                 self.port = Assembly(self.scenario).port
@@ -156,7 +144,7 @@ class Bench:
         active = port.active_command
         self.command = first.displacement.copy() if active is None else np.array(active, float)
         self.rows, self.awaits_stop, self._free = [], False, first.force
-        self.build, self.stated = port.build, port.stated or self._limits()
+        self.build, self.stated = port.build, port.stated or self._declared
         if pace is not None:
             port.arm_watchdog()
             pace.start()
@@ -172,11 +160,6 @@ class Bench:
             finally:
                 self.port.close()
 
-    def _limits(self) -> FarEnd:
-        rows = [(axis.stroke, axis.velocity, axis.deceleration, axis.force, np.inf) for axis in self.limits]
-        bridged = max(1, self.scenario.bridge.longest(self.dt))
-        return FarEnd(*np.array(rows).T, bridged, bridged)
-
     def tick(self, command: Array | None = None) -> Row:
         """Send ``command`` ``(n_axes,)`` m, by default the last command, and return the sample."""
         wanted = self.command if command is None else command
@@ -187,26 +170,20 @@ class Bench:
 
     def _keep(self, measured: Measurement) -> Row:
         port, active = self.port, self.port.active_command
-        row = Row(
-            measured.sample,
-            self.command,
-            measured.command.copy() if active is None else np.array(active),
-            measured.displacement,
-            measured.force,
-            why_opened(port, measured),
-            port.hydraulics,
-        )
+        active = measured.command.copy() if active is None else np.array(active)
+        row = Row(self.command, active, measured, why_opened(port, measured), port.hydraulics)
         self.rows.append(row)
         if row.stopped and not self.awaits_stop:
             raise Refused(f"the rig has stopped by itself: {row.stopped}")
-        if reason := self.obstacle(row.force - self._free):
+        if reason := self.obstacle(measured.force - self._free):
             raise Refused(reason)
         return row
 
     def lag(self, row: Row) -> Array:
-        """Return the distance of each axis from its command, ``(n_axes,)`` m, beyond that of the first sample."""
+        """Return the distance of each axis from its command, ``(n_axes,)`` m, relative to the first sample."""
         first = self.rows[0]
-        return np.abs((row.active - first.active) - (row.displacement - first.displacement))
+        travel = row.measured.displacement - first.measured.displacement
+        return np.abs(row.active - first.active - travel)
 
     def obstacle(self, change: Array) -> str:
         """Return the reason if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
@@ -220,14 +197,17 @@ class Bench:
             "obstacle is in the way"
         )
 
-    def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s. Yield every sample."""
-        ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.dt)
+    def path(self, start: Array, goal: Array, velocity: Array) -> Iterator[Array]:
+        """Yield the commands from ``start`` to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s."""
+        ramp = BoundedRamp(start, goal, velocity, accelerations(self.scenario.limits), self.dt)
         while (wanted := ramp.step()) is not None:
-            yield self.tick(wanted)
+            yield wanted
+
+    def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
+        return map(self.tick, self.path(self.command, goal, velocity))
 
     def ramp(self, goal: Array, velocity: Array) -> list[Row]:
-        """Move to ``goal`` as :meth:`ramped` does, and let the axes settle."""
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s, and let the axes settle."""
         return [*self.ramped(goal, velocity), *self.hold(REST_S)]
 
     def hold(self, seconds: float) -> list[Row]:
@@ -255,21 +235,34 @@ class Bench:
         finally:
             self.port.warn(False)
 
-    def acted(self, words: str, seen: Callable[[Row], bool]) -> bool:
-        """Ask the operator to act while all axes move to and fro slowly.
+    @contextmanager
+    def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
+        """Context of a session in which the operator acts while all axes move to and fro slowly.
 
-        Return whether a sample was ``seen`` within the patience. Raises TooEarly if the operator acted before the
-        axes moved.
+        Its value is the first text of ``seen(row)``, or an empty string after the patience. If the action
+        ``loses_rig``, an error of the port is such a text. If the operator acts too early, begin again.
         """
-        self.awaits_stop = True
-        ways = self.ways(self.way, self.velocity)
+        for _ in range(ATTEMPTS):
+            with self.opened():
+                if self._begins(words):
+                    try:
+                        reason = next(filter(None, map(seen, self._to_and_fro())), "")
+                    except PortError as error:
+                        if not loses_rig:
+                            raise
+                        reason = str(error)
+                    yield reason
+                    return
+            self.operator.ask("you acted before the axes moved: bring it back, and do it again while they move")
+        raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
+
+    def _begins(self, words: str) -> bool:
+        self.awaits_stop, ways = True, self.ways(self.way, self.velocity)
         try:
             self.clear(f"all axes move to and fro for up to {self.patience:g} s: {ways}; {words}")
-        except PortError as error:
-            raise TooEarly from error
-        if self.rows[-1].stopped or self.rows[-1].hydraulics == HYDRAULICS_OFF:
-            raise TooEarly
-        return any(seen(row) for row in self._to_and_fro())
+        except PortError:
+            return False
+        return not self.rows[-1].stopped and self.rows[-1].hydraulics != HYDRAULICS_OFF
 
     def _to_and_fro(self) -> Iterator[Row]:
         start, end, out = self.command, len(self.rows) + self.samples(self.patience), True
@@ -287,17 +280,14 @@ class Bench:
                     )
             self.home = self.command
         far = np.abs(self.home - self.command)
-        if (far > np.maximum(self.resolution, AT_HOME)).any():
+        if (far > self.finest).any():
             velocities = np.where(far > self.way, self.free_velocity, self.velocity)
             ways = self.ways(self.home - self.command, velocities)
             self.clear(f"all axes move back to their first position: {ways}")
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``.
-
-        If ``attempt`` fails, retry if the rig is emulated; otherwise ask the operator.
-        """
+        """Return the result of ``attempt``. If it fails, retry at an emulated rig, or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -340,10 +330,7 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return a motion that brakes for BRAKING_SAMPLES.
-
-        It brakes for fewer samples if the stroke or the velocity limit requires this.
-        """
+        """Return a motion that brakes for BRAKING_SAMPLES, or for fewer if stroke or velocity limit require it."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
         velocity = min(BRAKING_SAMPLES, float((SHARE_OF_VELOCITY * bench.most / step).min())) * step
         return cls._within(bench, velocity, constant, SHARE_OF_STROKE * bench.stroke, 0.9)
@@ -378,6 +365,15 @@ class Dash:
     def way(self) -> Array:
         return self.place(self.until + self.rising)
 
+    def commands(self, bench: Bench, command: Array) -> Iterator[tuple[int, Array]]:
+        """Yield samples and commands ``(n_axes,)`` m, with sample 0 during the motion to the start."""
+        if self.start is not None:
+            path = bench.path(command, self.start, bench.free_velocity)
+            command = self.start
+            yield from ((0, wanted) for wanted in chain(path, repeat(command, bench.samples(REST_S))))
+        for sample in range(1, self.until + self.rising + 1):
+            yield sample, command + self.place(sample)
+
     @property
     def suffix(self) -> str:
         return "" if self.start is None else f", {HIGHEST}"
@@ -393,8 +389,6 @@ class Dash:
 
     def place(self, sample: int) -> Array:
         """Return the distance from the start at ``sample``, ``(n_axes,)`` m."""
-        rise = self.rising
-        up, down = min(sample, rise), max(0, min(sample - self.until, rise))
-        steps = 0.5 * up * (up + 1) / rise + max(0, min(sample, self.until) - rise)
-        steps += down - 0.5 * down * (down + 1) / rise
-        return np.asarray(steps * self.velocity * self.dt)
+        k = np.arange(1, sample + 1)
+        shares = np.minimum(k, self.until + self.rising - k) / self.rising
+        return np.asarray(np.clip(shares, 0.0, 1.0).sum() * self.velocity * self.dt)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,28 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.port_readings import Listener, ReportedState
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.commissioning import (
-    CABLE,
-    CLOSED,
-    FAILED,
-    KILLED,
-    NOT_TRIED,
-    PASSED,
-    CommissioningRow,
-)
+from rths_nodes.laboratory.calibration import Calibration, channels_of
+from rths_nodes.loop import commissioning as sheet
+from rths_nodes.loop.commissioning import CommissioningRow
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.commissioning.rig import HIGHEST, Bench, Dash, Refused
+from rths_nodes.procedure.commissioning.rig import HIGHEST, STEADY, Bench, Dash, Refused
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-STEADY = 16
-"""Number of samples of constant velocity before a motion is aborted."""
 KILLS = 3
 TOLD = 2
 """Largest accepted delay, samples, from the watchdog to a state that reports the end of the session."""
@@ -63,15 +54,17 @@ Rows = list[CommissioningRow]
 
 
 def judged(
-    cause: str, subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
+    subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = "", cause: str = ""
 ) -> CommissioningRow:
-    return CommissioningRow(cause, subject, stated, measured, PASSED if good else FAILED, speed, resolution)
+    """Return a row. An empty ``cause`` is the first cause of the trial."""
+    verdict = sheet.PASSED if good else sheet.FAILED
+    return CommissioningRow(cause, subject, stated, measured, verdict, speed, resolution)
 
 
-def detected(bench: Bench, cause: str, subject: str, stated: str, seen: str, speed: str) -> CommissioningRow:
+def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str = "") -> CommissioningRow:
     """Return the row of an action of the operator, which fails if nothing was ``seen``."""
     measured = seen or f"nothing was detected within {bench.patience:g} s"
-    return judged(cause, subject, stated, measured, bool(seen), speed)
+    return judged(subject, stated, measured, bool(seen), speed or bench.slow)
 
 
 def resolved(value: float, step: float, unit: str) -> str:
@@ -80,14 +73,8 @@ def resolved(value: float, step: float, unit: str) -> str:
 
 
 def rest_words(samples: int, way: float, dt: float, step: float) -> str:
-    return (
-        f"the axis rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and "
-        f"{resolved(1e3 * way, 1e3 * step, 'mm')}"
-    )
-
-
-def resolution_of(dt: float, step: float) -> str:
-    return f"{1e3 * dt:.3g} ms, {1e3 * step:.3g} mm"
+    time = resolved(1e3 * samples * dt, 1e3 * dt, "ms")
+    return f"the axis rests after {time} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
 
 
 def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
@@ -104,70 +91,60 @@ def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> flo
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
 
-def at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
+def at_both_speeds(attempt: Callable[[Bench, Dash | None], Rows], bench: Bench) -> Rows:
     rows: Rows = []
     for fast in (False, True):
         if fast and bench.fast is None:
-            return [*rows, untried_fast(cause)]
-        rows += attempt(bench, fast)
-        if any(row.verdict == FAILED for row in rows):
+            return [*rows, untried_fast()]
+        rows += attempt(bench, bench.fast if fast else None)
+        if any(row.verdict == sheet.FAILED for row in rows):
             bench.fast = None
     return rows
 
 
-def untried_fast(cause: str) -> CommissioningRow:
+def untried_fast() -> CommissioningRow:
     why = "the free stroke and the limits allow no higher speed, or an earlier stop failed or was not tried"
-    return CommissioningRow(cause, HIGHEST, "as above", why, NOT_TRIED)
+    return CommissioningRow("", HIGHEST, "as above", why, sheet.NOT_TRIED)
 
 
-def closed(bench: Bench, fast: bool) -> Rows:
+def closed(bench: Bench, fast: Dash | None) -> Rows:
     with bench.opened():
-        ear, dash = bench.port.ear, _dash(bench, fast)
+        ear, dash = bench.port.ear, fast or Dash.resolving(bench)
         bench.clear(dash.words(bench, "then the session is closed"))
-        start = _run_up(bench, dash)
-        for sample in range(1, dash.rising + STEADY + 1):
-            bench.tick(start + dash.place(sample))
+        for sample, command in dash.commands(bench, bench.command):
+            if sample > dash.rising + STEADY:
+                break
+            bench.tick(command)
         last = bench.rows[-1]
         lag = bench.lag(last) / dash.velocity
         if ear is None:
             bench.close()
-            return by_place(
-                bench, CLOSED, np.array((start, last.active)), dash.velocity, bench.transport, dash.suffix
-            )
+            ends = np.array((last.sent - dash.place(dash.rising + STEADY), last.active))
+            return by_place(bench, ends, dash.velocity, bench.transport, dash.suffix)
         ear.stop()
-        states = _listen(bench, ear, dash)
-    if not fast:
+        states = _listen(bench, ear, dash.velocity, bench.scenario.port.longest_wait)
+    if fast is None:
         bench.fast = Dash.fastest(bench, lag)
-    return _stop_rows(bench, CLOSED, dash, states, last.sample, last.active, bench.transport)
+    return _stop_rows(bench, dash, states, last.measured.sample, last.active, bench.transport)
 
 
-def _dash(bench: Bench, fast: bool) -> Dash:
-    return bench.fast if fast and bench.fast is not None else Dash.resolving(bench)
-
-
-def _run_up(bench: Bench, dash: Dash) -> Array:
-    if dash.start is not None:
-        bench.ramp(dash.start, bench.free_velocity)
-    return bench.command
-
-
-def killed(bench: Bench, fast: bool) -> Rows:
+def killed(bench: Bench, fast: Dash | None) -> Rows:
     for _ in range(KILLS):
         with bench.opened():
-            dash = _dash(bench, fast)  # the session moves home: the process to be killed cannot ask for clearance
+            dash = fast or Dash.resolving(bench)  # at home: the process to be killed cannot ask for clearance
         words = dash.words(bench, "the process that drives it is killed while it moves")
         bench.operator.ask(words, moves=True)
         ear, before, start = bench.opening(partial(_kill, bench, dash))
         bridged = bench.stated.bridged
         if ear is None:
             ends = np.array((start, start + dash.place(dash.until)))
-            return by_place(bench, KILLED, ends, dash.velocity, bridged, dash.suffix)
-        states = _listen(bench, ear, dash)
+            return by_place(bench, ends, dash.velocity, bridged, dash.suffix)
+        states = _listen(bench, ear, dash.velocity, bench.scenario.port.longest_wait)
         ear.close()
         newest = max((state.newest for state in states), default=0)
         if dash.rising < newest - before <= dash.until:
             place, since = start + dash.place(newest - before), newest + bench.transport
-            rows = _stop_rows(bench, KILLED, dash, states, since, place, bridged)
+            rows = _stop_rows(bench, dash, states, since, place, bridged)
             return [*rows, _session_over(bench, states, since, dash)]
     raise Refused(f"the process was killed {KILLS} times, but never while the axes moved at constant velocity")
 
@@ -175,14 +152,13 @@ def killed(bench: Bench, fast: bool) -> Rows:
 def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     """Start a process that moves the axes along ``dash``, and kill it at constant velocity.
 
-    Return the listener of its session, and the sample and the commands ``(n_axes,)`` m before the motion. Raises
-    ConfigError if the process cannot open a session.
+    Return its listener, and sample and commands ``(n_axes,)`` m before the motion. Raises ConfigError if the
+    process cannot open a session.
     """
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
-    process = context.Process(
-        target=drive_until_killed, args=(theirs, bench.scenario.data(), bench.realtime, dash)
-    )
+    arguments = theirs, bench.scenario.data(), bench.realtime, dash
+    process = context.Process(target=drive_until_killed, args=arguments)
     process.start()
     theirs.close()
     try:
@@ -217,7 +193,16 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
     with real_time(realtime):
         try:
             bench.open()
-            _drive(bench, pipe, dash)
+            pipe.send(bench.port.ear)
+            bench.warn()
+            for sample, command in dash.commands(bench, bench.command):
+                row = bench.tick(command)
+                if sample == dash.rising + STEADY:
+                    pipe.send((row.measured.sample - sample, command - dash.place(sample)))
+                    while not realtime:
+                        pipe.recv()
+            while not pipe.poll():  # until the other process kills this one
+                bench.tick()
         except ConfigError as error:
             pipe.send(str(error))
         except Exception as error:  # the other process reports the error
@@ -226,55 +211,30 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
             bench.close()
 
 
-def _drive(bench: Bench, pipe: Connection, dash: Dash) -> None:
-    pipe.send(bench.port.ear)
-    bench.warn()
-    start, before = _run_up(bench, dash), bench.rows[-1].sample
-    for sample in range(1, dash.until + dash.rising + 1):
-        bench.tick(start + dash.place(sample))
-        if sample == dash.rising + STEADY:
-            pipe.send((before, start))
-            while not bench.realtime:
-                pipe.recv()
-    while not pipe.poll():  # until the other process kills this one
-        bench.tick()
-
-
 def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: Dash) -> CommissioningRow:
-    stopped = [state for state in states if state.stopped]
-    took, most = stopped[0].measured.sample - since if stopped else math.inf, bench.stated.watchdog + TOLD
-    measured = (
-        f"the session ends after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
-        if stopped
-        else "the session does not end"
-    )
-    return judged(
-        KILLED,
-        "session of the receiver" + dash.suffix,
-        f"the session ends after {1e3 * most * bench.dt:.3g} ms at most",
-        measured,
-        took <= most,
-        resolution=f"{1e3 * bench.dt:.3g} ms",
-    )
+    stopped = next((state for state in states if state.stopped), None)
+    took, most, ms = 0, bench.stated.watchdog + TOLD, 1e3 * bench.dt
+    measured = "the session does not end"
+    if stopped is not None:
+        took = stopped.measured.sample - since
+        measured = f"the session ends after {ms * took:.3g} ms: {stopped.stopped}"
+    stated, good = f"the session ends after {ms * most:.3g} ms at most", stopped is not None and took <= most
+    return judged(f"session of the receiver{dash.suffix}", stated, measured, good, resolution=f"{ms:.3g} ms")
 
 
-def _listen(bench: Bench, ear: Listener, dash: Dash) -> list[ReportedState]:
-    braking = longest_rest(dash.velocity, bench.stated.deceleration, bench.dt)
+def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
+    """Receive states, the first within ``patience`` s, until axes rest from ``velocity`` ``(n_axes,)`` m/s."""
+    braking = longest_rest(velocity, bench.stated.deceleration, bench.dt)
     longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
     states: list[ReportedState] = []
-    patience = bench.scenario.port.longest_wait + LISTENED_S
-    while more := ear.states(patience):
+    while more := ear.states(LISTENED_S if states else patience + LISTENED_S):
         states += more
-        patience = LISTENED_S
-        newest = max(state.newest for state in states)
+        newest = max(states[0].measured.sample, *(state.newest for state in states))
         if _stands(states) or states[-1].measured.sample > newest + longest:
             break
     ear.stop()
-    return _si(bench, states)
-
-
-def _si(bench: Bench, states: Sequence[ReportedState]) -> list[ReportedState]:
-    calibration = bench.calibration
+    auxiliary = bench.scenario.rig_file.auxiliary if bench.scenario.rig_file is not None else {}
+    calibration = Calibration(bench.scenario.axes, channels_of(bench.port.auxiliary_names, auxiliary))
     return [replace(state, measured=calibration.measured(state.measured)) for state in states]
 
 
@@ -284,7 +244,7 @@ def _stands(states: Sequence[ReportedState]) -> bool:
 
 
 def _stop_rows(
-    bench: Bench, cause: str, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
+    bench: Bench, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
 ) -> Rows:
     """Return a row for each axis, which was at ``place`` ``(n_axes,)`` m in sample ``since``."""
     numbers, shape = np.array([state.measured.sample for state in states]) - since, (-1, len(bench.names))
@@ -297,8 +257,8 @@ def _stop_rows(
         if good:
             first = max(0, int((numbers <= 0).sum()) - 1)
             measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
-        speed, finest = bench.speed(i, v), resolution_of(bench.dt, float(bench.finest[i]))
-        rows.append(judged(cause, name + dash.suffix, stated, measured, good, speed, finest))
+        speed, finest = bench.speed(i, v), f"{1e3 * bench.dt:.3g} ms, {1e3 * bench.finest[i]:.3g} mm"
+        rows.append(judged(name + dash.suffix, stated, measured, good, speed, finest))
     return rows
 
 
@@ -313,9 +273,7 @@ def _judge_stop(
     dt, step, a = bench.dt, float(bench.resolution[index]), float(bench.stated.deceleration[index])
     change = a * dt**2
     n, seen = rest_samples(v, a, dt), ROUNDED * change + step
-    unseen = 0
-    while 0.5 * (unseen + 1) * (unseen + 2) * change <= seen:
-        unseen += 1
+    unseen = int(0.5 * (math.sqrt(1.0 + 8.0 * seen / change) - 1.0))
     due, end, most = bridged + 1, bridged + n, way_of(v, bridged, a, dt)
     stated = _stop_text(due, end, most, dt, step)
     numbers, ways = numbers[numbers > 0], ways[numbers > 0]
@@ -342,49 +300,34 @@ def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str
 
 
 def cable(bench: Bench) -> Rows:
-    with bench.opened():
-        ear, reason = bench.port.ear, ""
-        words = "pull the network cable of the rig while they move, for three seconds or more"
-        try:
-            if bench.acted(words, lambda row: bool(row.stopped)):
-                reason = bench.rows[-1].stopped
-        except PortError as error:
-            reason = str(error)
-        sent = np.array([row.sent for row in bench.rows])
-        if reason:
-            bench.operator.ask("plug the network cable in again")
-        states = _until_plugged(bench, ear) if reason and ear is not None else []
-    stated = "the test computer reports that the rig is silent"
-    rows = [detected(bench, CABLE, "test computer", stated, reason, bench.slow)]
-    if not reason:
-        return rows
+    words = "pull the network cable of the rig while they move, for three seconds or more"
+    with bench.acted(words, lambda row: row.stopped, loses_rig=True) as reason:
+        stated = "the test computer reports that the rig is silent"
+        rows = [detected(bench, "test computer", stated, reason)]
+        if not reason:
+            return rows
+        ear, sent = bench.port.ear, np.array([row.sent for row in bench.rows])
+        bench.operator.ask("plug the network cable in again")
+        states = [] if ear is None else _listen(bench, ear, bench.velocity, bench.patience)
     if ear is None:
-        return rows + by_place(bench, CABLE, sent, bench.velocity, bench.stated.bridged)
+        return rows + by_place(bench, sent, bench.velocity, bench.stated.bridged)
     return rows + _plugged(bench, states, sent)
-
-
-def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
-    end = time.monotonic() + bench.patience
-    states: list[ReportedState] = []
-    while time.monotonic() < end and not _stands(states):
-        states += ear.states(LISTENED_S)
-    return _si(bench, states)
 
 
 def _plugged(bench: Bench, states: list[ReportedState], sent: Array) -> Rows:
     if not states:
-        return [judged(CABLE, "the rig", "the rig reports its state again", "the rig reports nothing", False)]
+        return [judged("the rig", "the rig reports its state again", "the rig reports nothing", False)]
     last = states[-1]
     newest = min(last.newest, len(sent) - 1)
     velocity = (sent[newest] - sent[max(newest - 1, 0)]) / bench.dt
     far = (last.measured.command - sent[newest]) * np.where(velocity >= 0.0, 1.0, -1.0)
     still = np.array_equal(last.measured.command, states[-STANDS:][0].measured.command) and bool(last.stopped)
     spare = 2.0 * np.abs(velocity) * bench.dt + bench.resolution + 1e-9
-    ending = f": {last.stopped or 'the rig has not stopped'}"
-    return _rest_rows(bench, CABLE, far, velocity, bench.stated.bridged, spare, still, ending)
+    fine, pattern = np.array((spare, bench.finest)), f"after {{}}: {last.stopped or 'the rig has not stopped'}"
+    return _rest_rows(bench, far, velocity, bench.stated.bridged, fine, still, pattern)
 
 
-def by_place(bench: Bench, cause: str, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
+def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
     """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
 
     ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
@@ -393,23 +336,26 @@ def by_place(bench: Bench, cause: str, sent: Array, velocity: Array, bridged: in
     with bench.opened():
         rested = bench.rows[0].active
     far = np.maximum(np.maximum(sent.min(axis=0) - rested, rested - sent.max(axis=0)), 0.0)
-    spare, ending = bench.resolution + velocity * bench.dt, " beyond the end of its motion"
-    rows = _rest_rows(bench, cause, far, velocity, bridged + bench.transport, spare, True, ending)
+    fine, pattern = np.tile(bench.resolution + velocity * bench.dt, (2, 1)), "{} beyond the end of its motion"
+    rows = _rest_rows(bench, far, velocity, bridged + bench.transport, fine, True, pattern)
     times = "; times are not measured"
     return [replace(row, what=row.what + suffix, resolution=row.resolution + times) for row in rows]
 
 
 def _rest_rows(
-    bench: Bench, cause: str, far: Array, velocity: Array, bridged: int, spare: Array, still: bool, ending: str
+    bench: Bench, far: Array, velocity: Array, bridged: int, fine: Array, still: bool, pattern: str
 ) -> Rows:
-    """Return a row for each axis, which rests ``far`` ``(n_axes,)`` m beyond its last command."""
+    """Return a row for each axis, which rests ``far`` ``(n_axes,)`` m beyond its last command.
+
+    ``fine`` ``(2, n_axes)`` m is tolerance and resolution. The distance replaces ``{}`` in the ``pattern``.
+    """
     rows = []
     for i, name in enumerate(bench.names):
-        v, way, finest = abs(float(velocity[i])), float(far[i]), 1e3 * float(bench.finest[i])
-        most = float(spare[i])
-        most += way_of(v, bridged, float(bench.stated.deceleration[i]), bench.dt) if v else 0.0
-        stated = f"the axis rests within {resolved(1e3 * most, finest, 'mm')}"
-        measured = f"the axis rests after {resolved(1e3 * way, finest, 'mm')}{ending}"
-        good = still and -float(spare[i]) <= way <= most
-        rows.append(judged(cause, name, stated, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
+        v, way, (spare, finest) = abs(float(velocity[i])), float(far[i]), fine[:, i].tolist()
+        most = spare + (way_of(v, bridged, float(bench.stated.deceleration[i]), bench.dt) if v else 0.0)
+        stated, distance = (resolved(1e3 * length, 1e3 * finest, "mm") for length in (most, way))
+        measured = f"the axis rests {pattern.replace('{}', distance)}"
+        good = still and -spare <= way <= most
+        texts = bench.speed(i, v), f"{1e3 * finest:.3g} mm"
+        rows.append(judged(name, f"the axis rests within {stated}", measured, good, *texts))
     return rows

@@ -6,51 +6,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError, Problems
-from rths_nodes.core.samples import (
-    HYDRAULICS_HIGH,
-    HYDRAULICS_NOT_TOLD,
-    HYDRAULICS_OFF,
-    Array,
-    Measurement,
-)
+from rths_nodes.core.samples import HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, Array, Measurement
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.commissioning import (
-    CABLE,
-    CALIBRATION,
-    CLOSED,
-    CONTROLLER,
-    EMERGENCY,
-    END_STOPS,
-    FAILED,
-    INTERLOCK,
-    KILLED,
-    NOT_TRIED,
-    PRESSURE,
-    SIGN,
-    STOPPED,
-    STROKE,
-    UNTRIED,
-    VELOCITY,
-    WITNESSED,
-    CommissioningRow,
-)
+from rths_nodes.loop import commissioning as sheet
+from rths_nodes.loop.commissioning import CommissioningRow
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, Bench, Refused, Row, TooEarly
+from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, Bench, Refused, Row
 from rths_nodes.procedure.commissioning.stops import (
-    STEADY,
     Rows,
     at_both_speeds,
     cable,
@@ -59,12 +34,11 @@ from rths_nodes.procedure.commissioning.stops import (
     judged,
     killed,
     longest_rest,
-    resolution_of,
     resolved,
     rest_words,
     untried_fast,
 )
-from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Steps, hold
+from rths_nodes.procedure.motions import GuidedMotion, Steps
 from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
@@ -77,8 +51,8 @@ BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 ROUNDING = 1e-3
 """Relative tolerance of a limit, needed because the period is rounded."""
 OFFSETS_S = 0.5
-MOVED = 0.1
-"""Fraction of the small move after which the operator's stop is issued."""
+MOVED, FULL = 0.1, 0.999
+"""Fractions of the small move, and of the highest speed, after which the operator's stop is issued."""
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
 WATCHED_S = 1.0
@@ -93,9 +67,6 @@ SIMULATED = {
 }
 """Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
 STOP = "the commissioning requested a stop"
-ATTEMPTS = 10
-HERTZ = 0.1
-"""Frequency of a motion that defines the start of the scenario and is never run, Hz."""
 
 
 def signs(bench: Bench) -> Rows:
@@ -105,22 +76,20 @@ def signs(bench: Bench) -> Rows:
 
 
 def _moved(bench: Bench, index: int) -> CommissioningRow:
-    start, before, name = bench.command, _mean(bench.hold(REST_S)), bench.names[index]
-    goal = start.copy()
-    goal[index] += bench.way[index]
-    bench.ramp(goal, bench.velocity)
-    change = _mean(bench.hold(REST_S)) - before
-    bench.ramp(start, bench.velocity)
-    bound, steps = FOLLOWS * bench.way, 1e3 * bench.finest
-    rows = zip(bench.names, (1e3 * change).tolist(), steps.tolist(), strict=True)
-    measured = ", ".join(f"{axis} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for axis, mm, step in rows)
+    before, name = _mean(bench.hold(REST_S)), bench.names[index]
+    goal = bench.way * (np.arange(len(bench.names)) == index)
+    rows = _excursion(bench, bench.command + goal, bench.velocity)
+    change, bound = _mean(rows[-bench.samples(REST_S) :]) - before, FOLLOWS * bench.way
+    steps = 1e3 * bench.finest
+    ways = zip(bench.names, (1e3 * change).tolist(), steps.tolist(), strict=True)
+    measured = ", ".join(f"{axis} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for axis, mm, step in ways)
     way, error = 1e3 * bench.way[index], 1e3 * bound[index]
     stated = f"{name} moves by {way:+.3g} mm, with an error of at most {error:.3g} mm"
     stated += ", and no other axis moves" * (len(bench.names) > 1)
-    measured += _meaning(bench.names, index, change, bound)
-    good = bool((np.abs(change - (goal - start)) <= bound).all())
+    good = bool((np.abs(change - goal) <= bound).all())
     speed = bench.speed(index, float(bench.velocity[index]))
-    return judged(SIGN, name, stated, measured, good, speed, f"{steps[index]:.3g} mm")
+    measured += _meaning(bench.names, index, change, bound)
+    return judged(name, stated, measured, good, speed, f"{steps[index]:.3g} mm")
 
 
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
@@ -133,85 +102,77 @@ def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> s
 
 
 def _mean(rows: Sequence[Row]) -> Array:
-    return np.asarray(np.mean([row.displacement for row in rows], axis=0))
+    return np.asarray(np.mean([row.measured.displacement for row in rows], axis=0))
 
 
-def limits(bench: Bench) -> Rows:
-    rows = []
-    with bench.opened():
-        stated = bench.stated
-        for index, name in enumerate(bench.names):
-            velocity, stroke = float(stated.velocity[index]), float(stated.stroke[index])
-            step, beyond = BEYOND_VELOCITY * velocity * bench.dt, min(BEYOND_STROKE * stroke, MOST_BEYOND)
-            bench.clear(
-                f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its "
-                f"stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * (stroke + beyond):.4g} mm at "
-                f"{1e3 * bench.free_velocity[index]:.3g} mm/s"
-            )
-            rows.append(_velocity(bench, index, step, velocity))
-            rows += [_stroke(bench, index, sign, stroke + beyond, stroke) for sign in (1.0, -1.0)]
-    words = "the limit cannot be reached without a specimen"
-    for name, force, error in zip(bench.names, stated.force, stated.error, strict=True):
-        for cause, value, unit in zip(UNTRIED, (1e-3 * force, 1e3 * error), ("kN", "mm"), strict=True):
-            limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
+def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
+    """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
+
+    ``velocity`` ``(n_axes,)`` m/s is an upper bound; without it, the motion to ``goal`` is one step.
+    """
+    start, since = bench.command, len(bench.rows) - 1
+    if velocity is None:
+        bench.tick(goal)
+    else:
+        bench.ramp(goal, velocity)
+    bench.hold(REST_S)
+    rows = bench.rows[since:]
+    bench.ramp(start, bench.velocity if velocity is None else velocity)
     return rows
 
 
-def _velocity(bench: Bench, index: int, step: float, limit: float) -> CommissioningRow:
-    """Send one step that is so small that only a velocity limit can delay the axis."""
-    start, since = bench.command, len(bench.rows) - 1
-    goal = start.copy()
-    goal[index] += step
-    bench.tick(goal)
-    bench.hold(REST_S)
-    active = np.array([row.active[index] for row in bench.rows[since:]])
-    bench.ramp(start, bench.velocity)
-    reached = float(np.abs(np.diff(active)).max()) / bench.dt
-    spare = ROUNDING * limit + float(bench.resolution[index]) / bench.dt
-    return judged(
-        VELOCITY,
-        bench.names[index],
-        f"at most {limit:.4g} m/s",
-        f"the active command moves at up to {reached:.4g} m/s",
-        reached <= limit + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * limit),
-        f"{BEYOND_VELOCITY * limit:.4g} m/s, for one sample",
-        f"{spare:.2g} m/s",
-    )
+def limits(bench: Bench) -> Rows:
+    rows: Rows = []
+    with bench.opened():
+        for index in range(len(bench.names)):
+            rows += _limits_of_axis(bench, index)
+    words = "the limit cannot be reached without a specimen"
+    for name, force, error in zip(bench.names, bench.stated.force, bench.stated.error, strict=True):
+        for cause, value, unit in zip(sheet.UNTRIED, (1e-3 * force, 1e3 * error), ("kN", "mm"), strict=True):
+            limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
+            rows.append(CommissioningRow(cause, name, limit, words, sheet.NOT_TRIED))
+    return rows
 
 
-def _stroke(bench: Bench, index: int, sign: float, far: float, limit: float) -> CommissioningRow:
-    start, velocity = bench.command, bench.free_velocity
-    goal = start.copy()
-    goal[index] = sign * far
-    reached = max(sign * float(row.active[index]) for row in bench.ramp(goal, velocity))
-    bench.ramp(start, velocity)
-    spare = limit * 1e-6 + float(bench.resolution[index])
-    return judged(
-        STROKE,
-        f"{bench.names[index]} {'extended' if sign > 0.0 else 'retracted'}",
-        f"at most {1e3 * limit:.5g} mm",
-        f"{1e3 * reached:.5g} mm",
-        reached <= limit + min(spare, 0.5 * (far - limit)),
-        bench.speed(index, float(velocity[index])),
-        f"{1e3 * bench.finest[index]:.3g} mm",
+def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
+    name, free, only = bench.names[index], bench.free_velocity, np.arange(len(bench.names)) == index
+    velocity, stroke = float(bench.stated.velocity[index]), float(bench.stated.stroke[index])
+    step, beyond = BEYOND_VELOCITY * velocity * bench.dt, min(BEYOND_STROKE * stroke, MOST_BEYOND)
+    bench.clear(
+        f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its stroke, "
+        f"and {1e3 * beyond:.3g} mm further: +- {1e3 * (stroke + beyond):.4g} mm at {1e3 * free[index]:.3g} mm/s"
     )
+    # the step is so small that only a velocity limit can delay the axis
+    active = [row.active[index] for row in _excursion(bench, bench.command + step * only)]
+    reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
+    spare = ROUNDING * velocity + finest / bench.dt
+    good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
+    measured = f"the active command moves at up to {reached:.4g} m/s"
+    texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
+    yield judged(name, f"at most {velocity:.4g} m/s", measured, good, *texts)
+    texts = bench.speed(index, float(free[index])), f"{1e3 * bench.finest[index]:.3g} mm", sheet.STROKE
+    for sign, side in ((1.0, "extended"), (-1.0, "retracted")):
+        rows = _excursion(bench, np.where(only, sign * (stroke + beyond), bench.command), free)
+        reached = float(np.max([sign * row.active[index] for row in rows]))
+        good = reached <= stroke + min(stroke * 1e-6 + finest, 0.5 * beyond)
+        most = f"at most {1e3 * stroke:.5g} mm"
+        yield judged(f"{name} {side}", most, f"{1e3 * reached:.5g} mm", good, *texts)
 
 
 def stops(bench: Bench) -> Rows:
     ways = bench.ways(bench.way, bench.velocity)
     words = f"every axis moves out and back until the operator's stop command: {ways}"
 
-    def beyond(way: Array) -> bool:
-        return bool((np.abs(way) >= MOVED * bench.way).any())
+    def due(sent: list[Array]) -> bool:
+        return bool((np.abs(sent[-1] - sent[0]) >= MOVED * bench.way).any())
 
     bench.operator.ask(words, moves=True)
     with _session(bench) as session:
-        rows = [_stopped(bench, session, State.CHECKING, session.check, beyond)]
+        rows = [_stopped(bench, session, "checking", session.check, due)]
     bench.operator.ask(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
-        rows.append(_stopped(bench, session, State.POSITIONING, session.position, beyond))
+        rows.append(_stopped(bench, session, "positioning", session.position, due))
         session.drive.await_rest()
         session.position()
         rows.append(_disarmed(bench, session))
@@ -220,22 +181,18 @@ def stops(bench: Bench) -> Rows:
 
 def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
-        return [untried_fast(STOPPED)]
+        return [untried_fast()]
     with bench.opened():
         small = bench.ways(bench.way, bench.velocity)  # valid after the motion home
     words = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {words}", moves=True)
-    steady: list[int] = []
 
-    def motion(session: RigSession) -> Steps[None]:
-        assert dash.start is not None
-        walk = QuasiStatic(session.scenario, session.drive.command)
-        yield from walk.ramp(dash.start, bench.free_velocity, lambda measured: "")
-        yield from hold(dash.start, round(REST_S / bench.dt))
-        for sample in range(1, dash.until + dash.rising + 1):
-            if sample == dash.rising + STEADY:
-                steady.append(sample)
-            yield dash.start + dash.place(sample)
+    def due(sent: list[Array]) -> bool:
+        return bool((sent[-1] - sent[-2] >= FULL * dash.velocity * bench.dt).all())
+
+    def motion() -> Steps[None]:
+        for _, command in dash.commands(bench, session.drive.command):
+            yield command
 
     def move() -> None:
         free = session.drive.measured.force
@@ -244,18 +201,15 @@ def fast_stop(bench: Bench) -> Rows:
             return bench.obstacle(measured.force - free)
 
         with session.act(), session.motion("position"):
-            session.drive.drive(GuidedMotion(motion(session), session.drive.command, watch))
+            session.drive.drive(GuidedMotion(motion(), session.drive.command, watch))
 
     with _session(bench) as session:
         _clear_to_move(session)
-        return [_stopped(bench, session, State.POSITIONING, move, lambda way: bool(steady), HIGHEST)]
+        return [_stopped(bench, session, HIGHEST, move, due)]
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes, discard the findings, and sign for all items.
-
-    The findings are invalid, because a load cell without a specimen seems dead.
-    """
+    """Check the axes and sign for all items. Discard the findings: a load cell without a specimen seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -279,22 +233,17 @@ def _session(bench: Bench) -> Iterator[RigSession]:
 
 
 def _stopped(
-    bench: Bench,
-    session: RigSession,
-    state: State,
-    act: Callable[[], object],
-    due: Callable[[Array], bool],
-    name: str = "",
+    bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
-    """Perform ``act``, and stop it in ``state`` once ``due(travel)`` is true; ``travel`` is ``(n_axes,)`` m."""
+    """Perform ``act``, and stop its motion once ``due(sent)`` is true for its commands ``(n_axes,)`` m."""
     drive, report, reason = session.drive, session.drive.on_measurement, ""
     sent, stops = list[Array](), list[int]()
 
     def watch(measured: Measurement) -> None:
         report(measured)
-        if stops or session.state is state:
+        if stops or session.state in (State.CHECKING, State.POSITIONING):
             sent.append(drive.command.copy())
-            if not stops and len(sent) > 1 and due(sent[-1] - sent[0]):
+            if not stops and len(sent) > 1 and due(sent):
                 stops.append(len(sent) - 2)
                 session.stop(STOP)
 
@@ -306,7 +255,7 @@ def _stopped(
     finally:
         drive.on_measurement = report
     commands = np.array(sent[stops[0] :] if stops else []).reshape(-1, len(bench.names))
-    return operator_row(bench, name or state.name.lower(), session.state, commands, reason)
+    return operator_row(bench, name, session.state, commands, reason)
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
@@ -315,39 +264,29 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
     ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are none
     if the rig was not stopped, for this ``reason``.
     """
-    velocity = bench.most if len(commands) < 2 else np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt
+    stopped = len(commands) > 2
+    velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
     n, fastest = STOP_SPARE + longest_rest(velocity, bench.deceleration, bench.dt), int(np.argmax(velocity))
     most = float(velocity.max()) * min(n, STOP_SPARE + 0.5 * (n + 1)) * bench.dt
-    speed, ends = bench.speed(fastest, float(velocity[fastest])), f"; the rig is {then.name.lower()}"
-    row = _rest_row(bench, STOPPED, name, commands[1:], (n, most, 1e-9), speed, ends, then is State.HELD)
-    row.stated += "; the rig is held"
-    return (
-        row if len(commands) > 2 else replace(row, measured=f"was not stopped{reason}", verdict=FAILED, speed="")
-    )
+    stated, measured, good, finest = _rest(bench, commands[1:] if stopped else np.zeros((1, 1)), n, most, 1e-9)
+    stated += "; the rig is held"
+    if not stopped:
+        return judged(name, stated, f"was not stopped{reason}", False, resolution=finest)
+    measured, speed = f"{measured}; the rig is {then.name.lower()}", bench.speed(fastest, float(velocity[fastest]))
+    return judged(name, stated, measured, good and then is State.HELD, speed, finest)
 
 
-def _rest_row(
-    bench: Bench,
-    cause: str,
-    subject: str,
-    active: Array,
-    bounds: tuple[int, float, float],
-    speed: str,
-    ending: str,
-    good: bool = True,
-) -> CommissioningRow:
-    """Return the row of a stop of all axes with the commands ``active`` ``(n, n_axes)`` m.
+def _rest(bench: Bench, active: Array, samples: int, most: float, spare: float) -> tuple[str, str, bool, str]:
+    """Return the stated and the measured stop of all axes, whether they agree, and the resolution.
 
-    ``bounds`` are the largest number of samples to rest, and the longest way and its tolerance, m.
+    The commands ``active`` ``(n, n_axes)`` m must rest after ``samples`` and ``most`` m, with tolerance ``spare``.
     """
-    longest, most, spare = bounds
-    rests = active[-1:]
-    moving = np.flatnonzero((np.abs(active - rests) > 1e-9).any(axis=1))
-    rest, way = int(moving.max(initial=-1)) + 1, float(np.abs(rests - active[:1]).max(initial=0.0))
+    moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
+    rest, way = int(moving.max(initial=-1)) + 1, float(np.abs(active[-1] - active[0]).max())
     step = float(bench.finest.max())
-    stated, measured = (rest_words(n, m, bench.dt, step) for n, m in ((longest, most), (rest, way)))
-    good = good and rest <= longest and way <= most + spare
-    return judged(cause, subject, stated, measured + ending, good, speed, resolution_of(bench.dt, step))
+    stated, measured = (rest_words(n, m, bench.dt, step) for n, m in ((samples, most), (rest, way)))
+    finest = f"{1e3 * bench.dt:.3g} ms, {1e3 * step:.3g} mm"
+    return stated, measured, rest <= samples and way <= most + spare, finest
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
@@ -357,86 +296,77 @@ def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
     runs = session.possible()["run"] == ""
     measured = "the rung can still be run" if runs else f"the rig is {session.state.name.lower()}"
     good = session.state is State.HELD and not runs
-    return judged(STOPPED, "armed", "no rung can be run, and the rig is held", measured, good, "at rest")
+    return judged("armed", "no rung can be run, and the rig is held", measured, good, "at rest")
 
 
 def interlock(bench: Bench) -> Rows:
-    with bench.opened():
-        slow = bench.slow
-        if not bench.acted("open the interlock while they move", lambda row: bool(row.stopped)):
-            stated = "the rig reports that the interlock is open"
-            return [detected(bench, INTERLOCK, "opened", stated, "", slow)]
-        since, reason = len(bench.rows) - 1, bench.rows[-1].stopped
+    with bench.acted("open the interlock while they move", lambda row: row.stopped) as reason:
+        if not reason:
+            return [detected(bench, "opened", "the rig reports that the interlock is open")]
+        since = len(bench.rows) - 1
         bench.follow(REST_S)
-        n = 1 + longest_rest(bench.velocity, bench.stated.deceleration, bench.dt)
-        most, spare = float((bench.velocity * (n - 1) * bench.dt).max()), float(bench.resolution.max()) + 1e-9
+        n = longest_rest(bench.velocity, bench.stated.deceleration, bench.dt)
+        most, spare = float((bench.velocity * n * bench.dt).max()), float(bench.resolution.max()) + 1e-9
         active = np.array([row.active for row in bench.rows[since:]])
-        rows = [_rest_row(bench, INTERLOCK, "opened", active, (n, most, spare), slow, f": {reason}")]
+        stated, measured, good, finest = _rest(bench, active, n + 1, most, spare)
+        row = judged("opened", stated, f"{measured}: {reason}", good, bench.slow, finest)
         bench.operator.ask("close the interlock again", lambda: bench.tick(bench.rows[-1].active))
-        since = len(bench.rows)
+        since = len(bench.rows) - 1
         bench.follow(WATCHED_S)
         # a displaced axis may return to its command
-        return [
-            *rows,
-            _returned(bench, INTERLOCK, "closed", bench.rows[since - 1 :], bench.lag(bench.rows[since - 1])),
-        ]
+        return [row, _returned(bench, "closed", since, bench.lag(bench.rows[since]))]
 
 
 def pressure(bench: Bench) -> Rows:
-    with bench.opened():
-        slow = bench.slow
-        if not bench.acted("take the pressure off while they move", partial(_without_pressure, bench)):
+    def loss(row: Row) -> str:
+        if row.hydraulics != HYDRAULICS_NOT_TOLD:
+            return "reported" * (row.hydraulics == HYDRAULICS_OFF)
+        lost = (bench.lag(row) > OFF * bench.way).any()
+        return "not reported, but the axes do not follow their commands" if lost else ""
+
+    with bench.acted("take the pressure off while they move", loss) as measured:
+        if not measured:
             stated = "the rig reports the loss of pressure, or does not follow its command"
-            return [detected(bench, PRESSURE, "off", stated, "", slow)]
-        reported = bench.rows[-1].hydraulics == HYDRAULICS_OFF
-        measured = "reported" if reported else "not reported, but the axes do not follow their commands"
-        rows = [detected(bench, PRESSURE, "off", "reported, or seen", measured, slow)]
+            return [detected(bench, "off", stated)]
+        rows = [detected(bench, "off", "reported, or seen", measured)]
         first, rest = bench.rows[0], bench.hold(REST_S)
         # command of the measured position: the first command plus the travel since then
-        bench.ramp(first.active + _mean(rest) - first.displacement, bench.velocity)
+        bench.ramp(first.active + _mean(rest) - first.measured.displacement, bench.velocity)
         since = len(bench.rows)
         bench.hold(REST_S)
         bench.operator.ask("bring the pressure back", bench.tick)
         wanted = HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD
         if not any(bench.tick().hydraulics in wanted for _ in range(bench.samples(bench.patience))):
             stated = "the rig reports that the pressure is back"
-            return [*rows, detected(bench, PRESSURE, "back", stated, "", "at rest")]
+            return [*rows, detected(bench, "back", stated, speed="at rest")]
         bench.hold(WATCHED_S)
-        return [*rows, _returned(bench, PRESSURE, "back", bench.rows[since:], 0.0)]
+        return [*rows, _returned(bench, "back", since, 0.0)]
 
 
-def _without_pressure(bench: Bench, row: Row) -> bool:
-    if row.hydraulics != HYDRAULICS_NOT_TOLD:
-        return row.hydraulics == HYDRAULICS_OFF
-    return bool((bench.lag(row) > OFF * bench.way).any())
-
-
-def _returned(bench: Bench, cause: str, what: str, rows: Sequence[Row], free: Array | float) -> CommissioningRow:
-    """Return the row of axes that must rest in all ``rows``, or move by at most ``free`` ``(n_axes,)`` m."""
-    moved = np.abs([row.displacement - rows[0].displacement for row in rows]).max(axis=0)
-    bound = STILL * bench.way + free
+def _returned(bench: Bench, what: str, since: int, free: Array | float) -> CommissioningRow:
+    """Return the row of axes that must rest from row ``since`` on, or move by at most ``free`` ``(n_axes,)`` m."""
+    displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
+    moved, bound = np.abs(displacement - displacement[0]).max(axis=0), STILL * bench.way + free
     worst = int(np.argmax(moved - bound))
     stated, measured = (f"{bench.names[worst]} moves {1e3 * far[worst]:.3g} mm" for far in (bound, moved))
-    return judged(cause, what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
+    return judged(what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
 
 
 def witnessed(bench: Bench) -> Rows:
-    axes = bench.scenario.limits.items()
+    axes, rows = bench.scenario.limits.items(), []
     ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in axes)
-    bounds = ", ".join(
-        f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN" for name, limits in axes
-    )
+    bounds = [f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN" for name, limits in axes]
     statements = {
-        EMERGENCY: "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
-        "stop is reset",
-        END_STOPS: f"mechanical stops or cushions exist beyond the limit of stroke ({ends})",
-        CONTROLLER: "limits set in the servo-controller, independent of these programs and not wider than "
-        f"{bounds}",
+        sheet.EMERGENCY: "the pressure falls when the emergency stop is pressed, and nothing moves when the "
+        "emergency stop is reset",
+        sheet.END_STOPS: f"mechanical stops or cushions exist beyond the limit of stroke ({ends})",
+        sheet.CONTROLLER: "limits set in the servo-controller, independent of these programs and not wider than "
+        + ", ".join(bounds),
     }
-    rows = []
     for cause, stated in statements.items():
         seen = bench.operator.agrees(f"{cause}: {stated}. Have both of you seen this today?")
-        measured, verdict = ("seen by both persons", WITNESSED) if seen else ("not witnessed", NOT_TRIED)
+        measured = "seen by both persons" if seen else "not witnessed"
+        verdict = sheet.WITNESSED if seen else sheet.NOT_TRIED
         rows.append(CommissioningRow(cause, "rig", stated, measured, verdict))
     return rows
 
@@ -444,23 +374,21 @@ def witnessed(bench: Bench) -> Rows:
 def calibrations(bench: Bench) -> Rows:
     today, rows = date.today().isoformat(), []
     axes = [axis.rig_axis for axis in bench.scenario.axes.values() if axis.rig_axis is not None]
-    for axis in axes:
-        for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
-            what, expired = f"{axis.name}: {noun}", bool(channel.expires) and today > channel.expires
-            signed = expired and bench.operator.agrees(
-                f"the calibration of {what} expired on {channel.expires}. Do both of you sign for this "
-                "calibration?"
-            )
-            facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
-            missing = ", ".join(fact for fact, value in facts.items() if not value)
-            words = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
-            if expired:
-                words.append("expired, but signed for by both persons" if signed else "expired")
-            elif missing:
-                words.append(f"not stated: {missing}")
-            verdict = (WITNESSED if signed else FAILED) if expired else NOT_TRIED if missing else WITNESSED
-            measured = "; ".join(filter(None, words))
-            rows.append(CommissioningRow(CALIBRATION, what, f"valid on {today}", measured, verdict))
+    for axis, noun in product(axes, ("displacement", "force")):
+        what, channel = f"{axis.name}: {noun}", axis.force if noun == "force" else axis.displacement
+        facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
+        words = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
+        missing = ", ".join(fact for fact, value in facts.items() if not value)
+        verdict = sheet.NOT_TRIED if missing else sheet.WITNESSED
+        if channel.expires and today > channel.expires:
+            question = f"the calibration of {what} expired on {channel.expires}"
+            signed = bench.operator.agrees(f"{question}. Do both of you sign for this calibration?")
+            verdict = sheet.WITNESSED if signed else sheet.FAILED
+            words.append("expired" + ", but signed for by both persons" * signed)
+        elif missing:
+            words.append(f"not stated: {missing}")
+        measured = "; ".join(filter(None, words))
+        rows.append(CommissioningRow("", what, f"valid on {today}", measured, verdict))
     return rows
 
 
@@ -477,7 +405,7 @@ class Trial(NamedTuple):
 TRIALS: dict[str, Trial] = {
     "signs": Trial(
         signs,
-        (SIGN,),
+        (sheet.SIGN,),
         "each axis moves by its `small_move` and back",
         "each axis moves in the right direction, with an error of at most a fifth of `small_move`; no "
         "other axis moves",
@@ -485,7 +413,7 @@ TRIALS: dict[str, Trial] = {
     ),
     "limits": Trial(
         limits,
-        (VELOCITY, STROKE),
+        (sheet.VELOCITY, sheet.STROKE),
         "the command exceeds the limit of velocity by 5 % in one step, then slowly exceeds the limit of stroke "
         "by 2 % (at most 1 mm) on both sides",
         "the active command never exceeds the limit",
@@ -493,22 +421,22 @@ TRIALS: dict[str, Trial] = {
     ),
     "stops": Trial(
         stops,
-        (STOPPED,),
+        (sheet.STOPPED,),
         "the operator stops `check`, `position` and an armed rung",
         "the rig is held within its own braking distance",
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
-        lambda bench: at_both_speeds(bench, CLOSED, closed),
-        (CLOSED,),
+        partial(at_both_speeds, closed),
+        (sheet.CLOSED,),
         "the session is closed while all axes move, at a speed that resolves the deceleration, then at the "
         "highest speed that the free stroke and the limits allow",
         "each axis begins to brake within the transport delay, with exactly the stated deceleration",
         "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
-        lambda bench: at_both_speeds(bench, KILLED, killed),
-        (KILLED,),
+        partial(at_both_speeds, killed),
+        (sheet.KILLED,),
         "the driving process is killed by SIGKILL, at the same two speeds",
         "the first braking sample, the time to rest and the distance agree with the stated bridge and "
         "deceleration; the session ends after the stated watchdog time",
@@ -516,21 +444,21 @@ TRIALS: dict[str, Trial] = {
     ),
     "fast stop": Trial(
         fast_stop,
-        (STOPPED,),
+        (sheet.STOPPED,),
         "the operator stops the rig at the highest speed of the trials above",
         "the rig is held within its own braking distance",
         "the operator's stop also holds the rig at the stated speed",
     ),
     "cable": Trial(
         cable,
-        (CABLE,),
+        (sheet.CABLE,),
         "the operator pulls the network cable in slow motion",
         "the test computer reports the failure; each axis rests within its stopping distance",
         "both ends stop when the network fails",
     ),
     "interlock": Trial(
         interlock,
-        (INTERLOCK,),
+        (sheet.INTERLOCK,),
         "the operator opens the interlock in slow motion, then closes it",
         "the rig brakes with the next sample; once the interlock is closed, each axis moves at most "
         "by its distance from its command",
@@ -538,7 +466,7 @@ TRIALS: dict[str, Trial] = {
     ),
     "pressure": Trial(
         pressure,
-        (PRESSURE,),
+        (sheet.PRESSURE,),
         "the operator switches the pressure off in slow motion, then on",
         "the command is set to the measured position; when the pressure returns, no axis moves by more than a "
         "tenth of its small move",
@@ -546,14 +474,14 @@ TRIALS: dict[str, Trial] = {
     ),
     "witnessed": Trial(
         witnessed,
-        (EMERGENCY, END_STOPS, CONTROLLER),
+        (sheet.EMERGENCY, sheet.END_STOPS, sheet.CONTROLLER),
         "both persons state their observation",
         "both persons have seen the function; motion is barred while the emergency stop is not witnessed",
         "the statement of two persons; nothing is measured",
     ),
     "calibrations": Trial(
         calibrations,
-        (CALIBRATION,),
+        (sheet.CALIBRATION,),
         "the rig file states certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry date",
         "the calibration has not expired, or both persons have signed for it",
         "the statement of the rig file; nothing is measured",
@@ -563,11 +491,8 @@ TRIALS: dict[str, Trial] = {
 
 
 def proofs() -> dict[str, str]:
-    texts: dict[str, list[str]] = {}
-    for trial in TRIALS.values():
-        for cause in trial.causes:
-            texts.setdefault(cause, []).append(trial.proves)
-    return {cause: "; ".join(proved) for cause, proved in texts.items()}
+    causes = dict.fromkeys(cause for trial in TRIALS.values() for cause in trial.causes)
+    return {cause: "; ".join(t.proves for t in TRIALS.values() if cause in t.causes) for cause in causes}
 
 
 def scenario_of(rig: RigFile) -> Scenario:
@@ -578,15 +503,12 @@ def scenario_of(rig: RigFile) -> Scenario:
     problems = Problems()
     if rig.servo_rate is None:
         problems.append("servo_rate: missing, but a commissioning counts samples of the controller")
-    for name, axis in rig.axes.items():
-        if axis.small_move is None:
-            problems.append(
-                f"axes.{name}.small_move: missing, but this section bounds the travel and the velocity "
-                "of a free axis"
-            )
+    moves = {name: axis.small_move for name, axis in rig.axes.items()}
+    for name in [name for name, move in moves.items() if move is None]:
+        problems.append(f"axes.{name}.small_move: missing, but it bounds travel and velocity of a free axis")
     problems.refuse()
-    start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)
-    motion = {"type": "sine", "amplitude": start, "frequency": HERTZ, "phase": 0.5 * math.pi}
+    start = min(0.5 * move.displacement for move in moves.values() if move is not None)
+    motion = {"type": "sine", "amplitude": start, "frequency": 0.1, "phase": 0.5 * math.pi}  # never run
     data: Mapping[str, object] = {
         "version": 1,
         "name": "commissioning",
@@ -602,30 +524,20 @@ def scenario_of(rig: RigFile) -> Scenario:
     return scenario
 
 
-def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
-    for _ in range(ATTEMPTS):
-        try:
-            return run(bench)
-        except TooEarly:
-            bench.operator.ask("you acted before the axes moved: bring it back, and do it again while they move")
-    raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
-
-
 def commission(
-    bench: Bench,
-    trials: Mapping[str, Trial] = TRIALS,
-    report: Callable[[CommissioningRow], None] = lambda row: None,
+    bench: Bench, trials: dict[str, Trial] = TRIALS, report: Callable[[CommissioningRow], None] = lambda row: None
 ) -> Rows:
     """Run all ``trials`` and report each row. Abort if a sign is wrong or an axis is not free."""
     rows: Rows = []
     for name, trial in trials.items():
         try:
-            results, ended = _tried(bench, trial.run), False
+            results, ended = trial.run(bench), False
         except (Refused, ConfigError, PortError) as error:
-            results, ended = [judged(name, "all axes", "can be tried", str(error), False)], True
+            results, ended = [judged("all axes", "can be tried", str(error), False, cause=name)], True
         for row in results:
+            row.cause = row.cause or trial.causes[0]
             report(row)
         rows += results
-        if ended or any(row.cause == SIGN and row.verdict == FAILED for row in results):
+        if ended or any(row.cause == sheet.SIGN and row.verdict == sheet.FAILED for row in results):
             break
     return rows
