@@ -497,5 +497,6 @@ def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[
 
 
 def _split(name: str) -> tuple[str, str]:
-    noun, _, unit = name.partition("[")
-    return noun.strip(), unit.rstrip("] ")
+    text = name.strip()
+    noun, _, unit = text.partition("[") if text.endswith("]") else (text, "", "")
+    return noun.strip(), unit[:-1]
