@@ -22,14 +22,13 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import rig_kind
-from rths_nodes.procedure.commissioning.rig import Bench
-from rths_nodes.procedure.commissioning.trials import commission, proofs, scenario_of
 from rths_nodes.procedure.drive import warning_of
 from rths_nodes.procedure.session import CLEAR
 from rths_nodes.recording import commissioning
 
 if TYPE_CHECKING:
     from rths_nodes.app.procedure.console import Console
+    from rths_nodes.procedure.commissioning.rig import Bench
 
 FREE = (
     "Do you confirm that no specimen is mounted, that all axes are near the middle of their stroke, that no "
@@ -48,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.procedure.answers import Answers
     from rths_nodes.app.procedure.console import Console, typed
+    from rths_nodes.procedure.commissioning.rig import Bench
+    from rths_nodes.procedure.commissioning.trials import scenario_of
 
     file = files.locate(options.rig, files.RIG)
     rig = files.load_rig(file)
@@ -75,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _commission(bench: Bench, lead: AtTerminal, dialogue: Console, out: Path) -> int:
+    from rths_nodes.procedure.commissioning.trials import commission
+
     rows: list[CommissioningRow] = []
 
     def report(row: CommissioningRow) -> None:
@@ -123,6 +126,8 @@ def _write(result: Commissioning, out: Path) -> None:
 
 
 def _result(bench: Bench, rows: list[CommissioningRow]) -> Commissioning:
+    from rths_nodes.procedure.commissioning.trials import proofs
+
     scenario, rig = bench.scenario, bench.scenario.rig_file
     assert rig is not None  # the scenario was read from a rig file
     axes = {}
