@@ -24,7 +24,7 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, Bench, Refused, Row
+from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, STEADY, Bench, Refused, Row
 from rths_nodes.procedure.commissioning.stops import (
     Rows,
     at_both_speeds,
@@ -52,7 +52,7 @@ ROUNDING = 1e-3
 """Relative tolerance of a limit, needed because the period is rounded."""
 OFFSETS_S = 0.5
 MOVED, FULL = 0.1, 0.999
-"""Fractions of the small move, and of the highest speed, after which the operator's stop is issued."""
+"""Fractions of the small move, and of the highest speed in STEADY samples, after which the stop is issued."""
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
 WATCHED_S = 1.0
@@ -188,20 +188,18 @@ def fast_stop(bench: Bench) -> Rows:
     bench.operator.ask(f"every axis moves out and back: {small}; {words}", moves=True)
 
     def due(sent: list[Array]) -> bool:
-        return bool((sent[-1] - sent[-2] >= FULL * dash.velocity * bench.dt).all())
+        steady = FULL * STEADY * dash.velocity * bench.dt
+        return len(sent) > STEADY and bool((sent[-1] - sent[-1 - STEADY] >= steady).all())
 
     def motion() -> Steps[None]:
         for _, command in dash.commands(bench, session.drive.command):
             yield command
 
     def move() -> None:
-        free = session.drive.measured.force
-
-        def watch(sent: Array, measured: Measurement) -> str:
-            return bench.obstacle(measured.force - free)
-
+        drive, free = session.drive, session.drive.measured.force
+        guided = GuidedMotion(motion(), drive.command, lambda _, measured: bench.obstacle(measured.force - free))
         with session.act(), session.motion("position"):
-            session.drive.drive(GuidedMotion(motion(), session.drive.command, watch))
+            drive.drive(guided)
 
     with _session(bench) as session:
         _clear_to_move(session)
