@@ -24,7 +24,9 @@ from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.port_readings import ReportedState
 from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
+from rths_nodes.laboratory.ports.link import SessionListener
 from rths_nodes.laboratory.ports.session import SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
@@ -139,6 +141,23 @@ def test_planted_fault_is_detected(make_bench: Callable[..., EmulatedBench], fau
 def test_pulled_cable_detects_faults_of_watchdog(make_bench: Callable[..., EmulatedBench], fault: str) -> None:
     rows = commission(make_bench(1, fault).bench, {"cable": TRIALS["cable"]})
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
+
+
+def test_rig_that_counts_no_samples_ends_trial_of_cable(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rig sends the same state again and again, and does not stop."""
+    calls = 0
+
+    def states(ear: SessionListener, seconds: float) -> list[ReportedState]:
+        nonlocal calls
+        calls += 1
+        assert calls < 1000
+        return [ReportedState(Measurement(9, np.zeros(1), np.zeros(1), np.zeros(1)), 9, "")]
+
+    monkeypatch.setattr(SessionListener, "states", states)
+    rows = failing(commission(make_bench(1).bench, {"cable": TRIALS["cable"]}))
+    assert "the rig has not stopped" in rows[0].measured
 
 
 def test_every_planted_fault_has_its_row() -> None:

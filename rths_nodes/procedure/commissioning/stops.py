@@ -229,8 +229,7 @@ def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> li
     states: list[ReportedState] = []
     while more := ear.states(LISTENED_S if states else patience + LISTENED_S):
         states += more
-        newest = max(states[0].measured.sample, *(state.newest for state in states))
-        if _stands(states) or states[-1].measured.sample > newest + longest:
+        if _stands(states) or len(states) > longest:
             break
     ear.stop()
     auxiliary = bench.scenario.rig_file.auxiliary if bench.scenario.rig_file is not None else {}
@@ -321,10 +320,9 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: Array) -> Rows:
     newest = min(last.newest, len(sent) - 1)
     velocity = (sent[newest] - sent[max(newest - 1, 0)]) / bench.dt
     far = (last.measured.command - sent[newest]) * np.where(velocity >= 0.0, 1.0, -1.0)
-    still = np.array_equal(last.measured.command, states[-STANDS:][0].measured.command) and bool(last.stopped)
     spare = 2.0 * np.abs(velocity) * bench.dt + bench.resolution + 1e-9
     fine, pattern = np.array((spare, bench.finest)), f"after {{}}: {last.stopped or 'the rig has not stopped'}"
-    return _rest_rows(bench, far, velocity, bench.stated.bridged, fine, still, pattern)
+    return _rest_rows(bench, far, velocity, bench.stated.bridged, fine, _stands(states), pattern)
 
 
 def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
