@@ -6,6 +6,8 @@ Durations are counted in samples of the rig, so that a slow machine does not mat
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,7 +54,8 @@ from rths_nodes.loop.commissioning import (
 )
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.commissioning import rig as commissioned_rig
-from rths_nodes.procedure.commissioning.rig import Bench, Dash
+from rths_nodes.procedure.commissioning import stops
+from rths_nodes.procedure.commissioning.rig import Bench, Dash, Refused
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 from rths_nodes.procedure.drive import awaited
@@ -141,6 +144,30 @@ def test_planted_fault_is_detected(make_bench: Callable[..., EmulatedBench], fau
 def test_pulled_cable_detects_faults_of_watchdog(make_bench: Callable[..., EmulatedBench], fault: str) -> None:
     rows = commission(make_bench(1, fault).bench, {"cable": TRIALS["cable"]})
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
+
+
+def test_session_that_fails_after_opening_closes_its_port(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulated, closed = make_bench(1), list[SessionPort]()
+    emulated.emulator.switches.turn("interlock open")
+    monkeypatch.setattr(SessionPort, "close", lambda port: (closed.append(port), port.safe()))
+    with pytest.raises(Refused, match="interlock"), emulated.bench.opened():
+        pass
+    assert len(closed) == 1
+
+
+def test_process_to_be_killed_reports_stopped_rig_as_refusal(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a session that cannot be opened may be tried again."""
+    emulated, (pipe, theirs) = make_bench(1), multiprocessing.Pipe()
+    emulated.emulator.switches.turn("interlock open")
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    pipe.send("open")
+    stops.drive_until_killed(theirs, emulated.bench.scenario.data(), False, Dash(np.zeros(1), 1, 2, 1e-3))
+    with pytest.raises(Refused, match="interlock"):
+        stops._received(pipe)
 
 
 def test_rig_that_counts_no_samples_ends_trial_of_cable(

@@ -15,6 +15,7 @@ import math
 import multiprocessing
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -157,29 +158,30 @@ def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     """
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
-    arguments = theirs, bench.scenario.data(), bench.realtime, dash
-    process = context.Process(target=drive_until_killed, args=arguments)
+    data = bench.scenario.data()
+    process = context.Process(target=drive_until_killed, args=(theirs, data, bench.realtime, dash))
     process.start()
-    theirs.close()
     try:
-        ear = _received(pipe, ConfigError)
-        before, start = _received(pipe, Refused)
+        theirs.close()
+        pipe.send("open")
+        ear = _received(pipe)
+        before, start = _received(pipe)
     finally:
         process.kill()
         process.join()
     return ear, before, start
 
 
-def _received(pipe: Connection, failed: type[Exception]) -> Any:
-    """Return the next message, which is not a text. Raises ``failed`` with the text otherwise."""
+def _received(pipe: Connection) -> Any:
+    """Return the next message, or raise it if it is an exception."""
     try:
         if not pipe.poll(OPENED_S):
             raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
         message = pipe.recv()
     except (EOFError, OSError) as error:
         raise Refused("the process that drives the rig has ended by itself") from error
-    if isinstance(message, str):
-        raise failed(message)
+    if isinstance(message, Exception):
+        raise message
     return message
 
 
@@ -190,8 +192,9 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
-    with real_time(realtime):
+    with real_time(realtime), suppress(OSError):  # an error of the pipe: the other process has ended
         try:
+            pipe.recv()  # nothing is opened before the other process can kill this one
             bench.open()
             pipe.send(bench.port.ear)
             bench.warn()
@@ -203,10 +206,9 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
                         pipe.recv()
             while not pipe.poll():  # until the other process kills this one
                 bench.tick()
-        except ConfigError as error:
-            pipe.send(str(error))
-        except Exception as error:  # the other process reports the error
-            pipe.send(f"the process that drives the rig has failed: {error}")
+        except Exception as error:  # the other process raises it; only a ConfigError permits another attempt
+            failed = Refused(f"the process that drives the rig has failed: {error}")
+            pipe.send(failed if bench.rows or not isinstance(error, ConfigError) else ConfigError(str(error)))
         finally:
             bench.close()
 
