@@ -243,6 +243,27 @@ def test_slow_computer_keeps_session_in_lockstep(
     assert [row.verdict for row in rows] == [PASSED, PASSED]
 
 
+def test_jump_before_answer_of_operator_is_detected(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The axis jumps when the interlock closes, and rests before the operator presses Enter."""
+    emulated = make_bench(1)
+    operate, position = emulated.ask, emulated.emulator.switches.position
+
+    def ask(instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+        operate(instruction, tick, moves)
+        for _ in range(1000 if tick and "close the interlock" in instruction else 0):
+            tick()
+
+    def leads(fault: Planted, command: Any, hydraulics: int) -> Any:
+        return command + 1e-3 * (position.get("interlock") == "closed")
+
+    monkeypatch.setattr(emulated, "ask", ask)
+    monkeypatch.setattr(Planted, "leads", leads)
+    rows = commission(emulated.bench, {"interlock": TRIALS["interlock"]})
+    assert [row.what for row in failing(rows)] == ["closed"]
+
+
 def test_early_action_of_operator_is_repeated(make_bench: Callable[..., EmulatedBench]) -> None:
     emulated = make_bench(1)
     emulated.hasty = 1

@@ -309,7 +309,8 @@ def interlock(bench: Bench) -> Rows:
         stated, measured, good, finest = _rest(bench, active, n + 1, most, spare)
         row = judged("opened", stated, f"{measured}: {reason}", good, bench.slow, finest)
         bench.operator.ask("close the interlock again", lambda: bench.tick(bench.rows[-1].active))
-        since = len(bench.rows) - 1
+        states = [row.measured.interlock for row in bench.rows]
+        since = max((k for k, state in enumerate(states) if state != states[0]), default=len(states) - 1)
         bench.follow(WATCHED_S)
         # a displaced axis may return to its command
         return [row, _returned(bench, "closed", since, bench.lag(bench.rows[since]))]
