@@ -86,8 +86,8 @@ class Bench:
     ``patience`` is the timeout for an action of the operator, s. ``home``, ``(n_axes,)`` m, is the position at the
     start of the first session; each session returns to it. ``rows`` contains all samples of the session.
 
-    Raises Refused if a force changes by more than a small move permits, or if the far end stops by itself although
-    ``awaits_stop`` is false.
+    Raises Refused if a force changes by more than a small move permits, if a displacement is not measured, or if
+    the far end stops by itself although ``awaits_stop`` is false.
     """
 
     stated: FarEnd
@@ -175,6 +175,8 @@ class Bench:
         self.rows.append(row)
         if row.stopped and not self.awaits_stop:
             raise Refused(f"the rig has stopped by itself: {row.stopped}")
+        for name in np.array(self.names)[np.isnan(measured.displacement)]:
+            raise Refused(f"axes.{name}: displacement = nan m: must be measured while the rig is driven")
         if reason := self.obstacle(measured.force - self._free):
             raise Refused(reason)
         return row

@@ -156,10 +156,9 @@ def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     Return its listener, and sample and commands ``(n_axes,)`` m before the motion. Raises ConfigError if the
     process cannot open a session.
     """
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    data = bench.scenario.data()
-    process = context.Process(target=drive_until_killed, args=(theirs, data, bench.realtime, dash))
+    spawn = multiprocessing.get_context("spawn")
+    pipe, theirs = spawn.Pipe()
+    process = spawn.Process(target=drive_until_killed, args=(theirs, bench.scenario.data(), bench.realtime, dash))
     process.start()
     try:
         theirs.close()
