@@ -67,7 +67,7 @@ def defined(cls: type) -> set[str]:
 
 def test_all_wrappers_are_tested() -> None:
     names = {cls.__name__ for cls in WRAPPERS}
-    assert names >= {"CalibratedPort", "CorrectedPort", "ForceLoopPort", "FaultyPort", "NeverOpened", "Watched"}
+    assert names >= {"CalibratedPort", "CorrectedPort", "ForceLoopPort", "FaultyPort", "NeverOpened"}
     assert names >= {"RungPort", "ComputedForcePort", "UnsentPort"}
     assert set(DEFINED) <= names | {"NamedPort"}
 

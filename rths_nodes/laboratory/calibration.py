@@ -12,7 +12,6 @@ test; motions without bounds are refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -98,14 +97,8 @@ class Characterised:
     def known_to(self) -> float:
         return max(LEAST_KNOWN, CERTAINTY * self.stiffness_scatter / self.stiffness)
 
-    @property
-    def expected(self) -> Expected:
-        basis = f"measured in cyclic tests on {self.date} (accurate to {self.known_to:.0%})"
-        return Expected(self.stiffness, self.known_to, basis, False)
-
 
 ITS_UNIT = "its unit"
-_NAMED = re.compile(r"\s*(.*?)\s*(?:\[(.*)\])?\s*")
 
 
 @params
@@ -140,11 +133,9 @@ class Channel:
             )
         for key, day in (("calibrated", self.calibrated), ("expires", self.expires)):
             try:
-                valid = not day or bool(date.fromisoformat(day))
+                date.fromisoformat(day or "2026-03-02")
             except ValueError:
-                valid = False
-            if not valid:
-                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date such as 2026-03-02")
+                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date such as 2026-03-02") from None
 
     @property
     def unit_si(self) -> float:
@@ -278,14 +269,22 @@ class OnRig:
     @property
     def expected(self) -> Expected | None:
         """Stiffness expected at small displacement, declared or from cyclic tests; None if neither exists."""
-        accuracy = self.stiffness_known_to
-        if self.characterised is not None and accuracy is None:
-            return self.characterised.expected
+        measured, accuracy = self.characterised, self.stiffness_known_to
+        if measured is not None and accuracy is None:
+            basis = f"measured in cyclic tests on {measured.date} (accurate to {measured.known_to:.0%})"
+            return Expected(measured.stiffness, measured.known_to, basis, False)
         if self.stiffness is None:
             return None
-        return Expected(
-            self.stiffness, accuracy, f"declared in the rig file (accurate to {accuracy or 0.0:.0%})", True
-        )
+        basis = f"declared in the rig file (accurate to {accuracy or 0.0:.0%})"
+        return Expected(self.stiffness, accuracy, basis, True)
+
+    def check_corrections(self, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
+        """Raise ConfigError if a correction lacks its channel, or a filter does not fit ``rate``, Hz."""
+        if self.corrections is not None:
+            units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
+            self.corrections.check_channels(units, f"{path}.corrections")
+        if self.feedback_filter is not None and rate is not None:
+            self.feedback_filter.check_rate(rate, f"{path}.feedback_filter")
 
 
 @params
@@ -296,77 +295,60 @@ class RigAxis(OnRig):
         Limits, "limits in the rig file, which the limits of the rig's receiver must not exceed", None
     )
 
-    def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds them."""
-        channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
-        if self.force_command is not None:
-            channels.append(("force", "force_command", "N"))
-        for key, channel, unit in channels:
-            limit, end = getattr(limits, key), getattr(self, channel).range_si
-            if limit > end * _ROUNDING:
-                raise ConfigError(
-                    f"{join(path, 'limits')}.{key} = {limit:g} {unit}: must be <= {end:g} {unit}, the range of "
-                    f"{channel} on axis {self.name} of the rig"
-                )
-        check_handling(self, limits, join(path, where) if where else path)
+    def check_limits(self, limits: Limits, path: str, where: str = "") -> None:
+        """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds them.
 
-
-def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if its stiffnesses are inconsistent."""
-    if axis.stiffness_known_to is not None and axis.stiffness is None:
-        raise ConfigError(f"{join(path, 'stiffness_known_to')}: has no effect without stiffness")
-    _check_characterised(axis, path)
-    bounds = [
-        ("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke"),
-        ("slow_error", axis.slow_error, "m", limits.stroke, "limits.stroke"),
-    ]
-    if axis.small_move is not None:
-        far = (axis.elastic_limit, "elastic_limit") if axis.elastic_limit else (limits.stroke, "limits.stroke")
-        bounds += [
-            ("small_move.displacement", axis.small_move.displacement, "m", *far),
-            ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
-            ("small_move.force", axis.small_move.force, "N", limits.force, "limits.force"),
-            ("small_move.press", axis.small_move.press, "N", axis.small_move.force, "small_move.force"),
-        ]
-        step = axis.displacement.step_si
-        if axis.small_move.displacement < STEPS * step:
-            raise ConfigError(
-                f"{join(path, 'small_move')}.displacement = {axis.small_move.displacement:g} m: must be >= "
-                f"{STEPS * step:g} m, {STEPS} times the resolution of the displacement channel"
-            )
-    if axis.unloading is not None:
-        bounds += [
-            ("unloading.travel", axis.unloading.travel, "m", 2.0 * limits.stroke, "2 limits.stroke"),
-            ("unloading.velocity", axis.unloading.velocity, "m/s", limits.velocity, "limits.velocity"),
-        ]
-    for key, value, unit, bound, meaning in bounds:
-        if value is not None and value > bound:
-            raise ConfigError(f"{join(path, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {meaning}")
-
-
-def _check_characterised(axis: Any, path: str) -> None:
-    characterised, accuracy = axis.characterised, axis.stiffness_known_to
-    if characterised is None or axis.stiffness is None or accuracy is None:
-        return
-    may = accuracy * axis.stiffness + characterised.known_to * characterised.stiffness
-    if abs(characterised.stiffness - axis.stiffness) > may:
-        raise ConfigError(
-            f"{join(path, 'characterised.stiffness')} = {characterised.stiffness:g} N/m (accurate to "
-            f"{characterised.known_to:.1%}): must be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m "
-            f"(accurate to {accuracy:.1%}). A scale is wrong, or another specimen is in the rig"
+        Also raise it for inconsistent stiffnesses. The bounds are at ``where`` below ``path``.
+        """
+        here, axis = join(path, where) if where else path, f"on axis {self.name} of the rig"
+        self._check_stiffness(here)
+        stroke, velocity = (limits.stroke, "limits.stroke"), (limits.velocity, "limits.velocity")
+        channels: tuple[tuple[str, str, str, Channel | None], ...] = (
+            ("stroke", "m", "displacement", self.displacement),
+            ("stroke", "m", "command", self.command),
+            ("force", "N", "force", self.force),
+            ("force", "N", "force_command", self.force_command),
         )
+        rows: list[tuple[str, str, str, float | None, float, str]] = [
+            (path, f"limits.{key}", unit, getattr(limits, key), channel.range_si, f"the range of {name} {axis}")
+            for key, unit, name, channel in channels
+            if channel is not None
+        ]
+        rows.append((here, "elastic_limit", "m", self.elastic_limit, *stroke))
+        rows.append((here, "slow_error", "m", self.slow_error, *stroke))
+        if (small := self.small_move) is not None:
+            if small.displacement < (least := STEPS * self.displacement.step_si):
+                raise ConfigError(
+                    f"{join(here, 'small_move')}.displacement = {small.displacement:g} m: must be >= {least:g} m, "
+                    f"{STEPS} times the resolution of the displacement channel"
+                )
+            far = (self.elastic_limit, "elastic_limit") if self.elastic_limit else stroke
+            rows += [
+                (here, "small_move.displacement", "m", small.displacement, *far),
+                (here, "small_move.velocity", "m/s", small.velocity, *velocity),
+                (here, "small_move.force", "N", small.force, limits.force, "limits.force"),
+                (here, "small_move.press", "N", small.press, small.force, "small_move.force"),
+            ]
+        if (unload := self.unloading) is not None:
+            rows.append((here, "unloading.travel", "m", unload.travel, 2.0 * limits.stroke, "2 limits.stroke"))
+            rows.append((here, "unloading.velocity", "m/s", unload.velocity, *velocity))
+        for owner, key, unit, value, bound, meaning in rows:
+            if value is not None and value > bound * _ROUNDING:
+                raise ConfigError(f"{join(owner, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {meaning}")
 
-
-def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if a correction of ``axis`` lacks its channel, or a filter does not fit ``rate`` (Hz).
-
-    If ``rate`` is None, the filter is not checked.
-    """
-    if axis.corrections is not None:
-        units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
-        axis.corrections.check_channels(units, f"{path}.corrections")
-    if axis.feedback_filter is not None and rate is not None:
-        axis.feedback_filter.check_rate(rate, f"{path}.feedback_filter")
+    def _check_stiffness(self, path: str) -> None:
+        measured, accuracy, stiffness = self.characterised, self.stiffness_known_to, self.stiffness
+        if accuracy is not None and stiffness is None:
+            raise ConfigError(f"{join(path, 'stiffness_known_to')}: has no effect without stiffness")
+        if measured is None or stiffness is None or accuracy is None:
+            return
+        may = accuracy * stiffness + measured.known_to * measured.stiffness
+        if abs(measured.stiffness - stiffness) > may:
+            raise ConfigError(
+                f"{join(path, 'characterised.stiffness')} = {measured.stiffness:g} N/m (accurate to "
+                f"{measured.known_to:.1%}): must be within {may:.4g} N/m of stiffness = {stiffness:g} N/m "
+                f"(accurate to {accuracy:.1%}). A scale is wrong, or another specimen is in the rig"
+            )
 
 
 class Gains(NamedTuple):
@@ -448,16 +430,12 @@ class Calibration:
         )
 
     def modes(self, modes: bytes) -> bytes:
-        return bytes([modes[index] for index in self.seats]) if modes else modes
+        return _ordered(modes, self.seats)
 
     def sent(self, command: Command) -> Command:
         modes = command.control_mode
-        return replace(
-            command,
-            target=self.to_port(command.target, modes),
-            command=self.to_port(command.command, modes),
-            control_mode=bytes([modes[index] for index in self.home]) if modes else modes,
-        )
+        target, sent = self.to_port(command.target, modes), self.to_port(command.command, modes)
+        return replace(command, target=target, command=sent, control_mode=_ordered(modes, self.home))
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
         """Convert commands ``(n_axes,)`` in N or m to numbers of the port; N applies to axes in force mode."""
@@ -477,12 +455,16 @@ class Calibration:
             force=(true.force / self.force)[home],
             command=(true.command / self._gains(modes))[home],
             auxiliary=true.auxiliary / self.channels if len(self.channels) else EMPTY,
-            control_mode=bytes([modes[index] for index in home]) if modes else modes,
+            control_mode=_ordered(modes, home),
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
         """Convert numbers of the port to commands in N or m; inverse of :meth:`to_port`."""
         return np.asarray(sent[self.seats] * self._gains(modes))
+
+
+def _ordered(modes: bytes, order: Sequence[int]) -> bytes:
+    return bytes([modes[index] for index in order]) if modes else modes
 
 
 def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -515,5 +497,6 @@ def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[
 
 
 def _split(name: str) -> tuple[str, str]:
-    match = _NAMED.fullmatch(name)
-    return (match[1], match[2] or "") if match else (name, "")
+    text = name.strip()
+    noun, _, unit = text.partition("[") if text.endswith("]") else (text, "", "")
+    return noun.strip(), unit[:-1]

@@ -14,12 +14,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from rths_nodes.core.protocols import Port
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.procedure_record import RUNGS
-from rths_nodes.loop.scenario.schema import Axis, Scenario
+from rths_nodes.loop.scenario.schema import Scenario
 
 HOLDS_FOR = timedelta(days=365)
 """Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
@@ -121,9 +120,17 @@ class Commissioning:
         return f"{persons} ({self.counts}), valid until {self.valid_until}, rig hash {self.rig_hash}"
 
     @property
+    def done(self) -> datetime | None:
+        """Time of the commissioning; None if ``date`` is not a time with an offset from UTC."""
+        try:
+            done = datetime.fromisoformat(self.date)
+        except ValueError:
+            return None
+        return None if done.tzinfo is None else done
+
+    @property
     def valid_until(self) -> str:
-        done = _time_of(self.date)
-        return "" if done is None else (done + HOLDS_FOR).date().isoformat()
+        return "" if self.done is None else (self.done + HOLDS_FOR).date().isoformat()
 
     @property
     def unsigned(self) -> bool:
@@ -132,30 +139,28 @@ class Commissioning:
         return not all(names) or names[0].casefold() == names[1].casefold()
 
 
+LATER = ("force_command", "press", "valve", "accuracy", "expires")
+"""Keys that later versions added to rig files. A missing or empty key does not change the hash."""
+
+
 def rig_hash(scenario: Scenario) -> str:
     """Return a hash of the rig of ``scenario``, 16 hexadecimal digits.
 
     The hash covers port, servo rate, controller, channels and limits, and the engine unless it is ``auto``. Names
     that the scenario gives to the axes do not affect the hash.
     """
-    rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
+    head, axes = scenario.rig_file, []
+    for axis in in_order_of_rig(scenario.axes).values():
+        mine, rig = to_data(axis.limits), to_data(limits_of_rig(axis))
+        wider = {key: mine[key] for key in WIDER if mine[key] > rig[key]}
+        axes.append({"rig_axis": _as_before(to_data(axis.rig_axis)), "wider": wider})
+    data: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate, "axes": axes}
+    data["auxiliary"] = _as_before(to_data(head.auxiliary)) if head is not None else {}
     if scenario.engine != AUTO:
-        rig["engine"] = scenario.engine
-    rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
-    if scenario.rig_file is not None and scenario.rig_file.controller:
-        rig["controller"] = scenario.rig_file.controller
-    rig["auxiliary"] = _as_before(to_data(scenario.rig_file.auxiliary)) if scenario.rig_file is not None else {}
-    return hashlib.sha256(json.dumps(rig, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _axis(axis: Axis) -> dict[str, object]:
-    mine, rig = to_data(axis.limits), to_data(limits_of_rig(axis))
-    wider = {key: mine[key] for key in WIDER if mine[key] > rig[key]}
-    return {"rig_axis": _as_before(to_data(axis.rig_axis)), "wider": wider}
-
-
-LATER = ("force_command", "press", "valve", "accuracy", "expires")
-"""Keys that later versions added to rig files. A missing or empty key does not change the hash."""
+        data["engine"] = scenario.engine
+    if head is not None and head.controller:
+        data["controller"] = head.controller
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _as_before(data: object) -> object:
@@ -169,7 +174,8 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
 
     ``build`` is the build of the receiver, or None while the build is unknown.
     """
-    reasons = _reasons(result, scenario, build, now)
+    missing = "there is no RIG.commissioned.yaml next to the rig file"
+    reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:
         return ""
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
@@ -180,23 +186,18 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
     )
 
 
-def not_commissioned(
-    result: Commissioning | None, scenario: Scenario, rung: str, port: Port, connected: bool, now: datetime
-) -> str:
-    if port.simulated or rung not in RUNGS or not RUNGS[rung].moves:
-        return ""
-    return barred(result, scenario, port.build if connected else None, now)
-
-
-def _reasons(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
-    if result is None:
-        return ["there is no RIG.commissioned.yaml next to the rig file"]
+def _reasons(result: Commissioning, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
     reasons = []
     if result.rig_hash != (mine := rig_hash(scenario)):
         reasons.append(f"port, channels or limits have changed (hash {result.rig_hash}, now {mine})")
     if build is not None and result.build != build:
         reasons.append(f"the build of the receiver has changed ({result.build or 'none'}, now {build or 'none'})")
-    reasons += _age(result.date, now)
+    if (done := result.done) is None:
+        reasons.append(f"the date {result.date!r} of the commissioning is not a time with an offset from UTC")
+    elif done > now + CLOCKS:
+        reasons.append(f"the date {result.date} of the commissioning is in the future")
+    elif now - done > HOLDS_FOR:
+        reasons.append(f"the commissioning of {result.date} is older than 12 months")
     tried = [row.cause for row in result.rows if row.verdict != NOT_TRIED]
     if lacking := [cause for cause in CAUSES if cause not in tried]:
         reasons.append(f"these causes were not tried: {', '.join(lacking)}")
@@ -207,20 +208,3 @@ def _reasons(result: Commissioning | None, scenario: Scenario, build: str | None
         for row in result.failed
     ]
     return reasons + ["the commissioning is not signed by two persons"] * result.unsigned
-
-
-def _time_of(date: str) -> datetime | None:
-    try:
-        done = datetime.fromisoformat(date)
-    except ValueError:
-        return None
-    return None if done.tzinfo is None else done
-
-
-def _age(date: str, now: datetime) -> list[str]:
-    done = _time_of(date)
-    if done is None:
-        return [f"the date {date!r} of the commissioning is not a time with an offset from UTC"]
-    if done > now + CLOCKS:
-        return [f"the date {date} of the commissioning is in the future"]
-    return [f"the commissioning of {date} is older than 12 months"] if now - done > HOLDS_FOR else []

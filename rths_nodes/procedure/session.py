@@ -29,7 +29,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.loop import procedure_record as records
-from rths_nodes.loop.commissioning import Commissioning, not_commissioned
+from rths_nodes.loop.commissioning import Commissioning, barred
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.procedure_record import (
     RUNGS,
@@ -520,8 +520,8 @@ class RigSession(GuardedRig):
             check_second(operator, second)
             persons = operator, second.strip()
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
-        now, port = _time(self._clock), self.drive.port
-        if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
+        real = RUNGS[rung].moves and not self.drive.port.simulated
+        if real and (reason := barred(self.commissioned, self.scenario, build, _time(self._clock))):
             raise ActRefused(f"arm: {reason}")
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):

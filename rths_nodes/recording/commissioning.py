@@ -27,29 +27,25 @@ def beside(rig: Path | str) -> Path:
     return Path(rig).with_suffix(SUFFIX)
 
 
-def write(result: Commissioning, path: Path | str) -> None:
+def write(result: Commissioning, path: Path) -> None:
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        plain.write(Path(path), plain.text_of(result, VERSION, HEAD))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        plain.write(path, plain.text_of(result, VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing ``paths`` to names with their modification time, and return the copies.
-
-    Raises ConfigError if a copy fails.
-    """
+    """Copy existing ``paths`` to names with their time of modification. Raises ConfigError if this fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
-        copies.append(path.with_name(f"{path.stem}_{changed}{path.suffix}"))
+        copy = path.with_name(f"{path.stem}_{changed}{path.suffix}")
         try:
-            shutil.copy2(path, copies[-1])
+            shutil.copy2(path, copy)
         except OSError as error:
-            raise ConfigError(
-                f"{copies[-1]}: the older commissioning cannot be saved ({reason(error)})"
-            ) from error
+            raise ConfigError(f"{copy}: the older commissioning cannot be saved ({reason(error)})") from error
+        copies.append(copy)
     return copies
 
 
@@ -63,8 +59,7 @@ def read(path: Path | str) -> Commissioning:
 
 
 def of_rig(rig: Path | str) -> Commissioning | None:
-    path = beside(rig)
-    return read(path) if path.exists() else None
+    return read(beside(rig)) if beside(rig).exists() else None
 
 
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:

@@ -6,6 +6,8 @@ Durations are counted in samples of the rig, so that a slow machine does not mat
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +26,9 @@ from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.port_readings import ReportedState
 from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
+from rths_nodes.laboratory.ports.link import SessionListener
 from rths_nodes.laboratory.ports.session import SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
@@ -50,7 +54,8 @@ from rths_nodes.loop.commissioning import (
 )
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.commissioning import rig as commissioned_rig
-from rths_nodes.procedure.commissioning.rig import Bench, Dash
+from rths_nodes.procedure.commissioning import stops
+from rths_nodes.procedure.commissioning.rig import Bench, Dash, Refused
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 from rths_nodes.procedure.drive import awaited
@@ -141,6 +146,47 @@ def test_pulled_cable_detects_faults_of_watchdog(make_bench: Callable[..., Emula
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
 
 
+def test_session_that_fails_after_opening_closes_its_port(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulated, closed = make_bench(1), list[SessionPort]()
+    emulated.emulator.switches.turn("interlock open")
+    monkeypatch.setattr(SessionPort, "close", lambda port: (closed.append(port), port.safe()))
+    with pytest.raises(Refused, match="interlock"), emulated.bench.opened():
+        pass
+    assert len(closed) == 1
+
+
+def test_process_to_be_killed_reports_stopped_rig_as_refusal(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a session that cannot be opened may be tried again."""
+    emulated, (pipe, theirs) = make_bench(1), multiprocessing.Pipe()
+    emulated.emulator.switches.turn("interlock open")
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    pipe.send("open")
+    stops.drive_until_killed(theirs, emulated.bench.scenario.data(), False, Dash(np.zeros(1), 1, 2, 1e-3))
+    with pytest.raises(Refused, match="interlock"):
+        stops._received(pipe)
+
+
+def test_rig_that_counts_no_samples_ends_trial_of_cable(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rig sends the same state again and again, and does not stop."""
+    calls = 0
+
+    def states(ear: SessionListener, seconds: float) -> list[ReportedState]:
+        nonlocal calls
+        calls += 1
+        assert calls < 1000
+        return [ReportedState(Measurement(9, np.zeros(1), np.zeros(1), np.zeros(1)), 9, "")]
+
+    monkeypatch.setattr(SessionListener, "states", states)
+    rows = failing(commission(make_bench(1).bench, {"cable": TRIALS["cable"]}))
+    assert "the rig has not stopped" in rows[0].measured
+
+
 def test_every_planted_fault_has_its_row() -> None:
     assert FAULTS.keys() == planted.KINDS.keys()
 
@@ -166,7 +212,7 @@ def test_fast_motion_against_specimen_is_stopped(make_bench: Callable[..., Emula
     """0.5 MN/m give 0.5 kN in the small move of 1 mm, where 1 kN is allowed; the fast motion is longer."""
     bench = make_bench(1, mounted=5e5).bench
     with bench.opened() as rig:
-        bench.fast = Dash.fastest(bench.scenario, rig.stated(), np.array([0.04]))
+        bench.fast = Dash.fastest(rig, np.array([0.04]))
     (row,) = commission(bench, {"it": TRIALS["fast stop"]})
     assert (row.cause, row.what, row.verdict) == (STOPPED, HIGHEST, FAILED)
     assert mentions(row.measured, "axes.north", "1 kN", "small_move.force")
@@ -174,10 +220,10 @@ def test_fast_motion_against_specimen_is_stopped(make_bench: Callable[..., Emula
 
 def test_rest_beyond_motion_fails(make_bench: Callable[..., EmulatedBench]) -> None:
     bench = make_bench(1).bench
-    with bench.opened() as rig:
-        stated = rig.stated()
+    with bench.opened():
+        pass
     for sent, failed in ((0.0, False), (5e-3, True), (-5e-3, True)):
-        rows = by_place(bench, CLOSED, np.array([[sent]]), np.array([1e-2]), stated, 2)
+        rows = by_place(bench, np.array([[sent]]), np.array([1e-2]), 2)
         assert [row.verdict == FAILED for row in rows] == [failed]
 
 
@@ -186,15 +232,36 @@ def test_slow_computer_keeps_session_in_lockstep(
 ) -> None:
     monkeypatch.setattr(emulator, "QUIET_S", 0.02)
     emulated = make_bench()
-    operate = emulated.meanwhile
+    operate = emulated.ask
 
-    def pause(instruction: str, tick: Callable[[], object], moves: bool = False) -> None:
+    def pause(*arguments: Any, **options: bool) -> None:
         time.sleep(0.2)
-        operate(instruction, tick, moves)
+        operate(*arguments, **options)
 
-    monkeypatch.setattr(emulated, "meanwhile", pause)
+    monkeypatch.setattr(emulated, "ask", pause)
     rows = commission(emulated.bench, {"interlock": TRIALS["interlock"]})
     assert [row.verdict for row in rows] == [PASSED, PASSED]
+
+
+def test_jump_before_answer_of_operator_is_detected(
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The axis jumps when the interlock closes, and rests before the operator presses Enter."""
+    emulated = make_bench(1)
+    operate, position = emulated.ask, emulated.emulator.switches.position
+
+    def ask(instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+        operate(instruction, tick, moves)
+        for _ in range(1000 if tick and "close the interlock" in instruction else 0):
+            tick()
+
+    def leads(fault: Planted, command: Any, hydraulics: int) -> Any:
+        return command + 1e-3 * (position.get("interlock") == "closed")
+
+    monkeypatch.setattr(emulated, "ask", ask)
+    monkeypatch.setattr(Planted, "leads", leads)
+    rows = commission(emulated.bench, {"interlock": TRIALS["interlock"]})
+    assert [row.what for row in failing(rows)] == ["closed"]
 
 
 def test_early_action_of_operator_is_repeated(make_bench: Callable[..., EmulatedBench]) -> None:
@@ -212,20 +279,22 @@ def test_wrong_sign_ends_commissioning(make_bench: Callable[..., EmulatedBench])
     assert len(emulated.asked) == 1
 
 
+@pytest.mark.parametrize("trial", ["signs", "closed"])
 @pytest.mark.parametrize("quantity", ["displacement", "force"])
 def test_sensor_that_measures_no_number_fails(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch, quantity: str
+    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch, quantity: str, trial: str
 ) -> None:
     """The axis had passed, and a specimen at its load cell was not noticed."""
     bench = make_bench(2).bench
 
     def unplugged(*arguments: Any) -> Measurement:
         measured = awaited(*arguments)
-        getattr(measured, quantity)[1] = np.nan
+        if measured.sample > 20:
+            getattr(measured, quantity)[1] = np.nan
         return measured
 
     monkeypatch.setattr(commissioned_rig, "awaited", unplugged)
-    rows = commission(bench, {"signs": TRIALS["signs"]})
+    rows = commission(bench, {trial: TRIALS[trial]})
     assert len(failing(rows)) == len(rows)
     assert mentions(rows[-1].measured, "south", "nan")
 
@@ -265,7 +334,7 @@ class Person:
     def __init__(self, answer: bool) -> None:
         self.answer, self.asked = answer, list[str]()
 
-    def witness(self, question: str) -> bool:
+    def agrees(self, question: str) -> bool:
         self.asked.append(question)
         return self.answer
 
@@ -359,7 +428,7 @@ def test_swapped_axes_need_two_axes() -> None:
 def test_warning_is_shown_after_clear(capsys: pytest.CaptureFixture[str]) -> None:
     lines = iter(["", "CLEAR"])
     operator = AtTerminal(Console(Answers(), lambda _: next(lines), print), "EMULATED", 0.0, "horn is on for 3 s")
-    operator.ready("all axes move together: north 1 mm at 2 mm/s", moves=True)
+    operator.ask("all axes move together: north 1 mm at 2 mm/s", moves=True)
     refusal, warning = capsys.readouterr().out.splitlines()
     assert mentions(refusal, "CLEAR", "nothing", "moved")
     assert mentions(warning, "horn", "3 s")

@@ -92,19 +92,15 @@ class EmulatedBench:
 
     # -- person -------------------------------------------------------------------------------------------
 
-    def ready(self, words: str, moves: bool = False) -> None:
-        """Follow an instruction now."""
-        self.asked.append(words)
-        self.cleared += [words] * moves
-        if "plug" in words:
-            self.emulator.switches.turn("cable in")
-        if "bring it back" in words:
-            self.emulator.switches.turn("interlock closed")
-
-    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
+    def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
         """Follow an instruction: at once, or some samples later if the axes move."""
-        self.asked.append(words)
-        self.cleared += [words] * moves
+        self.asked.append(instruction)
+        self.cleared += [instruction] * moves
+        if tick is None:
+            for word, turned in (("plug", "cable in"), ("bring it back", "interlock closed")):
+                if word in instruction:
+                    self.emulator.switches.turn(turned)
+            return
         for _ in range(4):
             tick()
         for word, turned in (
@@ -114,17 +110,13 @@ class EmulatedBench:
             ("take the pressure off", "pressure off @+50"),
             ("bring the pressure back", "pressure high @+4"),
         ):
-            if word in words:
+            if word in instruction:
                 self.emulator.switches.turn(turned.partition(" @")[0] if self.hasty else turned)
         for _ in range(4 if self.hasty else 0):
             tick()
         self.hasty = max(self.hasty - 1, 0)
 
-    def witness(self, words: str) -> bool:
+    def agrees(self, question: str) -> bool:
         """Confirm for both persons."""
-        self.asked.append(words)
+        self.asked.append(question)
         return True
-
-    def again(self, words: str) -> bool:
-        """Do not repeat a refused session."""
-        return False

@@ -124,6 +124,7 @@ def test_unknown_channel_or_wrong_unit_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("auxiliary.pressure.unit", "V")):
         channels_of(NAMES, volts)
     assert si_names(("a [V]",), (None,)) == ("a [V]",)
+    assert channels_of(["gauge [1] top"], {"gauge [1] top": PRESSURE["pressure"]}) == (PRESSURE["pressure"],)
 
 
 # Corrections of the measured force

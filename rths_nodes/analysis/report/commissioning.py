@@ -23,18 +23,15 @@ def render(result: Commissioning) -> str:
     not_tried = [f"{row.cause}, {row.what}" for row in result.rows if row.verdict == NOT_TRIED]
     across = result.rig_kind if result.rig_kind != REAL_RIG else ""
     contents: dict[str, object] = {
+        "result": result,
         "title": f"Commissioning of {result.rig}",
         "badge": f"{badge}, {len(not_tried)} not tried" if not_tried and badge == "PASSED" else badge,
         "invalid": badge != "PASSED",
         "kind": {"FAILED": "bad", "DRAFT": "unknown"}.get(badge, "good"),
-        "draft": result.unsigned,
         "across": across,
-        "counts": result.counts,
         "facts": _facts(result, result.valid_until if badge == "PASSED" and not across else ""),
-        "axes": result.axes,
         "trials": _trials(result),
         "not_tried": not_tried,
-        "signers": [("Operator", result.operator), ("Second person", result.second_person)],
         "signed": moment(result.date),
         "void": VOID,
         "valid_until": result.valid_until or DASH,

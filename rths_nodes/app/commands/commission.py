@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.commissioning import FAILED
+from rths_nodes.loop.commissioning import FAILED, AxisHardware, Commissioning, CommissioningRow, rig_hash
 from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.schema import Scenario, rig_kind
+from rths_nodes.loop.scenario.schema import rig_kind
+from rths_nodes.procedure.drive import warning_of
 from rths_nodes.procedure.session import CLEAR
+from rths_nodes.recording import commissioning
 
 if TYPE_CHECKING:
     from rths_nodes.app.procedure.console import Console
-    from rths_nodes.loop.commissioning import Commissioning, CommissioningRow
     from rths_nodes.procedure.commissioning.rig import Bench
 
 FREE = (
@@ -45,61 +45,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from rths_nodes.app.procedure.answers import Answers
+    from rths_nodes.app.procedure.console import Console, typed
+    from rths_nodes.procedure.commissioning.rig import Bench
     from rths_nodes.procedure.commissioning.trials import scenario_of
-    from rths_nodes.procedure.drive import warning_of
-    from rths_nodes.recording import commissioning
 
     file = files.locate(options.rig, files.RIG)
     rig = files.load_rig(file)
     if rig.port.builds_axes:
-        kind = type(rig.port).type_name
         raise ConfigError(
-            f"port.type = {kind!r}: the rig is simulated in this process, so there is nothing to commission"
+            f"port.type = {type(rig.port).type_name!r}: the rig is simulated in this process, so there is nothing "
+            "to commission"
         )
     scenario = scenario_of(rig)
-    realtime = arguments.in_realtime(scenario, options.pace)
+    realtime, dialogue = arguments.in_realtime(scenario, options.pace), Console(Answers(), typed, print)
+    warning, kind = rig.warning, rig_kind(scenario)
+    warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
+    lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
+    bench = Bench(scenario, realtime, lead)
+    warning_of(scenario, bench.port)
     free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
-    port = Assembly(scenario).port
-    warning_of(scenario, port)
-    for caution in judgement.cautions(free, port.simulated):
+    for caution in judgement.cautions(free, bench.port.simulated):
         print(f"caution: {caution}")
     out = Path(options.out) if options.out else commissioning.beside(file)
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError("rths commission: requires a terminal for the dialogue with the operator")
     with raised_at_once():  # a signal ends the session at the rig, and writes failed rows
-        return _commission(scenario, out, realtime)
+        return _commission(bench, lead, dialogue, out)
 
 
-def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
-    from rths_nodes.app.procedure.answers import Answers
-    from rths_nodes.app.procedure.console import Console, typed
-    from rths_nodes.procedure.commissioning.rig import Bench
+def _commission(bench: Bench, lead: AtTerminal, dialogue: Console, out: Path) -> int:
     from rths_nodes.procedure.commissioning.trials import commission
 
-    dialogue, kind = Console(Answers(), typed, print), rig_kind(scenario)
     rows: list[CommissioningRow] = []
 
     def report(row: CommissioningRow) -> None:
         rows.append(row)
-        _show(row)
+        speed = f", {row.speed}" if row.speed else ""
+        print(f"  {row.verdict.upper():9} {row.cause}, {row.what}{speed}:", end=" ")
+        print(f"{row.measured} (stated: {row.stated})", flush=True)
 
-    print(f"{kind}: {scenario.rig_file.name if scenario.rig_file else ''}")
     try:
+        print(f"{rig_kind(bench.scenario)}: {bench.scenario.rig_file.name if bench.scenario.rig_file else ''}")
         operator, second = _names(dialogue)
         if not dialogue.yes(FREE):
             raise ConfigError(
                 "not confirmed: commissioning requires that no specimen is mounted, and that no person is near "
                 "the rig"
             )
-        warning = scenario.rig_file.warning if scenario.rig_file else None
-        warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
-        lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
-        bench = Bench(scenario, realtime, lead)
         commission(bench, report=report)
         if bench.home is None:
             raise ConfigError(f"no result is written, because nothing was measured: {rows[-1].measured}")
-        result = _result(bench, rows, kind)
+        result = _result(bench, rows)
         lead.settle()
         print(f"\n{result.counts}")
         result.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
@@ -109,7 +107,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
         ending = "the result is not signed" if failed else "no result is written"
         print(f"rths: {str(left) or 'interrupted'}: {ending}", file=sys.stderr)
         if failed:
-            _write(_result(bench, rows, kind), out)
+            _write(_result(bench, rows), out)
         return ExitCode.HELD
     _write(result, out)
     return ExitCode.FAILED if result.failed else ExitCode.FINISHED
@@ -117,7 +115,6 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
 
 def _write(result: Commissioning, out: Path) -> None:
     from rths_nodes.analysis.report.commissioning import write_sheet
-    from rths_nodes.recording import commissioning
 
     sheet = out.with_suffix(".html")
     for path in commissioning.keep_older(out, sheet):
@@ -128,21 +125,20 @@ def _write(result: Commissioning, out: Path) -> None:
         write_sheet(result, sheet)
 
 
-def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commissioning:
-    from rths_nodes.loop.commissioning import AxisHardware, Commissioning, rig_hash
+def _result(bench: Bench, rows: list[CommissioningRow]) -> Commissioning:
     from rths_nodes.procedure.commissioning.trials import proofs
 
-    scenario = bench.scenario
-    head, axes = scenario.rig_file, {}
-    assert head is not None  # the scenario was read from a rig file
+    scenario, rig = bench.scenario, bench.scenario.rig_file
+    assert rig is not None  # the scenario was read from a rig file
+    axes = {}
     for name, axis in scenario.axes.items():
         on_rig, limits = axis.rig_axis, axis.limits
         assert on_rig is not None
-        limits_text = f"{1e3 * limits.stroke:.4g} mm, {limits.velocity:.4g} m/s, {1e-3 * limits.force:.4g} kN"
-        limits_text += f", {limits.deceleration:.4g} m/s²"
-        axes[name] = AxisHardware(on_rig.valve, on_rig.force.sensor, on_rig.displacement.sensor, limits_text)
+        text = f"{1e3 * limits.stroke:.4g} mm, {limits.velocity:.4g} m/s, {1e-3 * limits.force:.4g} kN"
+        text += f", {limits.deceleration:.4g} m/s²"
+        axes[name] = AxisHardware(on_rig.valve, on_rig.force.sensor, on_rig.displacement.sensor, text)
     return Commissioning(
-        rig=head.name,
+        rig=rig.name,
         rig_hash=rig_hash(scenario),
         build=bench.build,
         port=type(scenario.port).type_name,
@@ -151,27 +147,21 @@ def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commission
         date=datetime.now().astimezone().isoformat(timespec="seconds"),
         versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
         rows=rows,
-        rig_kind=kind,
-        description=head.description,
-        controller=head.controller,
+        rig_kind=rig_kind(scenario),
+        description=rig.description,
+        controller=rig.controller,
         axes=axes,
         proves=proofs(),
     )
 
 
-def _names(dialogue: Console) -> tuple[str, str]:
+def _names(dialogue: Console) -> list[str]:
     names: list[str] = []
     for question in ("operator: your name: ", "name of the second person, who is with you: "):
         while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, names):
             print("enter two different names")
         names.append(name)
-    return names[0], names[1]
-
-
-def _show(row: CommissioningRow) -> None:
-    speed = f", {row.speed}" if row.speed else ""
-    print(f"  {row.verdict.upper():9} {row.cause}, {row.what}{speed}:", end=" ")
-    print(f"{row.measured} (stated: {row.stated})", flush=True)
+    return names
 
 
 class AtTerminal:
@@ -186,42 +176,34 @@ class AtTerminal:
         self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
 
-    def ready(self, instruction: str, moves: bool = False) -> None:
-        self._ask(self._question(instruction, moves), moves)
+    def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+        from rths_nodes.app.procedure.console import TYPE_CLEAR
 
-    def _ask(self, question: str, moves: bool) -> None:
-        while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
-            print(f"nothing has moved, because the answer was not {CLEAR}")
-        if moves and self._warned and not self._settling:
-            print(self._warned, flush=True)
-
-    def meanwhile(self, instruction: str, tick: Callable[[], object], moves: bool = False) -> None:
         left: list[BaseException] = []
+        question = self._numbered(f"{instruction}.\n{TYPE_CLEAR if moves else 'Enter: '}")
 
         def ask() -> None:
             try:
-                self._ask(question, moves)
+                while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
+                    print(f"nothing has moved, because the answer was not {CLEAR}")
+                if moves and self._warned and not self._settling:
+                    print(self._warned, flush=True)
             except BaseException as error:
                 left.append(error)
 
-        question = self._question(instruction, moves)
-        asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
-        asking.start()
-        while asking.is_alive():
-            tick()
-            time.sleep(self._rest)
+        if tick is None:
+            ask()
+        else:
+            asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
+            asking.start()
+            while asking.is_alive():
+                tick()
+                time.sleep(self._rest)
         if left:
             raise left[0]
 
-    def again(self, reason: str) -> bool:
-        self.settle()
-        print(reason)
-        return bool(self._dialogue.yes("Begin a new session at the rig. Try again now?"))
-
-    def witness(self, statement: str) -> bool:
-        self.settle()
-        self._number += 1
-        return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
+    def agrees(self, question: str) -> bool:
+        return bool(self._dialogue.yes(self._numbered(question)))
 
     def settle(self) -> None:
         """Wait for Enter if the operator did not answer before the motion ended."""
@@ -231,9 +213,7 @@ class AtTerminal:
             self._asking.join()
             self._settling = False
 
-    def _question(self, instruction: str, moves: bool) -> str:
-        from rths_nodes.app.procedure.console import TYPE_CLEAR
-
+    def _numbered(self, question: str) -> str:
         self.settle()
         self._number += 1
-        return f"\n{self._number}. {self._kind}: {instruction}.\n{TYPE_CLEAR if moves else 'Enter: '}"
+        return f"\n{self._number}. {self._kind}: {question}"

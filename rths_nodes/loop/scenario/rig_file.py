@@ -28,7 +28,7 @@ from rths_nodes.core.parameters import (
     texts,
 )
 from rths_nodes.core.validation import from_data, is_section, opened, to_data
-from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
+from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.options import AUTO, EXECUTIVE
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
@@ -141,7 +141,7 @@ class RigFile(RigHead):
     def validate(self, path: str) -> None:
         check_engine(self.engine, self.port)
         for axis, entry in self.axes.items():
-            check_corrections(entry, self.auxiliary, self.servo_rate, f"axes.{axis}")
+            entry.check_corrections(self.auxiliary, self.servo_rate, f"axes.{axis}")
         owner: dict[str, str] = {}
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):

@@ -34,7 +34,7 @@ from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import RigAxis, check_corrections
+from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.options import AUTO, EXECUTIVE
@@ -331,7 +331,7 @@ class Scenario(AxesByMode):
         for name, axis in self.axes.items():
             if self.rig_file is not None and axis.rig_axis is not None:
                 path = f"axes.{name}.rig_axis"
-                check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, path)
+                axis.rig_axis.check_corrections(self.rig_file.auxiliary, self.servo_rate, path)
 
     @staticmethod
     def _missing(axis: str, noun: str, meaning: str) -> ConfigError:

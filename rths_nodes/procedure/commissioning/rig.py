@@ -6,20 +6,20 @@ Commands are not checked, because some exceed a limit on purpose to test the far
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.port_readings import FarEnd, why_opened
-from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import HYDRAULICS_OFF, Array, Command, Measurement
-from rths_nodes.laboratory.calibration import Calibration, channels_of
-from rths_nodes.loop.pacing import Pacer, pacer_of
+from rths_nodes.loop.pacing import pacer_of
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -33,8 +33,8 @@ CONSTANT_S, FAST_CONSTANT = 0.2, 48
 (samples) for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 """Largest fractions of stroke and velocity limit that the slower motion uses."""
-FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
-"""Largest travel, velocity and tracking error of the fast motion, as fractions of the limits."""
+FAST_VELOCITY, FAST_ERROR = 0.95, 0.5
+"""Largest velocity and tracking error of the fast motion, as fractions of the limits."""
 FASTER = 1.2
 """Smallest ratio of the velocities of the fast and the slower motion."""
 MIDDLE = 0.25
@@ -43,12 +43,13 @@ REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
 """Velocity of a free axis over long distances, as a fraction of the velocity limit."""
-AT_HOME = 1e-9
-"""Smallest significant distance from home, m."""
 FINEST = 1e-6
 """Smallest distance that the rows of the report distinguish, m."""
-AGAIN_S, PATIENCE_S = 0.1, 10.0
-"""Retry interval and timeout for opening a session, s."""
+AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
+"""Retry interval and timeout for opening a session, s; largest number of early actions of the operator."""
+STEADY = 16
+"""Number of samples of constant velocity before a motion is aborted."""
+HIGHEST = "from the highest speed"
 
 T = TypeVar("T")
 
@@ -57,60 +58,93 @@ class Refused(RuntimeError):
     """The rig is not free, or it moves or stops by itself. The commissioning ends."""
 
 
-class TooEarly(RuntimeError):
-    """The operator acted before the axes moved. The trial is repeated."""
-
-
 @dataclass(frozen=True)
 class Row:
-    """Sample of the rig: commands and displacement (m), force (N), and the reason if the far end ``stopped``."""
+    """Sample of the rig: commands (m), and the reason if the far end ``stopped``."""
 
-    sample: int
     sent: Array
     active: Array
-    displacement: Array
-    force: Array
+    measured: Measurement
     stopped: str
     hydraulics: int
 
 
-class FreeRig:
-    """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
+class Operator(Protocol):
+    def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
+        """Announce the next step and wait for the operator; if the step ``moves`` the rig, wait for CLEAR.
 
-    Raises Refused if a force changes by more than a small move permits, or if the far end stops by itself although
-    ``awaits_stop`` is false.
+        Until the operator is ready, call ``tick``, which holds the rig.
+        """
+        ...
+
+    def agrees(self, question: str) -> bool: ...
+
+
+class Bench:
+    """Rig of ``scenario`` without a specimen, in one session at a time.
+
+    ``patience`` is the timeout for an action of the operator, s. ``home``, ``(n_axes,)`` m, is the position at the
+    start of the first session; each session returns to it. ``rows`` contains all samples of the session.
+
+    Raises Refused if a force changes by more than a small move permits, if a displacement is not measured, or if
+    the far end stops by itself although ``awaits_stop`` is false.
     """
 
-    awaits_stop = False
+    stated: FarEnd
+    """Limits that the far end stated in the last session; if it states none, the limits of the rig file."""
 
-    def __init__(self, port: Port, scenario: Scenario, realtime: bool) -> None:
-        self.port, self.scenario, self.realtime = port, scenario, realtime
-        self.names = tuple(scenario.axes)
-        small = [axis.rig_axis.small_move for axis in scenario.axes.values()]  # type: ignore[union-attr]
-        self.way = np.array([move.displacement for move in small])  # type: ignore[union-attr]
-        self.velocity = np.array([move.velocity for move in small])  # type: ignore[union-attr]
-        self._force = np.array([move.force for move in small])  # type: ignore[union-attr]
-        most = np.array([limits.velocity for limits in scenario.limits.values()])
-        self.free_velocity = np.maximum(self.velocity, FREE * most)
-        """Velocity over long distances, m/s."""
-        self.rows: list[Row] = []
-        self._passive = np.zeros(len(port.auxiliary_inputs))
+    def __init__(self, scenario: Scenario, realtime: bool, operator: Operator, patience: float = 60.0) -> None:
+        self.scenario, self.realtime, self.operator, self.patience = scenario, realtime, operator, patience
+        self.names, self.limits = tuple(scenario.axes), list(scenario.limits.values())
+        self.dt, self.transport = scenario.dt, int(scenario.port.transport_samples)
+        axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
+        small = [axis.small_move for axis in axes if axis.small_move is not None]
+        self.way, self.velocity, self._force = np.array([(s.displacement, s.velocity, s.force) for s in small]).T
+        rows = [(axis.stroke, axis.velocity, axis.deceleration) for axis in self.limits]
+        self.stroke, self.most, self.deceleration = np.array(rows).T
+        """Limits of the rig file, ``(n_axes,)`` m, m/s and m/s^2."""
+        self.free_velocity = np.maximum(self.velocity, FREE * self.most)
+        """Velocity over long distances, ``(n_axes,)`` m/s."""
+        self.resolution = np.array([axis.command.step_si for axis in axes])
+        """Resolution of the commands, ``(n_axes,)`` m."""
+        self.finest = np.maximum(self.resolution, FINEST)
+        bridged, none = max(1, scenario.bridge.longest(self.dt)), np.full(len(axes), np.inf)
+        force = np.array([axis.force for axis in self.limits])
+        self._declared = FarEnd(self.stroke, self.most, self.deceleration, force, none, bridged, bridged)
+        self.home: Array | None = None
+        self.build = ""
+        """Build of the receiver; an empty string before the first session."""
+        self.fast: Dash | None = None
+        """Motion for the fast trials; None if limits allow none, or an earlier stop failed or was not tried."""
+        self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
 
+    @contextmanager
+    def opened(self) -> Iterator[Bench]:
+        """Context of a session that begins with the rig at home. Raises ConfigError if it cannot be opened."""
+        with real_time(self.realtime):
+            try:
+                self.port = Assembly(self.scenario).port
+                self.opening(self.open)
+                warning_of(self.scenario, self.port)
+                self._go_home()
+                yield self
+            finally:
+                self.close()
+
     def open(self) -> None:
-        port, follows = self.port, self.port.follows_rig
+        port = self.port
         port.accept_any_start()
-        pace: Pacer | None = None
-        if self.realtime:
-            pace = pacer_of(self.scenario.dt, 1, self.scenario.port.transport_samples if follows else None)
+        transport = self.scenario.port.transport_samples if port.follows_rig else None
+        pace = pacer_of(self.dt, 1, transport) if self.realtime else None
         port.open(pace)
         self._open = True
         port.begin()
         first = awaited(port, time.sleep, True)
-        self.rows = []
         active = port.active_command
         self.command = first.displacement.copy() if active is None else np.array(active, float)
-        self._free = first.force
+        self.rows, self.awaits_stop, self._free = [], False, first.force
+        self.build, self.stated = port.build, port.stated or self._declared
         if pace is not None:
             port.arm_watchdog()
             pace.start()
@@ -126,42 +160,32 @@ class FreeRig:
             finally:
                 self.port.close()
 
-    def stated(self) -> FarEnd:
-        """Return the limits that the far end states; if it states none, return the limits of the rig file."""
-        if self.port.stated is not None:
-            return self.port.stated
-        rows = [
-            (axis.stroke, axis.velocity, axis.deceleration, axis.force) for axis in self.scenario.limits.values()
-        ]
-        bridged = max(1, self.scenario.bridge.longest(self.scenario.dt))
-        stroke, velocity, deceleration, force = np.array(rows).T
-        return FarEnd(stroke, velocity, deceleration, force, np.full(len(self.names), np.inf), bridged, bridged)
-
     def tick(self, command: Array | None = None) -> Row:
         """Send ``command`` ``(n_axes,)`` m, by default the last command, and return the sample."""
         wanted = self.command if command is None else command
         sample = self.port.wait_tick()
-        self.port.write(Command(sample, wanted, wanted, self._passive))
+        self.port.write(Command(sample, wanted, wanted, np.zeros(len(self.port.auxiliary_inputs))))
         self.command = np.array(wanted, float)
         return self._keep(awaited(self.port, time.sleep, True))
 
     def _keep(self, measured: Measurement) -> Row:
         port, active = self.port, self.port.active_command
-        row = Row(
-            measured.sample,
-            self.command,
-            measured.command.copy() if active is None else np.array(active),
-            measured.displacement,
-            measured.force,
-            why_opened(port, measured),
-            port.hydraulics,
-        )
+        active = measured.command.copy() if active is None else np.array(active)
+        row = Row(self.command, active, measured, why_opened(port, measured), port.hydraulics)
         self.rows.append(row)
         if row.stopped and not self.awaits_stop:
             raise Refused(f"the rig has stopped by itself: {row.stopped}")
-        if reason := self.obstacle(row.force - self._free):
+        for name in np.array(self.names)[np.isnan(measured.displacement)]:
+            raise Refused(f"axes.{name}: displacement = nan m: must be measured while the rig is driven")
+        if reason := self.obstacle(measured.force - self._free):
             raise Refused(reason)
         return row
+
+    def lag(self, row: Row) -> Array:
+        """Return the distance of each axis from its command, ``(n_axes,)`` m, relative to the first sample."""
+        first = self.rows[0]
+        travel = row.measured.displacement - first.measured.displacement
+        return np.abs(row.active - first.active - travel)
 
     def obstacle(self, change: Array) -> str:
         """Return the reason if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
@@ -175,21 +199,36 @@ class FreeRig:
             "obstacle is in the way"
         )
 
-    def ramp(self, goal: Array, velocity: Array) -> None:
-        for _ in self.ramped(goal, velocity):
-            pass
+    def path(self, start: Array, goal: Array, velocity: Array) -> Iterator[Array]:
+        """Yield the commands from ``start`` to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s."""
+        ramp = BoundedRamp(start, goal, velocity, accelerations(self.scenario.limits), self.dt)
+        while (wanted := ramp.step()) is not None:
+            yield wanted
 
     def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s. Yield every sample."""
-        ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.scenario.dt)
-        while (wanted := ramp.step()) is not None:
-            yield self.tick(wanted)
+        return map(self.tick, self.path(self.command, goal, velocity))
+
+    def ramp(self, goal: Array, velocity: Array) -> list[Row]:
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s, and let the axes settle."""
+        return [*self.ramped(goal, velocity), *self.hold(REST_S)]
 
     def hold(self, seconds: float) -> list[Row]:
         return [self.tick() for _ in range(self.samples(seconds))]
 
+    def samples(self, seconds: float) -> int:
+        return max(8, round(seconds / self.dt))
+
+    def follow(self, seconds: float) -> None:
+        """Send the active command back, so that nothing moves, for ``seconds`` of rig time."""
+        for _ in range(self.samples(seconds)):
+            self.tick(self.rows[-1].active)
+
+    def clear(self, motion: str) -> None:
+        """Wait for CLEAR, then hold the rig with its warning output on, if it has one, for the warning time."""
+        self.operator.ask(motion, self.tick, moves=True)
+        self.warn()
+
     def warn(self) -> None:
-        """Hold the rig with its warning output on, for the warning time. Do nothing if there is no such output."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -198,159 +237,84 @@ class FreeRig:
         finally:
             self.port.warn(False)
 
-    def samples(self, seconds: float) -> int:
-        return max(8, round(seconds / self.scenario.dt))
-
-
-def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
-    """Move all axes slowly out and back by small moves, for ``seconds`` of rig time; yield every sample."""
-    start = rig.command
-    rig.awaits_stop = True
-    end, out = len(rig.rows) + rig.samples(seconds), True
-    while len(rig.rows) < end:
-        yield from rig.ramped(start + rig.way if out else start, rig.velocity)
-        out = not out
-
-
-class Operator(Protocol):
-    def ready(self, words: str, moves: bool = False) -> None:
-        """Announce the next step and wait for the operator; if the step ``moves`` the rig, wait for CLEAR."""
-        ...
-
-    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """Wait as :meth:`ready` does. Until the operator is ready, call ``tick``, which holds the rig."""
-        ...
-
-    def again(self, words: str) -> bool: ...
-
-    def witness(self, statement: str) -> bool: ...
-
-
-@dataclass
-class Bench:
-    """Rig of ``scenario`` without a specimen. ``patience`` is the timeout for an action of the operator, s.
-
-    ``home``, ``(n_axes,)`` m, is the position at the start of the first session. Each session returns to it.
-    """
-
-    scenario: Scenario
-    realtime: bool
-    operator: Operator
-    patience: float = 60.0
-    home: Array | None = None
-    build: str = ""
-    """Build of the receiver; an empty string before the first session."""
-    fast: Dash | None = None
-    """Motion for the fast trials; None if the limits allow none, or if an earlier stop failed or was not tried."""
-
-    @property
-    def dt(self) -> float:
-        return self.scenario.dt
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.scenario.axes)
-
-    @property
-    def transport(self) -> int:
-        return int(self.scenario.port.transport_samples)
-
-    @property
-    def resolution(self) -> Array:
-        """Resolution of the commands, ``(n_axes,)`` m."""
-        axes = [axis.rig_axis for axis in self.scenario.axes.values()]
-        return np.array([axis.command.resolution * axis.command.unit_si for axis in axes])  # type: ignore[union-attr]
-
-    @property
-    def calibration(self) -> Calibration:
-        port = Assembly(self.scenario).port
-        auxiliary = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
-        return Calibration(self.scenario.axes, channels_of(port.auxiliary_names, auxiliary))
-
-    def rig(self) -> FreeRig:
-        return FreeRig(Assembly(self.scenario).port, self.scenario, self.realtime)
-
     @contextmanager
-    def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home.
+    def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
+        """Context of a session in which the operator acts while all axes move to and fro slowly.
 
-        Raises ConfigError if the session cannot be opened.
+        Its value is the first text of ``seen(row)``, or an empty string after the patience. If the action
+        ``loses_rig``, an error of the port is such a text. If the operator acts too early, begin again.
         """
-        rig = self.rig()
-        with real_time(self.realtime):
-            self.opening(rig.port.simulated, rig.open)
-            try:
-                self.build = rig.port.build
-                warning_of(self.scenario, rig.port)
-                self.go_home(rig)
-                yield rig
-            finally:
-                rig.close()
+        for _ in range(ATTEMPTS):
+            with self.opened():
+                if self._begins(words):
+                    try:
+                        reason = next(filter(None, map(seen, self._to_and_fro())), "")
+                    except PortError as error:
+                        if not loses_rig:
+                            raise
+                        reason = str(error)
+                    yield reason
+                    return
+            self.operator.ask("you acted before the axes moved: bring it back, and do it again while they move")
+        raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
 
-    def clear(self, rig: FreeRig, motion: str) -> None:
-        self.operator.meanwhile(motion, rig.tick, moves=True)
-        rig.warn()
-
-    def go_home(self, rig: FreeRig) -> None:
-        if self.home is None:
-            _check_middle(rig)
-            self.home = rig.command
-        if (np.abs(self.home - rig.command) > np.maximum(self.resolution, AT_HOME)).any():
-            far = np.abs(self.home - rig.command) > rig.way
-            velocities = np.where(far, rig.free_velocity, rig.velocity)
-            ways = self.ways(self.home - rig.command, velocities)
-            self.clear(rig, f"all axes move back to their first position: {ways}")
-            rig.ramp(self.home, velocities)
-            rig.hold(REST_S)
-
-    def finest(self, index: int) -> float:
-        return max(float(self.resolution[index]), FINEST)
-
-    def speed(self, index: int, velocity: float) -> str:
-        limit = list(self.scenario.limits.values())[index].velocity
-        share = f"{100.0 * abs(velocity) / limit:.2g} % of the limit"
-        slow = abs(velocity) < 1e-2
-        return f"{1e3 * abs(velocity):.3g} mm/s ({share})" if slow else f"{abs(velocity):.3g} m/s ({share})"
-
-    def ways(self, distances: Array, velocities: Array, up_to: str = "") -> str:
-        rows = zip(self.names, distances.tolist(), velocities.tolist(), strict=True)
-        return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.4g} mm/s" for name, way, v in rows)
-
-    def moving_soon(self, rig: FreeRig, words: str) -> None:
-        """Begin a motion during which the operator acts. Raises TooEarly if the operator has already acted."""
-        rig.awaits_stop = True
+    def _begins(self, words: str) -> bool:
+        self.awaits_stop, ways = True, self.ways(self.way, self.velocity)
         try:
-            self.clear(rig, words)
-        except PortError as error:
-            raise TooEarly from error
-        last = rig.rows[-1]
-        if last.stopped or last.hydraulics == HYDRAULICS_OFF:
-            raise TooEarly
+            self.clear(f"all axes move to and fro for up to {self.patience:g} s: {ways}; {words}")
+        except PortError:
+            return False
+        return not self.rows[-1].stopped and self.rows[-1].hydraulics != HYDRAULICS_OFF
 
-    def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``.
+    def _to_and_fro(self) -> Iterator[Row]:
+        start, end, out = self.command, len(self.rows) + self.samples(self.patience), True
+        while len(self.rows) < end:
+            yield from self.ramped(start + self.way if out else start, self.velocity)
+            out = not out
 
-        If ``attempt`` fails, retry if the rig is ``emulated``; otherwise ask the operator.
-        """
+    def _go_home(self) -> None:
+        if self.home is None:
+            for name, command, room in zip(self.names, self.command, MIDDLE * self.stroke, strict=True):
+                if not abs(command) <= room:
+                    raise Refused(
+                        f"axes.{name}: position = {1e3 * command:.4g} mm: must be within +- {1e3 * room:.4g} mm, "
+                        "near the middle of its stroke"
+                    )
+            self.home = self.command
+        far = np.abs(self.home - self.command)
+        if (far > self.finest).any():
+            velocities = np.where(far > self.way, self.free_velocity, self.velocity)
+            ways = self.ways(self.home - self.command, velocities)
+            self.clear(f"all axes move back to their first position: {ways}")
+            self.ramp(self.home, velocities)
+
+    def opening(self, attempt: Callable[[], T]) -> T:
+        """Return the result of ``attempt``. If it fails, retry at an emulated rig, or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return attempt()
             except ConfigError as error:
-                if emulated and time.monotonic() < end:
+                question = f"{error}. Begin a new session at the rig. Try again now?"
+                if self.port.simulated and time.monotonic() < end:
                     time.sleep(AGAIN_S)
-                elif emulated or not self.operator.again(str(error)):
+                elif self.port.simulated or not self.operator.agrees(question):
                     raise
 
+    def speed(self, index: int, velocity: float) -> str:
+        share = f"{100.0 * abs(velocity) / self.most[index]:.2g} % of the limit"
+        slow = abs(velocity) < 1e-2
+        return f"{1e3 * abs(velocity):.3g} mm/s ({share})" if slow else f"{abs(velocity):.3g} m/s ({share})"
 
-def _check_middle(rig: FreeRig) -> None:
-    for name, command, limits in zip(rig.names, rig.command, rig.scenario.limits.values(), strict=True):
-        if not abs(command) <= MIDDLE * limits.stroke:
-            room = 1e3 * MIDDLE * limits.stroke
-            raise Refused(
-                f"axes.{name}: position = {1e3 * command:.4g} mm: must be within +- {room:.4g} mm, near the "
-                "middle of its stroke"
-            )
+    @property
+    def slow(self) -> str:
+        """Velocity of a small move as text, of the axis slowest relative to its limit."""
+        index = int(np.argmin(self.velocity / self.most))
+        return self.speed(index, float(self.velocity[index]))
+
+    def ways(self, distances: Array, velocities: Array, up_to: str = "") -> str:
+        rows = zip(self.names, distances.tolist(), velocities.tolist(), strict=True)
+        return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.4g} mm/s" for name, way, v in rows)
 
 
 @dataclass(frozen=True)
@@ -367,58 +331,66 @@ class Dash:
     start: Array | None = None
 
     @classmethod
-    def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion that brakes for BRAKING_SAMPLES.
-
-        It brakes for fewer samples if the stroke or the velocity limit requires this.
-        """
-        limits, dt = scenario.limits.values(), scenario.dt
-        constant = max(32, round(CONSTANT_S / dt))
-        braking = BRAKING_SAMPLES
-        for axis in limits:
-            step = axis.deceleration * dt
-            braking = min(braking, SHARE_OF_VELOCITY * axis.velocity / step)
-            while braking * step * dt * (constant + bridged + 3.0 * braking) > SHARE_OF_STROKE * axis.stroke:
-                braking *= 0.9
-        velocity = np.array([braking * axis.deceleration * dt for axis in limits])
-        return cls._of(velocity, braking, constant, dt)
+    def resolving(cls, bench: Bench) -> Dash:
+        """Return a motion that brakes for BRAKING_SAMPLES, or for fewer if stroke or velocity limit require it."""
+        step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
+        velocity = min(BRAKING_SAMPLES, float((SHARE_OF_VELOCITY * bench.most / step).min())) * step
+        return cls._within(bench, velocity, constant, SHARE_OF_STROKE * bench.stroke, 0.9)
 
     @classmethod
-    def fastest(cls, scenario: Scenario, stated: FarEnd, lag: Array) -> Dash | None:
+    def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
         """Return the fastest motion within the limits, or None if it is not much faster than :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
-        limits, dt = scenario.limits.values(), scenario.dt
-        errors = [np.inf if axis.tracking_error is None else axis.tracking_error for axis in limits]
+        stated = bench.stated
+        errors = [np.inf if axis.tracking_error is None else axis.tracking_error for axis in bench.limits]
         velocity = np.minimum(
-            FAST_VELOCITY * np.minimum(stated.velocity, [axis.velocity for axis in limits]),
-            FAST_ERROR * np.minimum(stated.error, errors) / np.maximum(lag, dt),
+            FAST_VELOCITY * np.minimum(stated.velocity, bench.most),
+            FAST_ERROR * np.minimum(stated.error, errors) / np.maximum(lag, bench.dt),
         )
-        step = np.array([axis.deceleration for axis in limits]) * dt
-        stroke = FAST_STROKE * np.minimum(stated.stroke, [axis.stroke for axis in limits])
-        constant = FAST_CONSTANT + stated.bridged
-        while (velocity * dt * (constant + 2.0 * (velocity / step).max() + velocity / step) > stroke).any():
-            velocity = 0.98 * velocity
-        if (velocity < FASTER * cls.resolving(scenario, stated.bridged).velocity).any():
+        dash = cls._within(bench, velocity, FAST_CONSTANT, np.minimum(stated.stroke, bench.stroke), 0.98)
+        if (dash.velocity < FASTER * cls.resolving(bench).velocity).any():
             return None
-        dash = cls._of(velocity, float((velocity / step).max()), FAST_CONSTANT, dt)
         return replace(dash, start=-0.5 * dash.way)
 
     @classmethod
-    def _of(cls, velocity: Array, braking: float, constant: int, dt: float) -> Dash:
-        rising = max(1, int(np.ceil(2.0 * braking)))
-        return cls(velocity, rising, rising + constant, dt)
+    def _within(cls, bench: Bench, velocity: Array, constant: int, stroke: Array, factor: float) -> Dash:
+        """Return a motion within ``stroke`` ``(n_axes,)`` m; multiply ``velocity`` by ``factor`` until it fits."""
+        step, longest = bench.deceleration * bench.dt, constant + bench.stated.bridged
+        while (velocity * bench.dt * (longest + (velocity / step).max() * 2.0 + velocity / step) > stroke).any():
+            velocity = factor * velocity
+        rising = max(1, math.ceil(2.0 * float((velocity / step).max()) - 1e-9))
+        return cls(velocity, rising, rising + constant, bench.dt)
 
     @property
     def way(self) -> Array:
         return self.place(self.until + self.rising)
 
+    def commands(self, bench: Bench, command: Array) -> Iterator[tuple[int, Array]]:
+        """Yield samples and commands ``(n_axes,)`` m, with sample 0 during the motion to the start."""
+        if self.start is not None:
+            path = bench.path(command, self.start, bench.free_velocity)
+            command = self.start
+            yield from ((0, wanted) for wanted in chain(path, repeat(command, bench.samples(REST_S))))
+        for sample in range(1, self.until + self.rising + 1):
+            yield sample, command + self.place(sample)
+
+    @property
+    def suffix(self) -> str:
+        return "" if self.start is None else f", {HIGHEST}"
+
+    def words(self, bench: Bench, then: str) -> str:
+        """Return the motion and its end as text for the operator."""
+        ways = bench.ways(self.way, self.velocity, "up to ")
+        if self.start is None:
+            return f"all axes move together: {ways}; {then}"
+        starts = zip(bench.names, self.start.tolist(), strict=True)
+        back = ", ".join(f"{name} to {1e3 * start:.3g} mm" for name, start in starts)
+        return f"all axes move slowly back, {back}; then fast and together: {ways}; {then}"
+
     def place(self, sample: int) -> Array:
         """Return the distance from the start at ``sample``, ``(n_axes,)`` m."""
-        rise = self.rising
-        up = min(sample, rise)
-        steps = 0.5 * up * (up + 1) / rise + max(0, min(sample, self.until) - rise)
-        down = max(0, min(sample - self.until, rise))
-        steps += down - 0.5 * down * (down + 1) / rise
-        return np.asarray(steps * self.velocity * self.dt)
+        k = np.arange(1, sample + 1)
+        shares = np.minimum(k, self.until + self.rising - k) / self.rising
+        return np.asarray(np.clip(shares, 0.0, 1.0).sum() * self.velocity * self.dt)

@@ -14,42 +14,28 @@ from __future__ import annotations
 import math
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, PortError
-from rths_nodes.core.port_readings import FarEnd, Listener, ReportedState
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.port_readings import Listener, ReportedState
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.commissioning import (
-    CABLE,
-    CLOSED,
-    FAILED,
-    KILLED,
-    NOT_TRIED,
-    PASSED,
-    CommissioningRow,
-)
+from rths_nodes.laboratory.calibration import Calibration, channels_of
+from rths_nodes.loop import commissioning as sheet
+from rths_nodes.loop.commissioning import CommissioningRow
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.commissioning.rig import (
-    REST_S,
-    Bench,
-    Dash,
-    FreeRig,
-    Refused,
-    to_and_fro,
-)
+from rths_nodes.procedure.commissioning.rig import HIGHEST, STEADY, Bench, Dash, Refused
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-STEADY = 16
-"""Number of samples of constant velocity before a motion is aborted."""
 KILLS = 3
 TOLD = 2
 """Largest accepted delay, samples, from the watchdog to a state that reports the end of the session."""
@@ -65,15 +51,21 @@ SPARE = 1
 ROUNDED = 0.25
 """Largest undetected deviation from constant velocity, as a fraction of the first change that braking causes."""
 
-HIGHEST = "from the highest speed"
-
 Rows = list[CommissioningRow]
 
 
 def judged(
-    cause: str, subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
+    subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = "", cause: str = ""
 ) -> CommissioningRow:
-    return CommissioningRow(cause, subject, stated, measured, PASSED if good else FAILED, speed, resolution)
+    """Return a row. An empty ``cause`` is the first cause of the trial."""
+    verdict = sheet.PASSED if good else sheet.FAILED
+    return CommissioningRow(cause, subject, stated, measured, verdict, speed, resolution)
+
+
+def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str = "") -> CommissioningRow:
+    """Return the row of an action of the operator, which fails if nothing was ``seen``."""
+    measured = seen or f"nothing was detected within {bench.patience:g} s"
+    return judged(subject, stated, measured, bool(seen), speed or bench.slow)
 
 
 def resolved(value: float, step: float, unit: str) -> str:
@@ -82,18 +74,16 @@ def resolved(value: float, step: float, unit: str) -> str:
 
 
 def rest_words(samples: int, way: float, dt: float, step: float) -> str:
-    return (
-        f"the axis rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and "
-        f"{resolved(1e3 * way, 1e3 * step, 'mm')}"
-    )
-
-
-def resolution_of(dt: float, step: float) -> str:
-    return f"{1e3 * dt:.3g} ms, {1e3 * step:.3g} mm"
+    time = resolved(1e3 * samples * dt, 1e3 * dt, "ms")
+    return f"the axis rests after {time} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
 
 
 def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
     return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
+
+
+def longest_rest(velocity: Array, deceleration: Array, dt: float) -> int:
+    return max(rest_samples(v, a, dt) for v, a in zip(velocity.tolist(), deceleration.tolist(), strict=True))
 
 
 def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
@@ -102,44 +92,200 @@ def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> flo
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
 
-def judge_stop(
-    since: int,
-    position: float,
-    velocity: float,
-    samples: Sequence[int],
-    active: Array,
-    bridged: int,
-    deceleration: float,
-    dt: float,
-    step: float,
-) -> tuple[str, str, bool]:
-    """Return the stated and the measured stop as text, and whether they agree.
+def at_both_speeds(attempt: Callable[[Bench, Dash | None], Rows], bench: Bench) -> Rows:
+    rows: Rows = []
+    for fast in (False, True):
+        if fast and bench.fast is None:
+            return [*rows, untried_fast()]
+        rows += attempt(bench, bench.fast if fast else None)
+        if any(row.verdict == sheet.FAILED for row in rows):
+            bench.fast = None
+    return rows
 
-    The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
-    after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
+
+def untried_fast() -> CommissioningRow:
+    why = "the free stroke and the limits allow no higher speed, or an earlier stop failed or was not tried"
+    return CommissioningRow("", HIGHEST, "as above", why, sheet.NOT_TRIED)
+
+
+def closed(bench: Bench, fast: Dash | None) -> Rows:
+    with bench.opened():
+        ear, dash = bench.port.ear, fast or Dash.resolving(bench)
+        bench.clear(dash.words(bench, "then the session is closed"))
+        for sample, command in dash.commands(bench, bench.command):
+            if sample > dash.rising + STEADY:
+                break
+            bench.tick(command)
+        last = bench.rows[-1]
+        lag = bench.lag(last) / dash.velocity
+        if ear is None:
+            bench.close()
+            ends = np.array((last.sent - dash.place(dash.rising + STEADY), last.active))
+            return by_place(bench, ends, dash.velocity, bench.transport, dash.suffix)
+        ear.stop()
+        states = _listen(bench, ear, dash.velocity, bench.scenario.port.longest_wait)
+    if fast is None:
+        bench.fast = Dash.fastest(bench, lag)
+    return _stop_rows(bench, dash, states, last.measured.sample, last.active, bench.transport)
+
+
+def killed(bench: Bench, fast: Dash | None) -> Rows:
+    for _ in range(KILLS):
+        with bench.opened():
+            dash = fast or Dash.resolving(bench)  # at home: the process to be killed cannot ask for clearance
+        words = dash.words(bench, "the process that drives it is killed while it moves")
+        bench.operator.ask(words, moves=True)
+        ear, before, start = bench.opening(partial(_kill, bench, dash))
+        bridged = bench.stated.bridged
+        if ear is None:
+            ends = np.array((start, start + dash.place(dash.until)))
+            return by_place(bench, ends, dash.velocity, bridged, dash.suffix)
+        states = _listen(bench, ear, dash.velocity, bench.scenario.port.longest_wait)
+        ear.close()
+        newest = max((state.newest for state in states), default=0)
+        if dash.rising < newest - before <= dash.until:
+            place, since = start + dash.place(newest - before), newest + bench.transport
+            rows = _stop_rows(bench, dash, states, since, place, bridged)
+            return [*rows, _session_over(bench, states, since, dash)]
+    raise Refused(f"the process was killed {KILLS} times, but never while the axes moved at constant velocity")
+
+
+def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
+    """Start a process that moves the axes along ``dash``, and kill it at constant velocity.
+
+    Return its listener, and sample and commands ``(n_axes,)`` m before the motion. Raises ConfigError if the
+    process cannot open a session.
     """
-    v, change = abs(velocity), deceleration * dt**2
-    n, seen = rest_samples(v, deceleration, dt), ROUNDED * change + step
-    unseen = 0
-    while 0.5 * (unseen + 1) * (unseen + 2) * change <= seen:
-        unseen += 1
-    due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
+    spawn = multiprocessing.get_context("spawn")
+    pipe, theirs = spawn.Pipe()
+    process = spawn.Process(target=drive_until_killed, args=(theirs, bench.scenario.data(), bench.realtime, dash))
+    process.start()
+    try:
+        theirs.close()
+        pipe.send("open")
+        ear = _received(pipe)
+        before, start = _received(pipe)
+    finally:
+        process.kill()
+        process.join()
+    return ear, before, start
+
+
+def _received(pipe: Connection) -> Any:
+    """Return the next message, or raise it if it is an exception."""
+    try:
+        if not pipe.poll(OPENED_S):
+            raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
+        message = pipe.recv()
+    except (EOFError, OSError) as error:
+        raise Refused("the process that drives the rig has ended by itself") from error
+    if isinstance(message, Exception):
+        raise message
+    return message
+
+
+def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
+    """Run in the process to be killed: open a session and move the axes along ``dash``.
+
+    In lockstep, the process sends no commands while it waits to be killed, so that time stops.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
+    with real_time(realtime), suppress(OSError):  # an error of the pipe: the other process has ended
+        try:
+            pipe.recv()  # nothing is opened before the other process can kill this one
+            bench.open()
+            pipe.send(bench.port.ear)
+            bench.warn()
+            for sample, command in dash.commands(bench, bench.command):
+                row = bench.tick(command)
+                if sample == dash.rising + STEADY:
+                    pipe.send((row.measured.sample - sample, command - dash.place(sample)))
+                    while not realtime:
+                        pipe.recv()
+            while not pipe.poll():  # until the other process kills this one
+                bench.tick()
+        except Exception as error:  # the other process raises it; only a ConfigError permits another attempt
+            failed = Refused(f"the process that drives the rig has failed: {error}")
+            pipe.send(failed if bench.rows or not isinstance(error, ConfigError) else ConfigError(str(error)))
+        finally:
+            bench.close()
+
+
+def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: Dash) -> CommissioningRow:
+    stopped = next((state for state in states if state.stopped), None)
+    took, most, ms = 0, bench.stated.watchdog + TOLD, 1e3 * bench.dt
+    measured = "the session does not end"
+    if stopped is not None:
+        took = stopped.measured.sample - since
+        measured = f"the session ends after {ms * took:.3g} ms: {stopped.stopped}"
+    stated, good = f"the session ends after {ms * most:.3g} ms at most", stopped is not None and took <= most
+    return judged(f"session of the receiver{dash.suffix}", stated, measured, good, resolution=f"{ms:.3g} ms")
+
+
+def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
+    """Receive states, the first within ``patience`` s, until axes rest from ``velocity`` ``(n_axes,)`` m/s."""
+    braking = longest_rest(velocity, bench.stated.deceleration, bench.dt)
+    longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
+    states: list[ReportedState] = []
+    while more := ear.states(LISTENED_S if states else patience + LISTENED_S):
+        states += more
+        if _stands(states) or len(states) > longest:
+            break
+    ear.stop()
+    auxiliary = bench.scenario.rig_file.auxiliary if bench.scenario.rig_file is not None else {}
+    calibration = Calibration(bench.scenario.axes, channels_of(bench.port.auxiliary_names, auxiliary))
+    return [replace(state, measured=calibration.measured(state.measured)) for state in states]
+
+
+def _stands(states: Sequence[ReportedState]) -> bool:
+    last = [state.measured.command for state in states[-STANDS:]]
+    return len(last) == STANDS and bool(states[-1].stopped) and all(np.array_equal(one, last[0]) for one in last)
+
+
+def _stop_rows(
+    bench: Bench, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
+) -> Rows:
+    """Return a row for each axis, which was at ``place`` ``(n_axes,)`` m in sample ``since``."""
+    numbers, shape = np.array([state.measured.sample for state in states]) - since, (-1, len(bench.names))
+    ways = np.array([state.measured.command for state in states]).reshape(shape) - place
+    pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
+    rows = []
+    for i, name in enumerate(bench.names):
+        v = float(dash.velocity[i])
+        stated, measured, good = _judge_stop(bench, i, v, numbers, ways[:, i], bridged)
+        if good:
+            first = max(0, int((numbers <= 0).sum()) - 1)
+            measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
+        speed, finest = bench.speed(i, v), f"{1e3 * bench.dt:.3g} ms, {1e3 * bench.finest[i]:.3g} mm"
+        rows.append(judged(name + dash.suffix, stated, measured, good, speed, finest))
+    return rows
+
+
+def _judge_stop(
+    bench: Bench, index: int, v: float, numbers: Array, ways: Array, bridged: int
+) -> tuple[str, str, bool]:
+    """Return the stated and the measured stop of an axis as text, and whether they agree.
+
+    ``ways`` ``(n,)`` m is the travel of the active command since sample 0 of ``numbers`` ``(n,)``, when the axis
+    moved with velocity ``v`` (m/s). The far end states that it brakes after ``bridged`` samples.
+    """
+    dt, step, a = bench.dt, float(bench.resolution[index]), float(bench.stated.deceleration[index])
+    change = a * dt**2
+    n, seen = rest_samples(v, a, dt), ROUNDED * change + step
+    unseen = int(0.5 * (math.sqrt(1.0 + 8.0 * seen / change) - 1.0))
+    due, end, most = bridged + 1, bridged + n, way_of(v, bridged, a, dt)
     stated = _stop_text(due, end, most, dt, step)
-    numbers = np.asarray(samples) - since
-    numbers, places = numbers[numbers > 0], np.asarray(active)[numbers > 0]
-    if not len(numbers):
-        return stated, "the axis does not brake within 0 mm", False
-    short = math.copysign(1.0, velocity) * (position + velocity * numbers * dt - places)
-    way = float(math.copysign(1.0, velocity) * (places[-1] - position))
-    braking = np.flatnonzero(short > seen)
+    numbers, ways = numbers[numbers > 0], ways[numbers > 0]
+    way = float(ways[-1]) if len(ways) else 0.0
+    braking = np.flatnonzero(v * numbers * dt - ways > seen)
     if not len(braking):
         return stated, f"the axis does not brake within {way * 1e3:.3g} mm", False
-    moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
-    first, last = int(numbers[braking[0]]), int(numbers[moving[-1]]) if len(moving) else 0
+    moving = np.flatnonzero(np.abs(ways - way) > 1e-3 * seen + step)
+    first, rest = int(numbers[braking[0]]), int(numbers[moving[-1]]) + 1 if len(moving) else 1
     # the last state may be the first at rest
-    if last + 1 >= numbers[-1] and not abs(places[-1] - places[-2:][0]) <= change + step:
+    if rest >= numbers[-1] and not abs(way - ways[-2:][0]) <= change + step:
         return stated, f"the axis does not come to rest within {way * 1e3:.3g} mm", False
-    rest = last + 1
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = first > due + unseen + SPARE or rest > end + SPARE
     wrong |= not way <= most + (v * dt + step) * (1 + SPARE) or took < harder
@@ -153,347 +299,62 @@ def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str
     return f"the axis brakes after {first * dt * 1e3:.3g} ms; {rest_words(rest, way, dt, max(step, 1e-6))}"
 
 
-def closed(bench: Bench) -> Rows:
-    return _at_both_speeds(bench, CLOSED, _closed)
-
-
-def killed(bench: Bench) -> Rows:
-    return _at_both_speeds(bench, KILLED, _killed)
-
-
-def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    rows = attempt(bench, False)
-    if any(row.verdict == FAILED for row in rows):
-        bench.fast = None
-    if bench.fast is None:
-        return [*rows, untried_fast(cause)]
-    fast = attempt(bench, True)
-    bench.fast = None if any(row.verdict == FAILED for row in fast) else bench.fast
-    return rows + fast
-
-
-def untried_fast(cause: str) -> CommissioningRow:
-    why = "the free stroke and the limits allow no higher speed, or an earlier stop failed or was not tried"
-    return CommissioningRow(cause, HIGHEST, "as above", why, NOT_TRIED)
-
-
-def _closed(bench: Bench, fast: bool) -> Rows:
-    with bench.opened() as rig:
-        stated, ear = rig.stated(), rig.port.ear
-        dash = _dash(bench, fast, stated)
-        bench.clear(rig, moves(bench, dash, "then the session is closed"))
-        start = _run_up(rig, dash)
-        for sample in range(1, dash.rising + STEADY + 1):
-            rig.tick(start + dash.place(sample))
-        last, first = rig.rows[-1], rig.rows[0]
-        lag = np.abs(last.active - first.active - last.displacement + first.displacement) / dash.velocity
-        if ear is None:
-            rig.close()
-            ends = np.array((start, last.active))
-            return by_place(bench, CLOSED, ends, dash.velocity, stated, bench.transport, _suffix(dash))
-        ear.stop()
-        states = _listen(bench, ear, dash, stated)
-    if not fast:
-        bench.fast = Dash.fastest(bench.scenario, stated, lag)
-    return _stop_rows(bench, CLOSED, states, last.sample, last.active, dash, stated, bench.transport)
-
-
-def _dash(bench: Bench, fast: bool, stated: FarEnd) -> Dash:
-    return bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
-
-
-def _run_up(rig: FreeRig, dash: Dash) -> Array:
-    if dash.start is not None:
-        rig.ramp(dash.start, rig.free_velocity)
-        rig.hold(REST_S)
-    return rig.command
-
-
-def _killed(bench: Bench, fast: bool) -> Rows:
-    for _ in range(KILLS):
-        with bench.opened() as rig:
-            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
-        dash = _dash(bench, fast, stated)
-        words = "the process that drives it is killed while it moves"
-        bench.operator.ready(moves(bench, dash, words), moves=True)
-        if rows := _killed_once(bench, dash):
+def cable(bench: Bench) -> Rows:
+    words = "pull the network cable of the rig while they move, for three seconds or more"
+    with bench.acted(words, lambda row: row.stopped, loses_rig=True) as reason:
+        stated = "the test computer reports that the rig is silent"
+        rows = [detected(bench, "test computer", stated, reason)]
+        if not reason:
             return rows
-    raise Refused(f"the process was killed {KILLS} times, but never while the axes moved at constant velocity")
-
-
-def _killed_once(bench: Bench, dash: Dash) -> Rows:
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    arguments = theirs, bench.scenario.data(), bench.realtime, dash
-    process = context.Process(target=drive_until_killed, args=arguments)
-    process.start()
-    theirs.close()
-    try:
-        stated, ear = bench.opening(bench.rig().port.simulated, lambda: _opened(pipe))
-        reached = _received(pipe)
-    finally:
-        process.kill()
-        process.join()
-    if isinstance(reached, str):
-        raise Refused(reached)
-    before, start = reached
+        ear, sent = bench.port.ear, np.array([row.sent for row in bench.rows])
+        bench.operator.ask("plug the network cable in again")
+        states = [] if ear is None else _listen(bench, ear, bench.velocity, bench.patience)
     if ear is None:
-        ends = np.array((start, start + dash.place(dash.until)))
-        return by_place(bench, KILLED, ends, dash.velocity, stated, stated.bridged, _suffix(dash))
-    states = _listen(bench, ear, dash, stated)
-    ear.close()
-    newest = max((state.newest for state in states), default=0)
-    if not dash.rising < newest - before <= dash.until:
-        return []
-    place, since = start + dash.place(newest - before), newest + bench.transport
-    rows = _stop_rows(bench, KILLED, states, since, place, dash, stated, stated.bridged)
-    return [*rows, _session_over(bench, states, since, dash, stated)]
+        return rows + by_place(bench, sent, bench.velocity, bench.stated.bridged)
+    return rows + _plugged(bench, states, sent)
 
 
-def _session_over(
-    bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
-) -> CommissioningRow:
-    stopped = [state for state in states if state.stopped]
-    took = stopped[0].measured.sample - since if stopped else None
-    measured = (
-        "the session does not end"
-        if took is None
-        else f"the session ends after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
-    )
-    allowed = f"the session ends after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms at most"
-    good = took is not None and took <= stated.watchdog + TOLD
-    return judged(
-        KILLED,
-        "session of the receiver" + _suffix(dash),
-        allowed,
-        measured,
-        good,
-        resolution=f"{1e3 * bench.dt:.3g} ms",
-    )
+def _plugged(bench: Bench, states: list[ReportedState], sent: Array) -> Rows:
+    if not states:
+        return [judged("the rig", "the rig reports its state again", "the rig reports nothing", False)]
+    last = states[-1]
+    newest = min(last.newest, len(sent) - 1)
+    velocity = (sent[newest] - sent[max(newest - 1, 0)]) / bench.dt
+    far = (last.measured.command - sent[newest]) * np.where(velocity >= 0.0, 1.0, -1.0)
+    spare = 2.0 * np.abs(velocity) * bench.dt + bench.resolution + 1e-9
+    fine, pattern = np.array((spare, bench.finest)), f"after {{}}: {last.stopped or 'the rig has not stopped'}"
+    return _rest_rows(bench, far, velocity, bench.stated.bridged, fine, _stands(states), pattern)
 
 
-def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
-    pipe.send("open")
-    answer = _received(pipe)
-    if isinstance(answer, str):
-        raise ConfigError(answer)
-    stated, ear = answer
-    return stated, ear
-
-
-def _received(pipe: Connection) -> Any:
-    try:
-        if pipe.poll(OPENED_S):
-            return pipe.recv()
-    except (EOFError, OSError) as error:
-        raise Refused("the process that drives the rig has ended by itself") from error
-    raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
-
-
-def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Run in the process to be killed: open a session and move the axes along ``dash``.
-
-    In lockstep, the process sends no commands while it waits to be killed, so that time stops.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
-    with real_time(realtime):
-        rig = _opened_when_asked(bench, pipe)
-        try:
-            _drive(rig, pipe, dash)
-        except Exception as error:  # the other process reports the error
-            pipe.send(f"the process that drives the rig has failed: {error}")
-        finally:
-            rig.close()
-
-
-def _drive(rig: FreeRig, pipe: Connection, dash: Dash) -> None:
-    pipe.send((rig.stated(), rig.port.ear))
-    rig.warn()
-    start = _run_up(rig, dash)
-    before = rig.rows[-1].sample
-    for sample in range(1, dash.until + dash.rising + 1):
-        rig.tick(start + dash.place(sample))
-        if sample == dash.rising + STEADY:
-            pipe.send((before, start))
-            while not rig.realtime:
-                pipe.recv()
-    while not pipe.poll():  # until the other process kills this one
-        rig.tick()
-
-
-def _opened_when_asked(bench: Bench, pipe: Connection) -> FreeRig:
-    while True:
-        pipe.recv()
-        rig = bench.rig()
-        try:
-            rig.open()
-            return rig
-        except ConfigError as error:
-            pipe.send(str(error))
-
-
-def _si(bench: Bench, states: Sequence[ReportedState]) -> list[ReportedState]:
-    return [replace(state, measured=bench.calibration.measured(state.measured)) for state in states]
-
-
-def _listen(bench: Bench, ear: Listener, dash: Dash, stated: FarEnd) -> list[ReportedState]:
-    limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
-    longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
-    longest = 3 * longest + 3 * STANDS + stated.watchdog
-    states: list[ReportedState] = []
-    patience = bench.scenario.port.longest_wait + LISTENED_S
-    while more := ear.states(patience):
-        states += more
-        patience = LISTENED_S
-        newest = max(state.newest for state in states)
-        if _stands(states) or states[-1].measured.sample > newest + longest:
-            break
-    ear.stop()
-    return _si(bench, states)
-
-
-def _stands(states: Sequence[ReportedState]) -> bool:
-    last = [state.measured.command for state in states[-STANDS:]]
-    return len(last) == STANDS and bool(states[-1].stopped) and all(np.array_equal(one, last[0]) for one in last)
-
-
-def _suffix(dash: Dash) -> str:
-    return "" if dash.start is None else f", {HIGHEST}"
-
-
-def _stop_rows(
-    bench: Bench,
-    cause: str,
-    states: list[ReportedState],
-    since: int,
-    place: Array,
-    dash: Dash,
-    stated: FarEnd,
-    bridged: int,
-) -> Rows:
-    samples = [state.measured.sample for state in states]
-    shape = len(states), len(bench.names)
-    active = np.array([state.measured.command for state in states]).reshape(shape)
-    pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
-    rows = []
-    for i, name in enumerate(bench.names):
-        v, a, step = float(dash.velocity[i]), float(stated.deceleration[i]), float(bench.resolution[i])
-        line = since, float(place[i]), v
-        expected, measured, good = judge_stop(*line, samples, active[:, i], bridged, a, bench.dt, step)
-        if good:
-            first = max(0, sum(sample <= since for sample in samples) - 1)
-            measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
-        speed, finest = bench.speed(i, v), resolution_of(bench.dt, bench.finest(i))
-        rows.append(judged(cause, name + _suffix(dash), expected, measured, good, speed, finest))
-    return rows
-
-
-def by_place(
-    bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
-) -> Rows:
+def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
     """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
 
     ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
     """
-    bench.operator.ready("begin a new session at the rig")
-    with bench.opened() as rig:
-        rested = rig.rows[0].active
+    bench.operator.ask("begin a new session at the rig")
+    with bench.opened():
+        rested = bench.rows[0].active
+    far = np.maximum(np.maximum(sent.min(axis=0) - rested, rested - sent.max(axis=0)), 0.0)
+    fine, pattern = np.tile(bench.resolution + velocity * bench.dt, (2, 1)), "{} beyond the end of its motion"
+    rows = _rest_rows(bench, far, velocity, bridged + bench.transport, fine, True, pattern)
+    times = "; times are not measured"
+    return [replace(row, what=row.what + suffix, resolution=row.resolution + times) for row in rows]
+
+
+def _rest_rows(
+    bench: Bench, far: Array, velocity: Array, bridged: int, fine: Array, still: bool, pattern: str
+) -> Rows:
+    """Return a row for each axis, which rests ``far`` ``(n_axes,)`` m beyond its last command.
+
+    ``fine`` ``(2, n_axes)`` m is tolerance and resolution. The distance replaces ``{}`` in the ``pattern``.
+    """
     rows = []
     for i, name in enumerate(bench.names):
-        v = float(velocity[i])
-        most = way_of(v, bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
-        far = max(float(sent[:, i].min() - rested[i]), float(rested[i] - sent[:, i].max()), 0.0)
-        spare = float(bench.resolution[i]) + v * bench.dt
-        allowed = f"the axis rests at most {1e3 * most:.3g} mm beyond the end of its motion"
-        measured = f"the axis rests {resolved(1e3 * far, 1e3 * spare, 'mm')} beyond the end of its motion"
-        finest = f"{1e3 * spare:.2g} mm; times are not measured"
-        rows.append(
-            judged(cause, name + suffix, allowed, measured, far <= most + spare, bench.speed(i, v), finest)
-        )
+        v, way, (spare, finest) = abs(float(velocity[i])), float(far[i]), fine[:, i].tolist()
+        most = spare + (way_of(v, bridged, float(bench.stated.deceleration[i]), bench.dt) if v else 0.0)
+        stated, distance = (resolved(1e3 * length, 1e3 * finest, "mm") for length in (most, way))
+        measured = f"the axis rests {pattern.replace('{}', distance)}"
+        good = still and -spare <= way <= most
+        texts = bench.speed(i, v), f"{1e3 * finest:.3g} mm"
+        rows.append(judged(name, f"the axis rests within {stated}", measured, good, *texts))
     return rows
-
-
-def cable(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
-        words = "pull the network cable of the rig while they move, for three seconds or more"
-        bench.moving_soon(rig, slowly(bench, rig, words))
-        reason = _until_silent(bench, rig)
-        sent = [row.sent for row in rig.rows]
-        if reason:
-            bench.operator.ready("plug the network cable in again")
-            states = [] if ear is None else _until_plugged(bench, ear)
-    measured = reason or f"nothing has happened within {bench.patience:g} s"
-    here = judged(
-        CABLE, "test computer", "the test computer reports that the rig is silent", measured, bool(reason), slow
-    )
-    if not reason:
-        return [here]
-    if ear is None:
-        return [here, *by_place(bench, CABLE, np.array(sent), velocity, stated, stated.bridged)]
-    return [here, *_plugged(bench, states, sent, stated)]
-
-
-def _until_silent(bench: Bench, rig: FreeRig) -> str:
-    try:
-        for row in to_and_fro(rig, bench.patience):
-            if row.stopped:
-                return row.stopped
-    except PortError as error:
-        return str(error)
-    return ""
-
-
-def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
-    end = time.monotonic() + bench.patience
-    states: list[ReportedState] = []
-    while time.monotonic() < end and not _stands(states):
-        states += ear.states(LISTENED_S)
-    return _si(bench, states)
-
-
-def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
-    if not states:
-        return [judged(CABLE, "the rig", "the rig reports its state again", "the rig reports nothing", False)]
-    last = states[-1]
-    newest = min(last.newest, len(sent) - 1)
-    place = sent[newest]
-    slope = (place - sent[max(newest - 1, 0)]) / bench.dt
-    still = np.array_equal(last.measured.command, states[-STANDS:][0].measured.command)
-    rows = []
-    for i, name in enumerate(bench.names):
-        v, a, finest = abs(float(slope[i])), float(stated.deceleration[i]), 1e3 * bench.finest(i)
-        most = way_of(v, stated.bridged, a, bench.dt) if v else 0.0
-        far = float(last.measured.command[i] - place[i])
-        spare = 2.0 * v * bench.dt + float(bench.resolution[i]) + 1e-9
-        along = far if slope[i] >= 0.0 else -far
-        good = still and bool(last.stopped) and -spare <= along <= most + spare
-        allowed = f"the axis rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
-        measured = (
-            f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: "
-            f"{last.stopped or 'the rig has not stopped'}"
-        )
-        rows.append(judged(CABLE, name, allowed, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
-    return rows
-
-
-def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return, as text, the small-move velocity of the axis slowest relative to its limit."""
-    most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
-    index = int(np.argmin(rig.velocity / most))
-    return bench.speed(index, float(rig.velocity[index]))
-
-
-def moves(bench: Bench, dash: Dash, words: str) -> str:
-    ways = bench.ways(dash.way, dash.velocity, "up to ")
-    if dash.start is None:
-        return f"all axes move together: {ways}; {words}"
-    starts = zip(bench.names, dash.start.tolist(), strict=True)
-    back = ", ".join(f"{name} to {1e3 * start:.3g} mm" for name, start in starts)
-    return f"all axes move slowly back, {back}; then fast and together: {ways}; {words}"
-
-
-def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
-    ways = bench.ways(rig.way, rig.velocity)
-    return f"all axes move to and fro for up to {bench.patience:g} s: {ways}; {words}"

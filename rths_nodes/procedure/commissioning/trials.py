@@ -4,80 +4,41 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date
+from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError, Problems
-from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import (
-    HYDRAULICS_HIGH,
-    HYDRAULICS_NOT_TOLD,
-    HYDRAULICS_OFF,
-    Array,
-    Command,
-    Measurement,
-)
+from rths_nodes.core.samples import HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, Array, Measurement
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.wrappers import PortBefore
-from rths_nodes.loop.commissioning import (
-    CABLE,
-    CALIBRATION,
-    CLOSED,
-    CONTROLLER,
-    EMERGENCY,
-    END_STOPS,
-    FAILED,
-    INTERLOCK,
-    KILLED,
-    NOT_TRIED,
-    PRESSURE,
-    SIGN,
-    STOPPED,
-    STROKE,
-    UNTRIED,
-    VELOCITY,
-    WITNESSED,
-    CommissioningRow,
-)
+from rths_nodes.loop import commissioning as sheet
+from rths_nodes.loop.commissioning import CommissioningRow
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioning.rig import (
-    REST_S,
-    Bench,
-    FreeRig,
-    Refused,
-    Row,
-    TooEarly,
-    to_and_fro,
-)
+from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, STEADY, Bench, Refused, Row
 from rths_nodes.procedure.commissioning.stops import (
-    HIGHEST,
-    STEADY,
     Rows,
+    at_both_speeds,
     cable,
     closed,
+    detected,
     judged,
     killed,
-    moves,
-    resolution_of,
+    longest_rest,
     resolved,
-    rest_samples,
     rest_words,
-    slowest,
-    slowly,
     untried_fast,
 )
-from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Steps, hold
+from rths_nodes.procedure.motions import GuidedMotion, Steps
 from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
@@ -90,9 +51,8 @@ BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 ROUNDING = 1e-3
 """Relative tolerance of a limit, needed because the period is rounded."""
 OFFSETS_S = 0.5
-MOVED = 0.1
-"""Fraction of the small move after which the operator's stop is issued."""
-SETTLED_S = 0.2
+MOVED, FULL = 0.1, 0.999
+"""Fractions of the small move, and of the highest speed in STEADY samples, after which the stop is issued."""
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
 WATCHED_S = 1.0
@@ -106,157 +66,114 @@ SIMULATED = {
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
 """Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
-STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
-ATTEMPTS = 10
-HERTZ = 0.1
-"""Frequency of a motion that defines the start of the scenario and is never run, Hz."""
+STOP = "the commissioning requested a stop"
 
 
 def signs(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        bench.clear(rig, f"one axis after the other moves out and back: {bench.ways(rig.way, rig.velocity)}")
-        return [_moved(bench, rig, index) for index in range(len(bench.names))]
+    with bench.opened():
+        bench.clear(f"one axis after the other moves out and back: {bench.ways(bench.way, bench.velocity)}")
+        return [_moved(bench, index) for index in range(len(bench.names))]
 
 
-def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
-    start, before = rig.command, _mean(rig.hold(REST_S))
-    goal = start.copy()
-    goal[index] += rig.way[index]
-    rig.ramp(goal, rig.velocity)
-    rig.hold(REST_S)
-    change = _mean(rig.hold(REST_S)) - before
-    rig.ramp(start, rig.velocity)
-    rig.hold(REST_S)
-    bound = FOLLOWS * rig.way
-    close = np.abs(change - (goal - start)) <= bound
-    steps = [1e3 * bench.finest(i) for i in range(len(bench.names))]
-    rows = zip(rig.names, (1e3 * change).tolist(), steps, strict=True)
-    measured = ", ".join(f"{name} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for name, mm, step in rows)
-    stated = (
-        f"{rig.names[index]} moves by {1e3 * rig.way[index]:+.3g} mm, with an error of at most "
-        f"{1e3 * bound[index]:.3g} mm"
-    )
-    stated += ", and no other axis moves" * (len(rig.names) > 1)
-    return judged(
-        SIGN,
-        rig.names[index],
-        stated,
-        measured + _meaning(rig.names, index, change, bound),
-        bool(close.all()),
-        bench.speed(index, float(rig.velocity[index])),
-        f"{steps[index]:.3g} mm",
-    )
+def _moved(bench: Bench, index: int) -> CommissioningRow:
+    before, name = _mean(bench.hold(REST_S)), bench.names[index]
+    goal = bench.way * (np.arange(len(bench.names)) == index)
+    rows = _excursion(bench, bench.command + goal, bench.velocity)
+    change, bound = _mean(rows[-bench.samples(REST_S) :]) - before, FOLLOWS * bench.way
+    steps = 1e3 * bench.finest
+    ways = zip(bench.names, (1e3 * change).tolist(), steps.tolist(), strict=True)
+    measured = ", ".join(f"{axis} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for axis, mm, step in ways)
+    way, error = 1e3 * bench.way[index], 1e3 * bound[index]
+    stated = f"{name} moves by {way:+.3g} mm, with an error of at most {error:.3g} mm"
+    stated += ", and no other axis moves" * (len(bench.names) > 1)
+    good = bool((np.abs(change - goal) <= bound).all())
+    speed = bench.speed(index, float(bench.velocity[index]))
+    measured += _meaning(bench.names, index, change, bound)
+    return judged(name, stated, measured, good, speed, f"{steps[index]:.3g} mm")
 
 
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
-    moving = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
+    others = " and ".join(name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i])
     if abs(change[index]) <= bound[index]:
-        return (
-            f": {' and '.join(moving)} moved instead"
-            if moving
-            else ": the axis did not move, or its motion was not measured"
-        )
+        return f": {others} moved instead" if others else ": the axis did not move, or its motion was not measured"
     if change[index] < 0.0:
         return ": the axis moved in the wrong direction"
-    return f": {' and '.join(moving)} moved as well" if moving else ""
+    return f": {others} moved as well" if others else ""
 
 
 def _mean(rows: Sequence[Row]) -> Array:
-    return np.asarray(np.mean([row.displacement for row in rows], axis=0))
+    return np.asarray(np.mean([row.measured.displacement for row in rows], axis=0))
 
 
-def limits(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        stated = rig.stated()
-        rows = []
-        for index, name in enumerate(bench.names):
-            step = BEYOND_VELOCITY * float(stated.velocity[index]) * bench.dt
-            beyond = min(BEYOND_STROKE * float(stated.stroke[index]), MOST_BEYOND)
-            far = float(stated.stroke[index]) + beyond
-            bench.clear(
-                rig,
-                f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its "
-                f"stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm at "
-                f"{1e3 * float(rig.free_velocity[index]):.3g} mm/s",
-            )
-            rows += [
-                _velocity(bench, rig, index, step, float(stated.velocity[index])),
-                *(_stroke(bench, rig, index, sign * far, float(stated.stroke[index])) for sign in (1.0, -1.0)),
-            ]
-    for i, name in enumerate(bench.names):
-        for cause, value, unit in (
-            (UNTRIED[0], 1e-3 * stated.force[i], "kN"),
-            (UNTRIED[1], 1e3 * stated.error[i], "mm"),
-        ):
-            limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            words = "the limit cannot be reached without a specimen"
-            rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
+def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
+    """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
+
+    ``velocity`` ``(n_axes,)`` m/s is an upper bound; without it, the motion to ``goal`` is one step.
+    """
+    start, since = bench.command, len(bench.rows) - 1
+    if velocity is None:
+        bench.tick(goal)
+    else:
+        bench.ramp(goal, velocity)
+    bench.hold(REST_S)
+    rows = bench.rows[since:]
+    bench.ramp(start, bench.velocity if velocity is None else velocity)
     return rows
 
 
-def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
-    """Send one step that is so small that only a velocity limit can delay the axis."""
-    start, since = rig.command, len(rig.rows) - 1
-    goal = start.copy()
-    goal[index] += step
-    for _ in range(rig.samples(REST_S)):
-        rig.tick(goal)
-    active = np.array([row.active[index] for row in rig.rows[since:]])
-    rig.ramp(start, rig.velocity)
-    rig.hold(REST_S)
-    reached = float(np.abs(np.diff(active)).max()) / bench.dt
-    spare = ROUNDING * limit + float(bench.resolution[index]) / bench.dt
-    good = reached <= limit + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * limit)
-    asked = f"{BEYOND_VELOCITY * limit:.4g} m/s, for one sample"
-    return judged(
-        VELOCITY,
-        bench.names[index],
-        f"at most {limit:.4g} m/s",
-        f"the active command moves at up to {reached:.4g} m/s",
-        good,
-        asked,
-        f"{spare:.2g} m/s",
-    )
+def limits(bench: Bench) -> Rows:
+    rows: Rows = []
+    with bench.opened():
+        for index in range(len(bench.names)):
+            rows += _limits_of_axis(bench, index)
+    words = "the limit cannot be reached without a specimen"
+    for name, force, error in zip(bench.names, bench.stated.force, bench.stated.error, strict=True):
+        for cause, value, unit in zip(sheet.UNTRIED, (1e-3 * force, 1e3 * error), ("kN", "mm"), strict=True):
+            limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
+            rows.append(CommissioningRow(cause, name, limit, words, sheet.NOT_TRIED))
+    return rows
 
 
-def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
-    start, since = rig.command, len(rig.rows)
-    goal, velocity = start.copy(), rig.free_velocity
-    goal[index] = far
-    rig.ramp(goal, velocity)
-    rig.hold(REST_S)
-    active = np.array([row.active[index] for row in rig.rows[since:]])
-    rig.ramp(start, velocity)
-    rig.hold(REST_S)
-    reached = float(active.max() if far > 0.0 else -active.min())
-    spare = limit * 1e-6 + float(bench.resolution[index])
-    return judged(
-        STROKE,
-        f"{bench.names[index]} {'extended' if far > 0.0 else 'retracted'}",
-        f"at most {1e3 * limit:.5g} mm",
-        f"{1e3 * reached:.5g} mm",
-        reached <= limit + min(spare, 0.5 * (abs(far) - limit)),
-        bench.speed(index, float(velocity[index])),
-        f"{1e3 * bench.finest(index):.3g} mm",
+def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
+    name, free, only = bench.names[index], bench.free_velocity, np.arange(len(bench.names)) == index
+    velocity, stroke = float(bench.stated.velocity[index]), float(bench.stated.stroke[index])
+    step, beyond = BEYOND_VELOCITY * velocity * bench.dt, min(BEYOND_STROKE * stroke, MOST_BEYOND)
+    bench.clear(
+        f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its stroke, "
+        f"and {1e3 * beyond:.3g} mm further: +- {1e3 * (stroke + beyond):.4g} mm at {1e3 * free[index]:.3g} mm/s"
     )
+    # the step is so small that only a velocity limit can delay the axis
+    active = [row.active[index] for row in _excursion(bench, bench.command + step * only)]
+    reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
+    spare = ROUNDING * velocity + finest / bench.dt
+    good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
+    measured = f"the active command moves at up to {reached:.4g} m/s"
+    texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
+    yield judged(name, f"at most {velocity:.4g} m/s", measured, good, *texts)
+    texts = bench.speed(index, float(free[index])), f"{1e3 * bench.finest[index]:.3g} mm", sheet.STROKE
+    for sign, side in ((1.0, "extended"), (-1.0, "retracted")):
+        rows = _excursion(bench, np.where(only, sign * (stroke + beyond), bench.command), free)
+        reached = float(np.max([sign * row.active[index] for row in rows]))
+        good = reached <= stroke + min(stroke * 1e-6 + finest, 0.5 * beyond)
+        most = f"at most {1e3 * stroke:.5g} mm"
+        yield judged(f"{name} {side}", most, f"{1e3 * reached:.5g} mm", good, *texts)
 
 
 def stops(bench: Bench) -> Rows:
-    rig = bench.rig()
-    words = f"every axis moves out and back until the operator's stop command: {bench.ways(rig.way, rig.velocity)}"
-    bench.operator.ready(words, moves=True)
-    rows = []
+    ways = bench.ways(bench.way, bench.velocity)
+    words = f"every axis moves out and back until the operator's stop command: {ways}"
 
-    def beyond(way: Array) -> bool:
-        return bool((np.abs(way) >= MOVED * rig.way).any())
+    def due(sent: list[Array]) -> bool:
+        return bool((np.abs(sent[-1] - sent[0]) >= MOVED * bench.way).any())
 
+    bench.operator.ask(words, moves=True)
     with _session(bench) as session:
-        rows.append(_stopped(bench, session, State.CHECKING, session.check, beyond))
-    bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
+        rows = [_stopped(bench, session, "checking", session.check, due)]
+    bench.operator.ask(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
-        rows.append(_stopped(bench, session, State.POSITIONING, session.position, beyond))
-        _settle(bench, session)
+        rows.append(_stopped(bench, session, "positioning", session.position, due))
+        session.drive.await_rest()
         session.position()
         rows.append(_disarmed(bench, session))
     return rows
@@ -264,299 +181,213 @@ def stops(bench: Bench) -> Rows:
 
 def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
-        return [untried_fast(STOPPED)]
-    with bench.opened() as rig:
-        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # valid after the motion home
-    statement = f"every axis moves out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
-    bench.operator.ready(statement, moves=True)
-    steady: list[int] = []
+        return [untried_fast()]
+    with bench.opened():
+        small = bench.ways(bench.way, bench.velocity)  # valid after the motion home
+    words = dash.words(bench, "then the operator's stop command ends the motion")
+    bench.operator.ask(f"every axis moves out and back: {small}; {words}", moves=True)
 
-    def motion(session: RigSession) -> Steps[None]:
-        assert dash.start is not None
-        walk = QuasiStatic(session.scenario, session.drive.command)
-        yield from walk.ramp(dash.start, velocity, lambda measured: "")
-        yield from hold(dash.start, round(REST_S / bench.dt))
-        for sample in range(1, dash.until + dash.rising + 1):
-            if sample == dash.rising + STEADY:
-                steady.append(sample)
-            yield dash.start + dash.place(sample)
+    def due(sent: list[Array]) -> bool:
+        steady = FULL * STEADY * dash.velocity * bench.dt
+        return len(sent) > STEADY and bool((sent[-1] - sent[-1 - STEADY] >= steady).all())
+
+    def motion() -> Steps[None]:
+        for _, command in dash.commands(bench, session.drive.command):
+            yield command
 
     def move() -> None:
-        free = session.drive.measured.force
-
-        def watch(sent: Array, measured: Measurement) -> str:
-            return rig.obstacle(measured.force - free)
-
+        drive, free = session.drive, session.drive.measured.force
+        guided = GuidedMotion(motion(), drive.command, lambda _, measured: bench.obstacle(measured.force - free))
         with session.act(), session.motion("position"):
-            session.drive.drive(GuidedMotion(motion(session), session.drive.command, watch))
+            drive.drive(guided)
 
     with _session(bench) as session:
         _clear_to_move(session)
-        return [_stopped(bench, session, State.POSITIONING, move, lambda way: bool(steady), HIGHEST)]
+        return [_stopped(bench, session, HIGHEST, move, due)]
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes, discard the findings, and sign for all items.
-
-    The findings are invalid, because a load cell without a specimen seems dead.
-    """
+    """Check the axes and sign for all items. Discard the findings: a load cell without a specimen seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
         session.sign_for(item)
 
 
-class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true.
-
-    ``travel`` is ``(n_axes,)`` m.
-    """
-
-    def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
-        super().__init__(port)
-        self._session, self._due, self._state = session, due, state
-        self._start: Array | None = None
-        self._last: Array | None = None
-        self.commands: list[Array] = []
-        """The last two commands before the stop, and all commands after it."""
-
-    def write(self, command: Command) -> None:
-        self._port.write(command)
-        if self.commands:
-            self.commands.append(command.command.copy())
-        elif self._session.state is self._state:
-            now = command.command.copy()
-            start = self._start = now if self._start is None else self._start
-            if self._last is not None and self._due(now - start):
-                self.commands = [self._last, now]
-                self._session.stop("the commissioning requested a stop")
-            self._last = now
-
-
 @contextmanager
 def _session(bench: Bench) -> Iterator[RigSession]:
-    record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
-    session = bench.opening(bench.rig().port.simulated, lambda: _connected(bench, record))
+    def connected() -> RigSession:
+        record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
+        session = RigSession(bench.scenario, record, realtime=bench.realtime)
+        session.connect()
+        return session
+
+    session = bench.opening(connected)
     try:
-        offsets = session.take_offsets(OFFSETS_S)
-        session.confirm_offsets(offsets.hash, unloaded=True)
+        session.confirm_offsets(session.take_offsets(OFFSETS_S).hash, unloaded=True)
         yield session
     finally:
         session.close()
 
 
-def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
-    session = RigSession(bench.scenario, record, realtime=bench.realtime)
-    session.connect()
-    return session
-
-
 def _stopped(
-    bench: Bench,
-    session: RigSession,
-    state: State,
-    act: Callable[[], object],
-    due: Callable[[Array], bool],
-    name: str = "",
+    bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
-    drive, port = session.drive, session.drive.port
-    watched = Watched(port, session, due, state)
-    drive.port = watched
-    reason = ""
+    """Perform ``act``, and stop its motion once ``due(sent)`` is true for its commands ``(n_axes,)`` m."""
+    drive, report, reason = session.drive, session.drive.on_measurement, ""
+    sent, stops = list[Array](), list[int]()
+
+    def watch(measured: Measurement) -> None:
+        report(measured)
+        if stops or session.state in (State.CHECKING, State.POSITIONING):
+            sent.append(drive.command.copy())
+            if not stops and len(sent) > 1 and due(sent):
+                stops.append(len(sent) - 2)
+                session.stop(STOP)
+
+    drive.on_measurement = watch
     try:
         act()
     except ConfigError as error:
         reason = f": {error}"
     finally:
-        drive.port = port
-    row = operator_row(bench, name or state.name.lower(), session.state, np.array(watched.commands))
-    return row if watched.commands else replace(row, measured=f"was not stopped{reason}")
+        drive.on_measurement = report
+    commands = np.array(sent[stops[0] :] if stops else []).reshape(-1, len(bench.names))
+    return operator_row(bench, name, session.state, commands, reason)
 
 
-def _settle(bench: Bench, session: RigSession) -> None:
-    drive = session.drive
-    if bench.realtime:
-        time.sleep(SETTLED_S)
-        return
-    drive.hold_loop.borrow()
-    try:
-        for _ in range(bench.transport + 1):
-            drive.tick()
-    finally:
-        drive.hold_loop.give_back()
-
-
-def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
+def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are none
+    if the rig was not stopped, for this ``reason``.
     """
-    dt, limits = bench.dt, list(bench.scenario.limits.values())
-    velocity = [axis.velocity for axis in limits]
-    if len(commands) >= 2:
-        velocity = (np.abs(np.diff(commands, axis=0)).max(axis=0) / dt).tolist()
-    n = STOP_SPARE + max(rest_samples(v, axis.deceleration, dt) for v, axis in zip(velocity, limits, strict=True))
-    most = max(velocity) * min(n, STOP_SPARE + 0.5 * (n + 1)) * dt
-    fastest = int(np.argmax(velocity))
-    step = bench.finest(fastest)
-    stated = f"{rest_words(n, most, dt, step)}; the rig is held"
-    speed, finest = bench.speed(fastest, velocity[fastest]), resolution_of(dt, step)
-    if len(commands) < 3:
-        return judged(STOPPED, name, stated, "was not stopped", False, resolution=finest)
-    after = commands[1:]
-    moving = np.flatnonzero((after != after[-1]).any(axis=1))
-    rest, way = (int(moving[-1]) + 1 if len(moving) else 0), float(np.abs(after[-1] - after[0]).max())
-    good = rest <= n and way <= most + 1e-9 and then is State.HELD
-    measured = f"{rest_words(rest, way, dt, step)}; the rig is {then.name.lower()}"
-    return judged(STOPPED, name, stated, measured, good, speed, finest)
+    stopped = len(commands) > 2
+    velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
+    n, fastest = STOP_SPARE + longest_rest(velocity, bench.deceleration, bench.dt), int(np.argmax(velocity))
+    most = float(velocity.max()) * min(n, STOP_SPARE + 0.5 * (n + 1)) * bench.dt
+    stated, measured, good, finest = _rest(bench, commands[1:] if stopped else np.zeros((1, 1)), n, most, 1e-9)
+    stated += "; the rig is held"
+    if not stopped:
+        return judged(name, stated, f"was not stopped{reason}", False, resolution=finest)
+    measured, speed = f"{measured}; the rig is {then.name.lower()}", bench.speed(fastest, float(velocity[fastest]))
+    return judged(name, stated, measured, good and then is State.HELD, speed, finest)
+
+
+def _rest(bench: Bench, active: Array, samples: int, most: float, spare: float) -> tuple[str, str, bool, str]:
+    """Return the stated and the measured stop of all axes, whether they agree, and the resolution.
+
+    The commands ``active`` ``(n, n_axes)`` m must rest after ``samples`` and ``most`` m, with tolerance ``spare``.
+    """
+    moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
+    rest, way = int(moving.max(initial=-1)) + 1, float(np.abs(active[-1] - active[0]).max())
+    step = float(bench.finest.max())
+    stated, measured = (rest_words(n, m, bench.dt, step) for n, m in ((samples, most), (rest, way)))
+    finest = f"{1e3 * bench.dt:.3g} ms, {1e3 * step:.3g} mm"
+    return stated, measured, rest <= samples and way <= most + spare, finest
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
     assert session.offsets is not None  # ``_session`` confirms the offsets
     session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
-    session.stop("the commissioning requested a stop")
+    session.stop(STOP)
     runs = session.possible()["run"] == ""
     measured = "the rung can still be run" if runs else f"the rig is {session.state.name.lower()}"
     good = session.state is State.HELD and not runs
-    return judged(STOPPED, "armed", "no rung can be run, and the rig is held", measured, good, "at rest")
+    return judged("armed", "no rung can be run, and the rig is held", measured, good, "at rest")
 
 
 def interlock(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        slow = slowest(bench, rig)
-        bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
-        if not any(row.stopped for row in to_and_fro(rig, bench.patience)):
-            return [_unseen(bench, INTERLOCK, "opened", "the rig reports that the interlock is open", slow)]
-        since, reason = len(rig.rows) - 1, rig.rows[-1].stopped
-        for _ in range(rig.samples(REST_S)):
-            rig.tick(rig.rows[-1].active)
-        rows = [_held(bench, rig, since, reason, slow)]
-        bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
+    with bench.acted("open the interlock while they move", lambda row: row.stopped) as reason:
+        if not reason:
+            return [detected(bench, "opened", "the rig reports that the interlock is open")]
+        since = len(bench.rows) - 1
+        bench.follow(REST_S)
+        n = longest_rest(bench.velocity, bench.stated.deceleration, bench.dt)
+        most, spare = float((bench.velocity * n * bench.dt).max()), float(bench.resolution.max()) + 1e-9
+        active = np.array([row.active for row in bench.rows[since:]])
+        stated, measured, good, finest = _rest(bench, active, n + 1, most, spare)
+        row = judged("opened", stated, f"{measured}: {reason}", good, bench.slow, finest)
+        bench.operator.ask("close the interlock again", lambda: bench.tick(bench.rows[-1].active))
+        states = [row.measured.interlock for row in bench.rows]
+        since = max((k for k, state in enumerate(states) if state != states[0]), default=len(states) - 1)
+        bench.follow(WATCHED_S)
         # a displaced axis may return to its command
-        return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
+        return [row, _returned(bench, "closed", since, bench.lag(bench.rows[since]))]
 
 
 def pressure(bench: Bench) -> Rows:
-    with bench.opened() as rig:
-        slow = slowest(bench, rig)
-        bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
-        if not any(_without_pressure(rig, row) for row in to_and_fro(rig, bench.patience)):
-            return [
-                _unseen(
-                    bench,
-                    PRESSURE,
-                    "off",
-                    "the rig reports the loss of pressure, or does not follow its command",
-                    slow,
-                )
-            ]
-        reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
-        measured = "reported" if reported else "not reported, but the axes do not follow their commands"
-        rig.hold(REST_S)
-        first = rig.rows[0]
+    def loss(row: Row) -> str:
+        if row.hydraulics != HYDRAULICS_NOT_TOLD:
+            return "reported" * (row.hydraulics == HYDRAULICS_OFF)
+        lost = (bench.lag(row) > OFF * bench.way).any()
+        return "not reported, but the axes do not follow their commands" if lost else ""
+
+    with bench.acted("take the pressure off while they move", loss) as measured:
+        if not measured:
+            stated = "the rig reports the loss of pressure, or does not follow its command"
+            return [detected(bench, "off", stated)]
+        rows = [detected(bench, "off", "reported, or seen", measured)]
+        first, rest = bench.rows[0], bench.hold(REST_S)
         # command of the measured position: the first command plus the travel since then
-        rig.ramp(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement, rig.velocity)
-        rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
-        since = len(rig.rows) + rig.samples(REST_S)
-        rig.hold(2.0 * REST_S)
-        bench.operator.meanwhile("bring the pressure back", rig.tick)
+        bench.ramp(first.active + _mean(rest) - first.measured.displacement, bench.velocity)
+        since = len(bench.rows)
+        bench.hold(REST_S)
+        bench.operator.ask("bring the pressure back", bench.tick)
         wanted = HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD
-        if not any(rig.tick().hydraulics in wanted for _ in range(rig.samples(bench.patience))):
-            return [
-                *rows,
-                _unseen(bench, PRESSURE, "back", "the rig reports that the pressure is back", "at rest"),
-            ]
-        return [*rows, _returned(bench, rig, PRESSURE, "back", since, led=False)]
+        if not any(bench.tick().hydraulics in wanted for _ in range(bench.samples(bench.patience))):
+            stated = "the rig reports that the pressure is back"
+            return [*rows, detected(bench, "back", stated, speed="at rest")]
+        bench.hold(WATCHED_S)
+        return [*rows, _returned(bench, "back", since, 0.0)]
 
 
-def _without_pressure(rig: FreeRig, row: Row) -> bool:
-    if row.hydraulics != HYDRAULICS_NOT_TOLD:
-        return row.hydraulics == HYDRAULICS_OFF
-    first = rig.rows[0]
-    off = (row.active - first.active) - (row.displacement - first.displacement)
-    return bool((np.abs(off) > OFF * rig.way).any())
-
-
-def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> CommissioningRow:
-    active = np.array([row.active for row in rig.rows[since:]])
-    decelerations = rig.stated().deceleration
-    n = max(rest_samples(v, a, bench.dt) for v, a in zip(rig.velocity, decelerations, strict=True))
-    moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
-    rest = int(moving[-1]) + 1 if len(moving) else 0
-    way = float(np.abs(active[-1] - active[0]).max())
-    most = float((rig.velocity * n * bench.dt).max())
-    good = rest <= n + 1 and way <= most * (1.0 + 1e-6) + float(bench.resolution.max())
-    step = max(bench.finest(i) for i in range(len(bench.names)))
-    stated, measured = (rest_words(k, mm, bench.dt, step) for k, mm in ((n + 1, most), (rest, way)))
-    return judged(INTERLOCK, "opened", stated, f"{measured}: {reason}", good, slow, resolution_of(bench.dt, step))
-
-
-def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    before = rig.rows[min(since, len(rig.rows) - 1)]
-    for _ in range(rig.samples(WATCHED_S)):
-        rig.tick(rig.rows[-1].active if led else None)
-    shown = np.array([row.displacement for row in rig.rows[since:]])
-    moved = np.abs(shown - before.displacement).max(axis=0)
-    first = rig.rows[0]
-    off = np.abs((before.active - first.active) - (before.displacement - first.displacement)) if led else 0.0
-    bound = STILL * rig.way + off
+def _returned(bench: Bench, what: str, since: int, free: Array | float) -> CommissioningRow:
+    """Return the row of axes that must rest from row ``since`` on, or move by at most ``free`` ``(n_axes,)`` m."""
+    displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
+    moved, bound = np.abs(displacement - displacement[0]).max(axis=0), STILL * bench.way + free
     worst = int(np.argmax(moved - bound))
     stated, measured = (f"{bench.names[worst]} moves {1e3 * far[worst]:.3g} mm" for far in (bound, moved))
-    return judged(cause, what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
-
-
-def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> CommissioningRow:
-    return judged(cause, what, stated, f"nothing was detected within {bench.patience:g} s", False, speed)
+    return judged(what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
 
 
 def witnessed(bench: Bench) -> Rows:
-    ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in bench.scenario.limits.items())
-    bounds = ", ".join(
-        f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN"
-        for name, limits in bench.scenario.limits.items()
-    )
-    rows = []
-    for cause, stated in (
-        (
-            EMERGENCY,
-            "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
-            "stop is reset",
-        ),
-        (END_STOPS, f"mechanical stops or cushions exist beyond the limit of stroke ({ends})"),
-        (
-            CONTROLLER,
-            f"limits set in the servo-controller, independent of these programs and not wider than {bounds}",
-        ),
-    ):
-        seen = bench.operator.witness(f"{cause}: {stated}. Have both of you seen this today?")
+    axes, rows = bench.scenario.limits.items(), []
+    ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in axes)
+    bounds = [f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN" for name, limits in axes]
+    statements = {
+        sheet.EMERGENCY: "the pressure falls when the emergency stop is pressed, and nothing moves when the "
+        "emergency stop is reset",
+        sheet.END_STOPS: f"mechanical stops or cushions exist beyond the limit of stroke ({ends})",
+        sheet.CONTROLLER: "limits set in the servo-controller, independent of these programs and not wider than "
+        + ", ".join(bounds),
+    }
+    for cause, stated in statements.items():
+        seen = bench.operator.agrees(f"{cause}: {stated}. Have both of you seen this today?")
         measured = "seen by both persons" if seen else "not witnessed"
-        rows.append(CommissioningRow(cause, "rig", stated, measured, WITNESSED if seen else NOT_TRIED))
+        verdict = sheet.WITNESSED if seen else sheet.NOT_TRIED
+        rows.append(CommissioningRow(cause, "rig", stated, measured, verdict))
     return rows
 
 
 def calibrations(bench: Bench) -> Rows:
-    today = date.today()
-    rows = []
-    for name, axis in bench.scenario.axes.items():
-        for noun in ("displacement", "force"):
-            channel = getattr(axis.rig_axis, noun)
-            what = f"{axis.rig_axis.name if axis.rig_axis else name}: {noun}"
-            expired = bool(channel.expires) and today.isoformat() > channel.expires
-            signed = expired and bench.operator.witness(
-                f"the calibration of {what} expired on {channel.expires}. Do both of you sign for this "
-                "calibration?"
-            )
-            facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
-            missing = [fact for fact, value in facts.items() if not value]
-            words = ", ".join(f"{fact} {value}" for fact, value in facts.items() if value)
-            if expired:
-                verdict = WITNESSED if signed else FAILED
-                words += "; expired, but signed for by both persons" if signed else "; expired"
-            else:
-                verdict = NOT_TRIED if missing else WITNESSED
-                words += ("; " if words else "") + f"not stated: {', '.join(missing)}" if missing else ""
-            stated = f"valid on {today.isoformat()}"
-            rows.append(CommissioningRow(CALIBRATION, what, stated, words, verdict))
+    today, rows = date.today().isoformat(), []
+    axes = [axis.rig_axis for axis in bench.scenario.axes.values() if axis.rig_axis is not None]
+    for axis, noun in product(axes, ("displacement", "force")):
+        what, channel = f"{axis.name}: {noun}", axis.force if noun == "force" else axis.displacement
+        facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
+        words = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
+        missing = ", ".join(fact for fact, value in facts.items() if not value)
+        verdict = sheet.NOT_TRIED if missing else sheet.WITNESSED
+        if channel.expires and today > channel.expires:
+            question = f"the calibration of {what} expired on {channel.expires}"
+            signed = bench.operator.agrees(f"{question}. Do both of you sign for this calibration?")
+            verdict = sheet.WITNESSED if signed else sheet.FAILED
+            words.append("expired" + ", but signed for by both persons" * signed)
+        elif missing:
+            words.append(f"not stated: {missing}")
+        measured = "; ".join(filter(None, words))
+        rows.append(CommissioningRow("", what, f"valid on {today}", measured, verdict))
     return rows
 
 
@@ -573,7 +404,7 @@ class Trial(NamedTuple):
 TRIALS: dict[str, Trial] = {
     "signs": Trial(
         signs,
-        (SIGN,),
+        (sheet.SIGN,),
         "each axis moves by its `small_move` and back",
         "each axis moves in the right direction, with an error of at most a fifth of `small_move`; no "
         "other axis moves",
@@ -581,7 +412,7 @@ TRIALS: dict[str, Trial] = {
     ),
     "limits": Trial(
         limits,
-        (VELOCITY, STROKE),
+        (sheet.VELOCITY, sheet.STROKE),
         "the command exceeds the limit of velocity by 5 % in one step, then slowly exceeds the limit of stroke "
         "by 2 % (at most 1 mm) on both sides",
         "the active command never exceeds the limit",
@@ -589,22 +420,22 @@ TRIALS: dict[str, Trial] = {
     ),
     "stops": Trial(
         stops,
-        (STOPPED,),
+        (sheet.STOPPED,),
         "the operator stops `check`, `position` and an armed rung",
         "the rig is held within its own braking distance",
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
-        closed,
-        (CLOSED,),
+        partial(at_both_speeds, closed),
+        (sheet.CLOSED,),
         "the session is closed while all axes move, at a speed that resolves the deceleration, then at the "
         "highest speed that the free stroke and the limits allow",
         "each axis begins to brake within the transport delay, with exactly the stated deceleration",
         "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
-        killed,
-        (KILLED,),
+        partial(at_both_speeds, killed),
+        (sheet.KILLED,),
         "the driving process is killed by SIGKILL, at the same two speeds",
         "the first braking sample, the time to rest and the distance agree with the stated bridge and "
         "deceleration; the session ends after the stated watchdog time",
@@ -612,21 +443,21 @@ TRIALS: dict[str, Trial] = {
     ),
     "fast stop": Trial(
         fast_stop,
-        (STOPPED,),
+        (sheet.STOPPED,),
         "the operator stops the rig at the highest speed of the trials above",
         "the rig is held within its own braking distance",
         "the operator's stop also holds the rig at the stated speed",
     ),
     "cable": Trial(
         cable,
-        (CABLE,),
+        (sheet.CABLE,),
         "the operator pulls the network cable in slow motion",
         "the test computer reports the failure; each axis rests within its stopping distance",
         "both ends stop when the network fails",
     ),
     "interlock": Trial(
         interlock,
-        (INTERLOCK,),
+        (sheet.INTERLOCK,),
         "the operator opens the interlock in slow motion, then closes it",
         "the rig brakes with the next sample; once the interlock is closed, each axis moves at most "
         "by its distance from its command",
@@ -634,7 +465,7 @@ TRIALS: dict[str, Trial] = {
     ),
     "pressure": Trial(
         pressure,
-        (PRESSURE,),
+        (sheet.PRESSURE,),
         "the operator switches the pressure off in slow motion, then on",
         "the command is set to the measured position; when the pressure returns, no axis moves by more than a "
         "tenth of its small move",
@@ -642,14 +473,14 @@ TRIALS: dict[str, Trial] = {
     ),
     "witnessed": Trial(
         witnessed,
-        (EMERGENCY, END_STOPS, CONTROLLER),
+        (sheet.EMERGENCY, sheet.END_STOPS, sheet.CONTROLLER),
         "both persons state their observation",
         "both persons have seen the function; motion is barred while the emergency stop is not witnessed",
         "the statement of two persons; nothing is measured",
     ),
     "calibrations": Trial(
         calibrations,
-        (CALIBRATION,),
+        (sheet.CALIBRATION,),
         "the rig file states certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry date",
         "the calibration has not expired, or both persons have signed for it",
         "the statement of the rig file; nothing is measured",
@@ -659,11 +490,8 @@ TRIALS: dict[str, Trial] = {
 
 
 def proofs() -> dict[str, str]:
-    texts: dict[str, list[str]] = {}
-    for trial in TRIALS.values():
-        for cause in trial.causes:
-            texts.setdefault(cause, []).append(trial.proves)
-    return {cause: "; ".join(proved) for cause, proved in texts.items()}
+    causes = dict.fromkeys(cause for trial in TRIALS.values() for cause in trial.causes)
+    return {cause: "; ".join(t.proves for t in TRIALS.values() if cause in t.causes) for cause in causes}
 
 
 def scenario_of(rig: RigFile) -> Scenario:
@@ -674,15 +502,12 @@ def scenario_of(rig: RigFile) -> Scenario:
     problems = Problems()
     if rig.servo_rate is None:
         problems.append("servo_rate: missing, but a commissioning counts samples of the controller")
-    for name, axis in rig.axes.items():
-        if axis.small_move is None:
-            problems.append(
-                f"axes.{name}.small_move: missing, but this section bounds the travel and the velocity "
-                "of a free axis"
-            )
+    moves = {name: axis.small_move for name, axis in rig.axes.items()}
+    for name in [name for name, move in moves.items() if move is None]:
+        problems.append(f"axes.{name}.small_move: missing, but it bounds travel and velocity of a free axis")
     problems.refuse()
-    start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)
-    motion = {"type": "sine", "amplitude": start, "frequency": HERTZ, "phase": 0.5 * math.pi}
+    start = min(0.5 * move.displacement for move in moves.values() if move is not None)
+    motion = {"type": "sine", "amplitude": start, "frequency": 0.1, "phase": 0.5 * math.pi}  # never run
     data: Mapping[str, object] = {
         "version": 1,
         "name": "commissioning",
@@ -698,30 +523,20 @@ def scenario_of(rig: RigFile) -> Scenario:
     return scenario
 
 
-def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
-    for _ in range(ATTEMPTS):
-        try:
-            return run(bench)
-        except TooEarly:
-            bench.operator.ready("you acted before the axes moved: bring it back, and do it again while they move")
-    raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
-
-
 def commission(
-    bench: Bench,
-    trials: Mapping[str, Trial] = TRIALS,
-    report: Callable[[CommissioningRow], None] = lambda row: None,
+    bench: Bench, trials: dict[str, Trial] = TRIALS, report: Callable[[CommissioningRow], None] = lambda row: None
 ) -> Rows:
     """Run all ``trials`` and report each row. Abort if a sign is wrong or an axis is not free."""
     rows: Rows = []
     for name, trial in trials.items():
         try:
-            results, ended = _tried(bench, trial.run), False
+            results, ended = trial.run(bench), False
         except (Refused, ConfigError, PortError) as error:
-            results, ended = [judged(name, "all axes", "can be tried", str(error), False)], True
+            results, ended = [judged("all axes", "can be tried", str(error), False, cause=name)], True
         for row in results:
+            row.cause = row.cause or trial.causes[0]
             report(row)
         rows += results
-        if ended or any(row.cause == SIGN and row.verdict == FAILED for row in results):
+        if ended or any(row.cause == sheet.SIGN and row.verdict == sheet.FAILED for row in results):
             break
     return rows
