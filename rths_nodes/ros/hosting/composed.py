@@ -21,7 +21,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.fault_injection import with_faults
+from rths_nodes.ros.hosting.fault_injection import interpose
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.processes import GRACE_S, exit_codes
 from rths_nodes.ros.hosting.results import Result
@@ -51,12 +51,10 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    clock = hosted.get("clock", SYSTEM_CLOCK)
-    opened, interpose = with_faults(open_writer, hosted.get("own_process", False), clock)
     host = Host(**{"interpose": interpose} | hosted)
     with middleware.in_words():
         if role == RECORDER:
-            return RecorderNode(opened, host=host, context=context, values=values, cli_args=cli_args)
+            return RecorderNode(open_writer, host=host, context=context, values=values, cli_args=cli_args)
         return KINDS[role](host, context, values, cli_args=cli_args)
 
 
