@@ -13,29 +13,7 @@ from xml.etree import ElementTree
 
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.ros import names
-from rths_nodes.ros.names import (
-    ACTUATOR,
-    AXIS,
-    AXIS_TOPICS,
-    CLOCK,
-    CONSOLE,
-    DIAGNOSTICS,
-    FORMER_TRIP,
-    LOOP,
-    NODES,
-    OBSERVERS,
-    OPERATOR,
-    OPERATOR_SERVICES,
-    OPERATOR_TOPICS,
-    PAGE,
-    PAGE_STOP,
-    RECORDER,
-    STOPS,
-    TEST_STATE,
-    TOPICS,
-    TRIP,
-    Topic,
-)
+from rths_nodes.ros.names import Topic
 
 SILENCE_S = 5.0
 """Timeout for the diagnostics of a node, s. A node publishes once per second if there is slack."""
@@ -50,7 +28,7 @@ LIFECYCLE = (
 )
 LOOKED_AT = (
     *("live", "live_curves", "procedure_state", "rig_state"),
-    *(DIAGNOSTICS.name, TEST_STATE, "node_status", "sync_status", "trip"),
+    *(names.DIAGNOSTICS.name, names.TEST_STATE, "node_status", "sync_status", "trip"),
 )
 
 
@@ -70,9 +48,9 @@ def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
 
     The history is KEEP_ALL instead of the default KEEP_LAST with depth 10.
     """
-    rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
+    rows = [*names.TOPICS.values(), *names.OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
-    overrides[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
+    overrides[names.DIAGNOSTICS.name] = _listening(names.DIAGNOSTICS, best_effort)
     return dump(overrides)
 
 
@@ -91,9 +69,9 @@ def diagnostics(namespace: str) -> str:
     """Return YAML text with the parameters of ``aggregator_node``, for a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
-        "loop": _branch("Loop", rig, LOOP),
-        "observers": _branch("Observers", rig, OBSERVERS),
-        "axes": _analyzer("Axes", rig) | {"regex": [f"{rig}/.+/{AXIS}"]},
+        "loop": _branch("Loop", rig, names.LOOP),
+        "observers": _branch("Observers", rig, names.OBSERVERS),
+        "axes": _analyzer("Axes", rig) | {"regex": [f"{rig}/.+/{names.AXIS}"]},
     }
     return dump({"/**": {"ros__parameters": {"path": rig, "pub_rate": 1.0} | branches}})
 
@@ -118,9 +96,11 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     process with all nodes.
     """
     rig = "/" + namespace.strip("/")
-    profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}
-    node_profiles = {peer: [profile] for peer, profile in profiles.items() if peer != CONSOLE}
-    all_profiles = {"test": list(profiles.values()), OPERATOR: [_operator(rig)], PAGE: [_page(rig)]}
+    profiles = {
+        peer: _profile(rig, peer, axes) for peer in (*names.NODES, *map(names.axis_node, axes), names.CONSOLE)
+    }
+    node_profiles = {peer: [profile] for peer, profile in profiles.items() if peer != names.CONSOLE}
+    all_profiles = {"test": list(profiles.values()), names.OPERATOR: [_operator(rig)], names.PAGE: [_page(rig)]}
     policy = ElementTree.Element("policy", version=POLICY_VERSION)
     enclaves = ElementTree.SubElement(policy, "enclaves")
     for name, members in (node_profiles | all_profiles).items():
@@ -132,34 +112,50 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
 
 def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
     role, axis = names.role_of(peer), names.axis_of(peer)
-    speaks = [_under(rig, row.name) for row in (*names.published_by(role), DIAGNOSTICS)]
+    speaks = [_under(rig, row.name) for row in (*names.published_by(role), names.DIAGNOSTICS)]
     subscriptions = [_under(rig, row.name) for row in names.subscribed_by(role)]
-    subscriptions += names.ALSO_RECORDED if role == RECORDER else ()
-    for below in [axis] if axis else axes if role == ACTUATOR else ():
-        speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, AXIS_TOPICS)]
-        subscriptions += [f"{rig}/{below}/{row.name}" for row in names.subscribed_by(role, AXIS_TOPICS)]
-    if role == CONSOLE:
+    subscriptions += names.ALSO_RECORDED if role == names.RECORDER else ()
+    for below in [axis] if axis else axes if role == names.ACTUATOR else ():
+        speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, names.AXIS_TOPICS)]
+        subscriptions += [f"{rig}/{below}/{row.name}" for row in names.subscribed_by(role, names.AXIS_TOPICS)]
+    if role == names.CONSOLE:
         return _rules(rig, role, {"publish": speaks[:-1], "subscribe": subscriptions})
-    speaks += ["/rosout", "/parameter_events", "~/transition_event", *([CLOCK.name] if role == ACTUATOR else ())]
-    subscriptions += [CLOCK.name, "/parameter_events"]
-    stops = (*STOPS, FORMER_TRIP) if role == ACTUATOR else ()
+    speaks += [
+        "/rosout",
+        "/parameter_events",
+        "~/transition_event",
+        *([names.CLOCK.name] if role == names.ACTUATOR else ()),
+    ]
+    subscriptions += [names.CLOCK.name, "/parameter_events"]
+    stops = (*names.STOPS, names.FORMER_TRIP) if role == names.ACTUATOR else ()
     serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *stops)]
     ns = f"{rig}/{axis}" if axis else rig
     return _rules(ns, role, {"publish": speaks, "subscribe": subscriptions}, {"reply": serves})
 
 
 def _operator(rig: str) -> ElementTree.Element:
-    speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
-    subscriptions = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
-    services = {"reply": [f"~/{name}" for name in OPERATOR_SERVICES]}
-    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": subscriptions}, services)
+    speaks = [*(_under(rig, name) for name in names.OPERATOR_TOPICS), names.DIAGNOSTICS.name, "/parameter_events"]
+    subscriptions = [
+        _under(rig, names.TRIP),
+        _under(rig, names.FORMER_TRIP),
+        names.CLOCK.name,
+        "/parameter_events",
+    ]
+    services = {"reply": [f"~/{name}" for name in names.OPERATOR_SERVICES]}
+    return _rules(rig, names.OPERATOR, {"publish": speaks, "subscribe": subscriptions}, services)
 
 
 def _page(rig: str) -> ElementTree.Element:
     subscriptions = [_under(rig, name) for name in LOOKED_AT]
-    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{PAGE_STOP}"]
-    topics = {"publish": ["/parameter_events"], "subscribe": [*subscriptions, CLOCK.name, "/parameter_events"]}
-    return _rules(rig, PAGE, topics, {"request": asks})
+    asks = [
+        *(f"{rig}/{names.ACTUATOR}/{name}" for name in names.STOPS),
+        f"{rig}/{names.OPERATOR}/{names.PAGE_STOP}",
+    ]
+    topics = {
+        "publish": ["/parameter_events"],
+        "subscribe": [*subscriptions, names.CLOCK.name, "/parameter_events"],
+    }
+    return _rules(rig, names.PAGE, topics, {"request": asks})
 
 
 def _rules(

@@ -31,9 +31,11 @@ def run_python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[s
 
 GUARDED = """
 import ctypes, time
-from rths_nodes.ros.hosting.exit_guard import exits_within
-with exits_within(0.5, {code}):
-    {inside}
+from rths_nodes.ros.hosting.exit_guard import ExitGuard
+guard = ExitGuard()
+guard.arm(0.5, {code})
+{inside}
+guard.disarm()
 time.sleep(1.0)
 """
 HANGS = "ctypes.PyDLL(None).pause()"

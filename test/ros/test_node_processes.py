@@ -54,7 +54,7 @@ def test_runner_receives_reason_of_node(monkeypatch):
     assert mentions(reporting.death, "disk")
     assert mentions(killed.death, "monitor", "SIGKILL")
     for process in (reporting, killed):
-        process.pipe.close()
+        process.file.close()
 
 
 def test_node_that_hangs_after_summary_is_noted(processes, recording, monkeypatch):
@@ -117,7 +117,7 @@ def test_stopped_process_is_killed_and_waiting_process_is_not(processes, monkeyp
     end = time.monotonic() + 60.0
     while stopped.popen.poll() is None and time.monotonic() < end:
         for process in processes.running:
-            process.check_alive()
+            process.check()
         time.sleep(0.05)
     assert (stopped.popen.poll(), waiting.popen.poll()) == (-signal.SIGKILL, None)
     assert mentions(stopped.death, "actuator", "node")

@@ -18,12 +18,11 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import interpose
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
-from rths_nodes.ros.hosting.processes import GRACE_S, exit_codes
+from rths_nodes.ros.hosting.processes import GRACE_S, Console, exit_codes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -78,12 +77,11 @@ def run(
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
-        first, peers = descriptions[0], tuple(description.peer for description in descriptions)
-        console = Console(context, first.namespace, peers, first.parameters["run_id"]) if beside else None
+        console = Console(context, descriptions) if beside else None
         if console:
             leaving.callback(console.destroy_node)
         test = ComposedTest(handed=port)
-        set_logger_level(logger_of(first.namespace), LoggingSeverity.WARN)  # the runner reports progress
+        set_logger_level(logger_of(descriptions[0].namespace), LoggingSeverity.WARN)  # the runner reports progress
 
         def watch() -> None:
             rig = test.rig
@@ -104,11 +102,10 @@ def run(
 
         try:
             for description in descriptions:
-                if description.role not in separate:
+                if description not in beside:
                     parameters = description.parameters, in_namespace(f"/{description.namespace}")
-                    test.add(
-                        description.role, open_writer, context, *parameters, scenario=description.scenario
-                    ).start()
+                    scenario = description.scenario
+                    test.add(description.role, open_writer, context, *parameters, scenario=scenario).start()
             result = test.run(context, watch)
             if console:
                 for node in test.nodes:
@@ -200,7 +197,7 @@ class ComposedTest:
         for node in self.nodes:
             if isinstance(node, RecorderNode):
                 node.safely(node.close)
-            result.add(node.shutdown.summary)
+            result.numbers |= node.shutdown.summary
             if node.phase.silent:
                 result.blame(node.phase.problem)
             result.reason = result.reason or node.phase.problem

@@ -12,7 +12,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 
 from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
@@ -105,9 +105,7 @@ class ServiceDesk:
         idle: Callable[[], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._nodes = nodes
-        self._idle = idle
-        self._now = clock.monotonic_ns
+        self._nodes, self._idle, self._now = nodes, idle, clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
         self.calls = LoopCalls()
         self._waiting: deque[Callable[[], object]] = deque()
@@ -213,15 +211,7 @@ def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
 
     An unexpected error ends the node.
     """
-    if node.phase.gone or not (node.phase.active or node.participates):
-        return False
-    if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
-        return False
-    try:
-        return node.work(limit)
-    except Exception as error:
-        node.surprise(error)
-        return False
+    return node.works and not (paced and node.rests) and bool(node.safely(node.work, limit))
 
 
 class LoopExecutor:
@@ -250,7 +240,7 @@ class LoopExecutor:
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers
-        self._sets: dict[int, WaitSet] = {}
+        self._wait_set = cache(lambda count: WaitSet(count, 0, 0, 0, 0, 0, context.handle))
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
@@ -296,8 +286,7 @@ class LoopExecutor:
                 node.phase.to(Phase.GONE)
 
     def _turn(self) -> None:
-        busy, rig = False, self._rig
-        paced = rig is not None and rig.pacer is not None and self._paced
+        busy, rig, paced = False, self._rig, self._paced
         for node in self._ring:
             busy |= give_turn(node, self._at_a_time, paced)
         self._turns += 1
@@ -340,8 +329,7 @@ class LoopExecutor:
 
     @property
     def _paced(self) -> bool:
-        rig = self._rig
-        return rig is not None and rig.pacer is not None and bool(rig.running)
+        return self._rig is not None and self._rig.pacer is not None and bool(self._rig.running)
 
     @property
     def _yields(self) -> bool:
@@ -407,10 +395,8 @@ class LoopExecutor:
 
     def _may_diagnose(self) -> bool:
         rig = self._rig
-        if rig is None:
-            return all(map(self._unhurried, self.nodes))
-        if not self._paced:
-            return True
+        if rig is None or not self._paced:
+            return rig is not None or all(map(self._unhurried, self.nodes))
         return rig.pacer.slack > min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))  # type: ignore[union-attr]
 
     def _unhurried(self, node: RthsNode) -> bool:
@@ -448,12 +434,8 @@ class LoopExecutor:
 
     def _wait_for_message(self, timeout: float) -> None:
         """Sleep until a stream has a message, at most ``timeout`` s. Earlier messages must have been received."""
-        inboxes = [
-            node.topics.opened[key]
-            for node in self._ring
-            for key in node.awaited_streams
-            if key in node.topics.opened
-        ]
+        opened = [node.topics.opened.get(key) for node in self._ring for key in node.awaited_streams]
+        inboxes = [inbox for inbox in opened if inbox is not None]
         if not inboxes:
             self._sleep(timeout)
             return
@@ -465,9 +447,7 @@ class LoopExecutor:
             longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
             select.select(sockets, behind, [], longest)
             return
-        waiting = self._sets.get(len(inboxes))
-        if waiting is None:
-            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
+        waiting = self._wait_set(len(inboxes))
         waiting.clear_entities()
         for inbox in inboxes:
             waiting.add_subscription(inbox.subscription.handle)

@@ -21,20 +21,7 @@ from typing import Any
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import HEAD, number_of
-from rths_nodes.loop.faults.kinds import (
-    NODES,
-    OF_AXIS,
-    STREAMS,
-    DiskFull,
-    Fault,
-    Freeze,
-    Slow,
-    check,
-    first_sample,
-    node_of,
-    parse,
-    stream_of,
-)
+from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.names import ACTUATOR, LOOP, RECORDER
@@ -47,33 +34,35 @@ from rths_nodes.ros.transport.topics import Interposer, Send
 def interpose(node: RthsNode) -> Interposer:
     """Insert the faults of ``node``. Raises ConfigError for impossible faults."""
     settings = node.settings
-    faults = [parse(text) for text in settings.faults]
+    faults = [kinds.parse(text) for text in settings.faults]
     host = "processes" if node.own_process else "composed"
     pace = "lockstep" if settings.lockstep else "realtime"
-    check(faults, settings.scenario, host, pace, RECORDER in settings.peers)
+    kinds.check(faults, settings.scenario, host, pace, RECORDER in settings.peers)
     return _Faults(node, faults) if faults else Interposer()
 
 
 class _Faults(Interposer):
     holds_up = True
 
-    def __init__(self, node: RthsNode, faults: Sequence[Fault]) -> None:
+    def __init__(self, node: RthsNode, faults: Sequence[kinds.Fault]) -> None:
         self._node, self._faults, self._clock = node, faults, node.clock
         self._role = node.location.role
         scenario = node.settings.scenario
         self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
         self._dead = False
         self._frozen_until = 0
-        mine = [fault for fault in faults if node_of(fault) == self._role]
-        self._slow = [fault for fault in mine if isinstance(fault, Slow)]
+        mine = [fault for fault in faults if kinds.node_of(fault) == self._role]
+        self._slow = [fault for fault in mine if isinstance(fault, kinds.Slow)]
         self._strikes = [
-            (first_sample(fault, self._rate), self._strike(fault)) for fault in mine if not isinstance(fault, Slow)
+            (kinds.first_sample(fault, self._rate), self._strike(fault))
+            for fault in mine
+            if not isinstance(fault, kinds.Slow)
         ]
 
     def port(self, port: Port) -> Port:
         axis, settings, faults = self._node.location.axis, self._node.settings, self._faults
         if axis:
-            faults = [fault for fault in faults if not isinstance(fault, OF_AXIS) or fault.axis == axis]
+            faults = [fault for fault in faults if not isinstance(fault, kinds.OF_AXIS) or fault.axis == axis]
         elif self._role != ACTUATOR or settings.axes:
             return port
         axes = (axis,) if axis else tuple(settings.scenario.axes)
@@ -82,8 +71,8 @@ class _Faults(Interposer):
     def inbox(self, topic: str, inbox: Inbox) -> Any:
         faulty: Any = inbox
         # keep the positions, because the index of a fault is part of its seed
-        faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
-        if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
+        faults = [None if of_port(fault) or isinstance(fault, kinds.Slow) else fault for fault in self._faults]
+        if self._role in LOOP and topic in kinds.STREAMS and topic in map(kinds.stream_of, faults):
             change = _poisoner(topic, self._node.topics.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
             faulty = self._faulty(faulty, stream, _sent_at(topic, self._substeps))
@@ -132,7 +121,7 @@ class _Faults(Interposer):
             for first, strike in self._strikes:
                 send = self._struck(send, strike, first)
         for fault in self._slow:
-            if topic == NODES[fault.node]:
+            if topic == kinds.NODES[fault.node]:
                 send = self._slowed(send, fault, _sent_at(topic, self._substeps))
         return send
 
@@ -158,8 +147,8 @@ class _Faults(Interposer):
 
         return late
 
-    def _slowed(self, send: Send, fault: Slow, sent_at: Callable[[int], int]) -> Send:
-        first, left = first_sample(fault, self._rate), fault.count
+    def _slowed(self, send: Send, fault: kinds.Slow, sent_at: Callable[[int], int]) -> Send:
+        first, left = kinds.first_sample(fault, self._rate), fault.count
 
         def slow(data: bytes) -> None:
             nonlocal left
@@ -170,10 +159,10 @@ class _Faults(Interposer):
 
         return slow
 
-    def _strike(self, fault: Fault) -> Callable[[], None]:
-        if isinstance(fault, DiskFull):
+    def _strike(self, fault: kinds.Fault) -> Callable[[], None]:
+        if isinstance(fault, kinds.DiskFull):
             return self._fill_disk
-        if not isinstance(fault, Freeze):
+        if not isinstance(fault, kinds.Freeze):
             return self._die
         return _freezer(fault.seconds) if self._node.own_process else lambda: self._stand_still(fault.seconds)
 

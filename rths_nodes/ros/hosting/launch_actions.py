@@ -45,6 +45,7 @@ from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
 RVIZ = ("robot_state_publisher", "rviz2")
+MCAP = "rosbag2_storage_mcap"
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": (
@@ -157,11 +158,13 @@ class LaunchedTest:
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         self._page, self._page_port = configured["page"] == "true", configured["page_port"]
+        self._rviz = configured["rviz"] == "true"
         if self._page:
             environment.check_page()
-        self._rviz = configured["rviz"] == "true"
-        if self._rviz:
-            _check_rviz()
+        missing = [name for name in RVIZ if self._rviz and not has_resource("packages", name)]
+        if missing:
+            debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
+            raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
         self._params_files = _params_files(configured["params_file"])
         self._scenario = scenario
         # Launch leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
@@ -266,7 +269,7 @@ class LaunchedTest:
             **patience,
             **kwargs,
         )
-        self._end.add(node, peer)
+        self._end.peers[node] = peer
         return node
 
     def _foreign_recorders(self) -> list[ExecuteProcess]:
@@ -292,32 +295,21 @@ def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path],
 
 
 def _value(option: Option, text: str) -> Any:
-    if option.spec.kind == "texts":
-        return split(option.name, text)
     if option.spec.kind == "flag":
         return text == "true"
     if option.spec.kind == "number":
         return yaml_text.parse(text, option.name)
-    return text
-
-
-def split(name: str, text: str) -> list[str]:
-    """Split text such as ``a.b=1 c.d='two words'``. Raises ConfigError for a missing quote."""
+    if option.spec.kind != "texts":
+        return text
     try:
         return shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"{name} = {text!r}: {error}") from None
+    except ValueError as error:  # a quote is missing
+        raise ConfigError(f"{option.name} = {text!r}: {error}") from None
 
 
 def check_rosbag2(directory: Path) -> None:
-    missing = [
-        package
-        for package, present in (
-            ("ros2bag", importlib.util.find_spec("ros2bag") is not None),
-            ("rosbag2_storage_mcap", has_resource("packages", "rosbag2_storage_mcap")),
-        )
-        if not present
-    ]
+    missing = [] if importlib.util.find_spec("ros2bag") else ["ros2bag"]
+    missing += [] if has_resource("packages", MCAP) else [MCAP]
     if missing:
         raise ConfigError(
             f"record = rosbag2: needs {', '.join(missing)}. Install every missing package, or use record:=own"
@@ -333,13 +325,6 @@ def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
 
 def _type(value: object) -> object:
     return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
-
-
-def _check_rviz() -> None:
-    missing = [name for name in RVIZ if not has_resource("packages", name)]
-    if missing:
-        debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
-        raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
 
 
 def _params_files(path: str) -> list[str]:

@@ -51,14 +51,12 @@ class EndOfLaunch:
 
     def __init__(self, run_id: str, recording: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        self._run_id, self._recording = run_id, _short(recording)
+        shorter = recording and Path(recording).is_relative_to(Path.cwd())
+        self._run_id, self._recording = run_id, os.path.relpath(recording) if shorter else recording
         self._running: list[ExecuteProcess] = []
         self._further: Sequence[ExecuteProcess] = ()
         self.peers: dict[ExecuteProcess, str] = {}
         self._left: dict[str, LastWords] = {}
-
-    def add(self, process: ExecuteProcess, peer: str) -> None:
-        self.peers[process] = peer
 
     def environment(self, peer: str) -> dict[str, str]:
         return {outcomes.REPORT_FILE: str(self._file(peer))}
@@ -116,7 +114,8 @@ class EndOfLaunch:
 
     def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
         code, message = self._result()
-        lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *self._late())]
+        late = [report.late for report in self._spoken if report.late][:1]
+        lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *late)]
         if code == ExitCode.FINISHED:
             return [*lines, LogInfo(msg=f"rths: {message}; {self._report(code)}"), *map(_interrupt, self._further)]
         for line in lines:
@@ -133,21 +132,13 @@ class EndOfLaunch:
             code = of_nodes([first], State.FINISHED)
         if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
             code = ExitCode.NOT_VALID
-        nothing = "" if tests else "there was none"
-        return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))
+        causes = (left.problem for left in self._left.values() if of_nodes([left.exit_code], State.IDLE) == code)
+        why = next(filter(None, causes), "" if tests else "there was none")
+        return code, tests.get(code) or ": ".join(filter(None, (code.ending, why)))
 
     @property
     def _spoken(self) -> list[LastWords]:
         return [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
-
-    def _late(self) -> list[str]:
-        return [report.late for report in self._spoken if report.late][:1]
-
-    def _why(self, code: ExitCode) -> str:
-        problems = (
-            report.problem for report in self._left.values() if of_nodes([report.exit_code], State.IDLE) == code
-        )
-        return next(filter(None, problems), "")
 
     def _indices(self) -> list[str]:
         numbers = {name: value for report in self._left.values() for name, value in report.indices.items()}
@@ -155,16 +146,11 @@ class EndOfLaunch:
         return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
 
     def _report(self, code: ExitCode) -> str:
-        if not self._recording or not Path(self._recording).exists():
+        path = self._recording
+        if not path or not Path(path).exists():
             return "no recording"
-        page = (
-            f"; rths report {self._recording} creates {self._recording}.html" if code != ExitCode.REFUSED else ""
-        )
-        return f"recording: {self._recording}{page}"
-
-
-def _short(path: str) -> str:
-    return os.path.relpath(path) if path and Path(path).is_relative_to(Path.cwd()) else path
+        page = "" if code == ExitCode.REFUSED else f"; rths report {path} creates {path}.html"
+        return f"recording: {path}{page}"
 
 
 def _line(axis: str, row: Mapping[str, float]) -> str:

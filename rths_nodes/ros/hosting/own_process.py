@@ -29,7 +29,7 @@ from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
+from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, report_to_runner
 from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
 from rths_nodes.ros.names import RECORDER
@@ -205,9 +205,11 @@ def _report(
 ) -> tuple[int, bool]:
     left = report_to_launch(last_words(code, problem, test, numbers))
     code = ExitCode.FINISHED if left else code
-    with exits_within(FLUSHED_S, code):  # the report is written, so that nothing is lost if the middleware hangs
-        for node in nodes:
-            node.flush()
+    guard = ExitGuard()
+    guard.arm(FLUSHED_S, code)  # the report is written, so that nothing is lost if the middleware hangs
+    for node in nodes:
+        node.flush()
+    guard.disarm()
     return code, left
 
 

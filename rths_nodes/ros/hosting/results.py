@@ -48,9 +48,6 @@ class Result:
             return f"the test ended after {self.sample} samples; its validity is judged on the monitor's machine"
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{reason}"
 
-    def add(self, numbers: Mapping[str, float]) -> None:
-        self.numbers |= numbers
-
     def blame(self, why: str) -> None:
         if why not in self.reason:
             self.reason = "; ".join(filter(None, (why, self.reason)))

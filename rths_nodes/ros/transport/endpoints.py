@@ -22,15 +22,9 @@ from rclpy.waitable import Waitable
 from rths_nodes.core.data import Data
 from rths_nodes.core.wire.layout import HEAD, RunMark, number_of
 from rths_nodes.ros import names
+from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter
-from rths_nodes.ros.transport.peers import (
-    NOBODY,
-    AnnouncementGuard,
-    OpenGuard,
-    PublisherGuard,
-    RequestGuard,
-    TripGuard,
-)
+from rths_nodes.ros.transport.peers import PublisherGuard
 from rths_nodes.ros.transport.rclpy_private import publish_bytes, take_bytes
 
 
@@ -148,7 +142,7 @@ class Inbox:
             most -= 1
             data, gid = message[0], _gid_of(message[1])
             if not guard.run.has_sent(data) or (gid is not None and gid not in self._known):
-                guard.drop(gid or NOBODY)
+                guard.drop(gid or peers.NOBODY)
 
     def _from_whom(self, data: bytes, info: Data) -> tuple[bytes, bytes]:
         gid = _gid_of(info)
@@ -156,7 +150,7 @@ class Inbox:
             self.guard.go_without_gids()
         if gid is None or gid in self._known:
             self._came_ns = info["received_timestamp"]
-            return data, gid or NOBODY
+            return data, gid or peers.NOBODY
         self.guard.meet(gid, data)
         return self._waiting.popleft() if self._waiting else (b"", gid)
 
@@ -284,10 +278,10 @@ def open_inbox(
 
 def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
     if topic.name == names.TRIP:
-        return TripGuard if topic.publishers else RequestGuard
+        return peers.TripGuard if topic.publishers else peers.RequestGuard
     if topic.name == names.TEST_STATE:
-        return AnnouncementGuard
-    return PublisherGuard if topic.publishers else OpenGuard
+        return peers.AnnouncementGuard
+    return PublisherGuard if topic.publishers else peers.OpenGuard
 
 
 def quality(

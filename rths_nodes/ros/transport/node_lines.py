@@ -18,7 +18,6 @@ from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
 from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting, address
 from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketWriter, make_room
-from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
 """Timeout for receiving and checking the greeting of a caller, ns."""
@@ -92,11 +91,11 @@ class NodeLines:
 
     def connect(
         self,
-        published: Mapping[str, Endpoint],
         outlets: Mapping[str, StreamPublisher],
+        partners: Mapping[str, tuple[str, ...]],
         inboxes: Iterable[Inbox],
     ) -> None:
-        self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
+        self._outlets = {key: (outlet, partners[key]) for key, outlet in outlets.items()}
         self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
@@ -245,8 +244,9 @@ class Acceptor:
         self._now = clock.monotonic_ns
         self.problem = ""
         self.strangers: dict[str, int] = {}
-        self._silent: dict[socket.socket, int] = {}
-        self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
+        self._callers: dict[socket.socket, int] = {}
+        """Callers without an answer, with the time of their connection, ns."""
+        self._greetings: dict[socket.socket, Greeting] = {}
         self.early: dict[str, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:
@@ -261,24 +261,35 @@ class Acceptor:
         if self._socket is None:
             return []
         self._accept(self._socket)
-        lines = []
-        now = self._now()
-        for caller in list(self._silent):
-            self._listen_to(caller, now)
-        for caller, (hello, since) in list(self._unknown.items()):
-            refusal = judge(hello)
-            if refusal is None and now - since < ANSWER_NS:
-                continue
-            del self._unknown[caller]
-            if refusal is None:
-                self.early[self._turn_away(caller, UNDISCOVERED)] = hello
-            elif refusal:
-                self._turn_away(caller, refusal)
-            elif _say(caller, WELCOME):
-                lines.append((hello, caller))
-            else:
-                caller.close()
+        lines, now = [], self._now()
+        for caller, since in list(self._callers.items()):
+            refusal = self._judge(caller, judge, now - since >= ANSWER_NS)
+            hello = self._greetings.get(caller)
+            if refusal:
+                stranger = self._turn_away(caller, refusal)
+                if hello is not None and refusal == UNDISCOVERED:
+                    self.early[stranger] = hello
+            elif hello is not None and refusal is not None:
+                del self._callers[caller], self._greetings[caller]
+                if _say(caller, WELCOME):
+                    lines.append((hello, caller))
+                else:
+                    caller.close()
         return lines
+
+    def _judge(self, caller: socket.socket, judge: Judge, late: bool) -> str | None:
+        if caller not in self._greetings:
+            try:
+                hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
+            except BlockingIOError:
+                return "no greeting" if late else None
+            except (OSError, ValueError):
+                return "invalid greeting"
+            if len(self._greetings) >= MOST_UNKNOWN:
+                return "too many callers"
+            self._greetings[caller] = hello
+        refusal = judge(self._greetings[caller])
+        return UNDISCOVERED if late and refusal is None else refusal
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(AT_A_TIME):
@@ -291,40 +302,26 @@ class Acceptor:
             if not who.trusted:
                 self._turn_away(caller, f"the caller runs as another user ({who.user})")
                 continue
-            if len(self._silent) >= WAITING:
-                self._turn_away(next(iter(self._silent)), "too many callers")
-            self._silent[caller] = self._now()
-
-    def _listen_to(self, caller: socket.socket, now: int) -> None:
-        since = self._silent[caller]
-        try:
-            hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
-        except BlockingIOError:
-            if now - since > ANSWER_NS:
-                self._turn_away(caller, "no greeting")
-        except (OSError, ValueError):
-            self._turn_away(caller, "invalid greeting")
-        else:
-            if len(self._unknown) >= MOST_UNKNOWN:
-                self._turn_away(caller, "too many callers")
-                return
-            del self._silent[caller]
-            self._unknown[caller] = hello, since
+            if len(self._callers) - len(self._greetings) >= WAITING:
+                silent = [waiting for waiting in self._callers if waiting not in self._greetings]
+                self._turn_away(silent[0], "too many callers")
+            self._callers[caller] = self._now()
 
     def _turn_away(self, caller: socket.socket, reason: str) -> str:
         who = str(Credentials.of(caller))
         key = who if who in self.strangers or len(self.strangers) < MOST_STRANGERS else BEYOND
         self.strangers[key] = self.strangers.get(key, 0) + 1
-        self._silent.pop(caller, None)
+        self._callers.pop(caller, None)
+        self._greetings.pop(caller, None)
         _say(caller, reason.encode())
         caller.close()
         return key
 
     def close(self) -> None:
-        for caller in (*self._silent, *self._unknown):
+        for caller in self._callers:
             caller.close()
-        self._silent.clear()
-        self._unknown.clear()
+        self._callers.clear()
+        self._greetings.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
