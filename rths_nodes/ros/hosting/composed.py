@@ -66,8 +66,8 @@ def run(
     open_writer: OpenWriter,
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
-    separate: Sequence[str] = (),
     starting: Callable[[str], None] | None = None,
+    separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.

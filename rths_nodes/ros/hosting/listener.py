@@ -54,15 +54,12 @@ class RigListener(ThreadedNode):
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
-        self._receive()
-
-    def _receive(self) -> None:
+        self._of_run: list[object] = []
         self._listen(names.TOPICS["live"], self._live)
         self._listen(names.TOPICS["live_curves"], self._curves)
         self._listen(names.OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
         self._listen(names.OPERATOR_TOPICS["rig_state"], self._rig_state)
         self._listen(names.DIAGNOSTICS, self._diagnostics)
-        self._of_run: list[object] = []
 
     def _join(self) -> None:
         self._leave()
@@ -81,16 +78,13 @@ class RigListener(ThreadedNode):
         self._of_run = []
 
     def _listen(self, topic: names.Topic, receive: Callable[[object], None]) -> object:
-        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches its own message
-        return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(receive), every)
-
-    def _locked(self, receive: Callable[[object], None]) -> Callable[[object], None]:
         def locked(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
                 receive(message)
 
-        return locked
+        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches its own message
+        return self._node.create_subscription(message_class(topic.type), topic.name, locked, every)
 
     def _take_turn(self) -> None:
         before = -1.0
@@ -213,11 +207,7 @@ class RigListener(ThreadedNode):
                 values = {entry.key: entry.value for entry in status.values}
                 if node in RIG_OF and "rig" in values:
                     self._told.setdefault("rig_kinds", {})[RIG_OF[node]] = values["rig"]
-                nodes[node] = {"level": _number(status.level), "words": status.message, "values": values}
-
-
-def _number(level: bytes | int) -> int:
-    return level[0] if isinstance(level, bytes) else int(level)
+                nodes[node] = {"level": ord(status.level), "words": status.message, "values": values}
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
