@@ -142,7 +142,6 @@ class ComposedTest:
         self._clock = clock
         self._leaving = ExitStack()
         self._prepared = False
-        self._ended_at = 0
 
     def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **options: Any) -> RthsNode:
         if role == ACTUATOR:
@@ -160,16 +159,31 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
+        ended_at = 0
+
         def idle() -> None:
+            nonlocal ended_at
             if watch:
                 watch()
             if self.rig.phase.ended and any(node.phase.silent for node in self.nodes):
-                self._end_soon()
+                now = self._clock.monotonic_ns()
+                ended_at = ended_at or now
+                if now - ended_at > GRACE_S * SECOND:
+                    for node in self.nodes:
+                        node.shutdown.interrupt()
 
         with self._leaving:
             LoopExecutor(self.nodes, context, idle, self._clock).run()
-        self._gather()
-        return self.result
+        result = self.result
+        result.take_state(self.rig)
+        for node in self.nodes:
+            if isinstance(node, RecorderNode):
+                node.safely(node.close)
+            result.numbers |= node.shutdown.summary
+            if node.phase.silent:
+                result.blame(node.phase.problem)
+            result.reason = result.reason or node.phase.problem
+        return result
 
     def _prepare(self) -> None:
         """Start real-time scheduling once, after all endpoints are matched.
@@ -183,21 +197,3 @@ class ComposedTest:
         if set(self.rig.settings.peers) - {node.identity for node in self.nodes}:
             self._leaving.enter_context(share_processors(True))
         self.result.notes += self._leaving.enter_context(real_time(True))
-
-    def _end_soon(self) -> None:
-        now = self._clock.monotonic_ns()
-        self._ended_at = self._ended_at or now
-        if now - self._ended_at > GRACE_S * SECOND:
-            for node in self.nodes:
-                node.shutdown.interrupt()
-
-    def _gather(self) -> None:
-        result = self.result
-        result.take_state(self.rig)
-        for node in self.nodes:
-            if isinstance(node, RecorderNode):
-                node.safely(node.close)
-            result.numbers |= node.shutdown.summary
-            if node.phase.silent:
-                result.blame(node.phase.problem)
-            result.reason = result.reason or node.phase.problem

@@ -385,19 +385,19 @@ class LoopExecutor:
         return busy
 
     def _diagnose_if_due(self) -> None:
-        now = self._now()
-        if now < self._next_diagnosis or not self._may_diagnose():
+        now, rig = self._now(), self._rig
+        if now < self._next_diagnosis:
             return
+        if rig is None and not all(map(self._unhurried, self.nodes)):
+            return
+        if rig is not None and rig.pacer is not None and self._paced:
+            slack = min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))
+            if rig.pacer.slack <= slack:
+                return
         self._next_diagnosis = now + DIAGNOSE_EVERY_NS
         for node in self.nodes:
             if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.publish_if_due):
                 return  # at most one node, because this takes 50 us
-
-    def _may_diagnose(self) -> bool:
-        rig = self._rig
-        if rig is None or not self._paced:
-            return rig is not None or all(map(self._unhurried, self.nodes))
-        return rig.pacer.slack > min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))  # type: ignore[union-attr]
 
     def _unhurried(self, node: RthsNode) -> bool:
         if node.settings.lockstep or node.role not in (*LOOP, AXIS) or not node.under_way:

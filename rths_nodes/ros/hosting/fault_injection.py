@@ -94,7 +94,9 @@ class _Faults(Interposer):
                 sample = sent_at(number_of(data))
                 newest = max(newest, sample)
                 stream.put(sample, data)
-            arrived.extend(stream.take(max(self._known_sample(), newest)))
+            node = self._node
+            known = node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
+            arrived.extend(stream.take(math.inf if node.phase.ended else max(known, newest)))
             return arrived.popleft() if arrived else None
 
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
@@ -127,12 +129,6 @@ class _Faults(Interposer):
 
     def may_work(self) -> bool:
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
-
-    def _known_sample(self) -> float:
-        if self._node.phase.ended:
-            return math.inf
-        node = self._node
-        return node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
 
     def _struck(self, send: Send, strike: Callable[[], None], first: int) -> Send:
         pending = True

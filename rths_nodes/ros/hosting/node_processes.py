@@ -243,13 +243,12 @@ class Processes:
         if not self.wait(INDEXING_S, idle=idle):
             self.kill()
             self.wait(LEAVING_S)
-        return [process.death for process in self.running if process.hung] + self._recovery()
-
-    def _recovery(self) -> list[str]:
+        notes = [process.death for process in self.running if process.hung]
         broken_off = any(process.broken_off for process in self.running if process.role == RECORDER)
         recorders = [description for description in self.descriptions if description.role == RECORDER]
         paths = [description.parameters["record"] for description in recorders if broken_off]
-        return [f"rths recover {path} completes the recording" for path in paths if Path(path).exists()]
+        notes += [f"rths recover {path} completes the recording" for path in paths if Path(path).exists()]
+        return notes
 
     def why(self, ended: Process) -> str:
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)

@@ -16,7 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.node_processes import Process, Processes
@@ -180,7 +180,7 @@ def exit_codes(
     died: Sequence[Process] = (),
 ) -> list[int]:
     """Wait until all processes have exited, complete ``result``, and return the exit codes for the outcome."""
-    if not (died or result.received_by_all):
+    if not (died or (result.begun and result.state in ENDED)):  # otherwise the nodes know the outcome
         processes.send(signal.SIGTERM)
     result.notes += processes.see_out(idle)
     console.listen()

@@ -10,7 +10,7 @@ from rths_nodes.core.data import Data, unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode, LastWords
-from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples
 from rths_nodes.ros.nodes.recorder import recording_gaps
@@ -31,10 +31,6 @@ class Result:
     """False on a machine whose nodes do not count late samples."""
     begun: bool = False
     """True once all nodes have discovered each other and the rig may have moved."""
-
-    @property
-    def received_by_all(self) -> bool:
-        return self.begun and self.state in ENDED
 
     @property
     def outcome(self) -> str:
