@@ -132,24 +132,28 @@ def test_undiscovered_caller_is_accepted_after_discovery(listener: Acceptor, cal
     assert call.look()
 
 
-def test_undiscovered_caller_is_refused_and_may_call_again(
-    name: bytes, listener: Acceptor, call: Connector, clock: Any
+def test_undiscovered_caller_waits_longer_than_for_a_first_answer(
+    listener: Acceptor, call: Connector, clock: Any
 ) -> None:
     call.look()
     listener.look(hesitate)
-    clock.sleep(2.1)
+    assert not call.look()
+    clock.sleep(19.0)
     assert listener.look(hesitate) == []
+    assert not call.look()
+    clock.sleep(1.1)
     assert call.look()
-    assert (call.socket, call.early) == (None, True)
+    assert mentions(call.problem, "answered")
+
+
+def test_caller_that_is_never_discovered_is_refused_at_the_begin(listener: Acceptor, call: Connector) -> None:
+    call.look()
+    listener.look(hesitate)
+    listener.close()
+    assert call.look()
+    assert call.socket is None
     assert mentions(call.problem, "refused", "discovered")
-    caller = str(Credentials(os.getpid(), os.getuid()))
-    assert listener.strangers == {caller: 1}
-    assert listener.early == {caller: HELLO}
-    again = Connector(name, HELLO, clock)
-    again.look()
-    assert listener.look(accept)
-    assert again.look()
-    assert not again.early
+    assert listener.strangers == {str(Credentials(os.getpid(), os.getuid())): 1}
 
 
 def test_name_without_listener_is_on_another_machine(call: Connector) -> None:

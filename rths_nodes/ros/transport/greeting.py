@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 
 LONGEST_NAME = 107
 LONGEST_GREETING = 4096
-WELCOME = b"welcome"
+WAIT, WELCOME = b"wait", b"welcome"
+"""Answers to a valid greeting: at once, and after the called node has discovered the caller."""
 
 _CREDENTIALS = struct.Struct("3i")
 

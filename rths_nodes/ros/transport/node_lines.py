@@ -16,13 +16,15 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
-from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting, address
+from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WAIT, WELCOME, Credentials, Greeting, address
 from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketWriter, make_room
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for receiving and checking the greeting of a caller, ns."""
+"""Timeout for receiving the greeting of a caller, ns."""
 PATIENCE_NS = 3 * SECOND
-"""Timeout of a caller that waits for the answer, ns."""
+"""Timeout of a caller that waits for the first answer, ns."""
+DISCOVERED_NS = 20 * SECOND
+"""Time after which a partner that has not discovered this node receives messages by topic, ns."""
 WAITING = 64
 """Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
@@ -37,9 +39,6 @@ Judge = Callable[[Greeting], str | None]
 KEPT = names.TOPICS["measurement"].kept
 """Maximum number of messages queued for a slow partner."""
 AGAIN_NS = 50_000_000
-DISCOVERED_NS = 20 * SECOND
-"""Time after which a partner that has not discovered this node receives messages by topic, ns."""
-UNDISCOVERED = "the called node has not discovered the caller yet"
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class NodeLines:
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
-        self._called_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
         self._load: Load | None = None
         self.direct = False
@@ -115,13 +113,10 @@ class NodeLines:
             return f"the caller is in run {hello.run}, but the called node is in run {run}"
         if inbox.by_line or inbox.by_hand:
             return f"{hello.node} already has a line to this node"
-        return self._judge_gid(hello)
-
-    def _judge_gid(self, hello: Greeting) -> str | None:
-        guard, gid = self._by_topic[hello.topic].guard, bytes.fromhex(hello.gid)
-        if gid not in guard.known:
-            guard.look()
-        return "" if gid in guard.known else None
+        gid = bytes.fromhex(hello.gid)
+        if gid not in inbox.guard.known:
+            inbox.guard.look()
+        return "" if gid in inbox.guard.known else None
 
     def settle(self) -> None:
         """Begin the test: accept no more connections, and receive either all streams by line or none."""
@@ -143,15 +138,8 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused connections by process, without connections of partners that were discovered later."""
-        if self._listener is None:
-            return {}
-        early = self._listener.early
-        return {
-            caller: count
-            for caller, count in self._listener.strangers.items()
-            if caller not in early or self._judge_gid(early[caller])
-        }
+        """Number of refused connections by process."""
+        return {} if self._listener is None else self._listener.strangers
 
     def call(self) -> str:
         """Connect to the partners. Return a text about missing answers; empty if none is missing."""
@@ -177,7 +165,6 @@ class NodeLines:
             if hello is None:
                 return
             call = self._calls[way] = Connector(self._address(partner), hello, self._clock)
-            self._called_at.setdefault(way, now)
         if not call.look():
             return
         del self._calls[way]
@@ -185,8 +172,6 @@ class NodeLines:
         if call.socket is not None:
             make_room(call.socket, load.messages, load.size)
             outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds, order)
-        elif call.early and now - self._called_at[way] < DISCOVERED_NS:
-            return
         elif call.problem and way not in self._answered:
             self._warn(f"{partner} cannot be reached by socket ({call.problem}); messages are sent on {topic}")
         self._answered.add(way)
@@ -220,7 +205,7 @@ class NodeLines:
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()
-        states = (self._calls, self._again_at, self._called_at, self._answered, self._outlets, self._by_topic)
+        states = (self._calls, self._again_at, self._answered, self._outlets, self._by_topic)
         for state in states:
             state.clear()
 
@@ -247,7 +232,6 @@ class Acceptor:
         self._callers: dict[socket.socket, int] = {}
         """Callers without an answer, with the time of their connection, ns."""
         self._greetings: dict[socket.socket, Greeting] = {}
-        self.early: dict[str, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:
             self._socket.bind(address)
@@ -263,12 +247,12 @@ class Acceptor:
         self._accept(self._socket)
         lines, now = [], self._now()
         for caller, since in list(self._callers.items()):
-            refusal = self._judge(caller, judge, now - since >= ANSWER_NS)
+            refusal = None if caller in self._greetings else self._greet(caller, now - since >= ANSWER_NS)
             hello = self._greetings.get(caller)
+            if hello is not None:
+                refusal = judge(hello)
             if refusal:
-                stranger = self._turn_away(caller, refusal)
-                if hello is not None and refusal == UNDISCOVERED:
-                    self.early[stranger] = hello
+                self._turn_away(caller, refusal)
             elif hello is not None and refusal is not None:
                 del self._callers[caller], self._greetings[caller]
                 if _say(caller, WELCOME):
@@ -277,19 +261,18 @@ class Acceptor:
                     caller.close()
         return lines
 
-    def _judge(self, caller: socket.socket, judge: Judge, late: bool) -> str | None:
-        if caller not in self._greetings:
-            try:
-                hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
-            except BlockingIOError:
-                return "no greeting" if late else None
-            except (OSError, ValueError):
-                return "invalid greeting"
-            if len(self._greetings) >= MOST_UNKNOWN:
-                return "too many callers"
-            self._greetings[caller] = hello
-        refusal = judge(self._greetings[caller])
-        return UNDISCOVERED if late and refusal is None else refusal
+    def _greet(self, caller: socket.socket, late: bool) -> str | None:
+        try:
+            hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
+        except BlockingIOError:
+            return "no greeting" if late else None
+        except (OSError, ValueError):
+            return "invalid greeting"
+        if len(self._greetings) >= MOST_UNKNOWN:
+            return "too many callers"
+        self._greetings[caller] = hello
+        _say(caller, WAIT)
+        return None
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(AT_A_TIME):
@@ -307,7 +290,7 @@ class Acceptor:
                 self._turn_away(silent[0], "too many callers")
             self._callers[caller] = self._now()
 
-    def _turn_away(self, caller: socket.socket, reason: str) -> str:
+    def _turn_away(self, caller: socket.socket, reason: str) -> None:
         who = str(Credentials.of(caller))
         key = who if who in self.strangers or len(self.strangers) < MOST_STRANGERS else BEYOND
         self.strangers[key] = self.strangers.get(key, 0) + 1
@@ -315,13 +298,13 @@ class Acceptor:
         self._greetings.pop(caller, None)
         _say(caller, reason.encode())
         caller.close()
-        return key
 
     def close(self) -> None:
+        for caller in list(self._greetings):
+            self._turn_away(caller, "the called node has not discovered the caller")
         for caller in self._callers:
             caller.close()
         self._callers.clear()
-        self._greetings.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -331,17 +314,16 @@ class Connector:
     """Connects to the node that listens on ``address``, and sends the greeting ``hello``.
 
     ``answered`` is true once the connection is accepted or refused, or times out. ``problem`` is the reason for a
-    missing ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
-    discovered this node.
+    missing ``socket``; it is empty if no node listens on this machine.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
         self._address, self._hello = address, hello
         self._now = clock.monotonic_ns
-        self._began = self._now()
+        self._until = self._now() + PATIENCE_NS
         self._connected = False
         self.socket: socket.socket | None = _socket()
-        self.answered = self.early = False
+        self.answered = False
         self.problem = ""
 
     def look(self) -> bool:
@@ -349,7 +331,7 @@ class Connector:
             try:
                 self._go_on()
             except BlockingIOError:
-                if self._now() - self._began > PATIENCE_NS:
+                if self._now() > self._until:
                     self._end("the node has not answered")
             except ConnectionRefusedError:
                 self._end("")
@@ -370,8 +352,10 @@ class Connector:
         answer = self.socket.recv(LONGEST_GREETING)
         if answer == WELCOME:
             self.answered = True
+        elif answer == WAIT:
+            self._until = self._now() + DISCOVERED_NS
+            self._go_on()
         elif answer:
-            self.early = answer == UNDISCOVERED.encode()
             self._end(f"the call was refused: {answer.decode(errors='replace')}")
         else:
             self._end(f"{Credentials.of(self.socket)} has closed the connection")
