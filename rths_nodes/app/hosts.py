@@ -115,11 +115,8 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
     return bag.Writer(directory, rows, information)
 
 
-@dataclass
-class Watch:
-    progress: Callable[[int], None] | None = None
-    interrupted: Callable[[], bool] | None = None
-    starting: Callable[[str], None] | None = None
+Watch = tuple[Callable[[int], None] | None, Callable[[], bool] | None, Callable[[str], None] | None]
+"""Functions that receive the progress, request a stop, and receive a text about missing nodes."""
 
 
 def run(
@@ -170,7 +167,7 @@ def run(
         if kept is not loaded:  # the recording contains the history files
             loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
-    watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
+    watch = (lambda sample: progress(sample, samples)) if progress else None, interrupted, starting
     loop = _engine(embedded, chosen, preferred if port is None else STAGES)
     if isinstance(loop, KernelLoop):
         loop.brief = brief and not chosen.record and loaded.soft_start is None
@@ -258,9 +255,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         writer = open_writer(options.record, recorded_topics(options.namespace, scenario), about)
         recording = RecordingSink(writer, scenario, loop.assembly.names, options.namespace, about)
     try:
-        outcome = loop.run(
-            [sink for sink in (collector, recording) if sink is not None], watch.progress, watch.interrupted
-        )
+        outcome = loop.run([sink for sink in (collector, recording) if sink is not None], *watch[:2])
     except BaseException:
         if recording is not None:
             recording.abandon("the run was aborted")
@@ -311,17 +306,16 @@ def _nodes(
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
     console = options.host == PROCESSES or bool(options.separate)
     nodes = descriptions.describe(options, axes, console, scenario)
-    if watch.starting:  # on a busy machine nodes may start before the runner subscribes
-        watch.starting(descriptions.starting_words({node.peer: "" for node in nodes}))
-    called = watch.progress, watch.interrupted, watch.starting
+    if starting := watch[2]:  # on a busy machine nodes may start before the runner subscribes
+        starting(descriptions.starting_words({node.peer: "" for node in nodes}))
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes
 
-        result = processes.run(nodes, *called)
+        result = processes.run(nodes, *watch)
     else:
         from rths_nodes.ros.hosting import composed
 
-        result = composed.run(nodes, open_writer, *called, options.separate, port)
+        result = composed.run(nodes, open_writer, *watch, options.separate, port)
     return _result(
         scenario,
         options,

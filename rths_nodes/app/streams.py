@@ -88,12 +88,10 @@ class _Unfailing(io.FileIO):
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(map(_plain, error.object[error.start : error.end])), error.end
-
-
-def _plain(character: str) -> str:
-    bare = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return PLAIN.get(character) or bare or "?"
+    text = error.object[error.start : error.end]
+    bare = [unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() for letter in text]
+    plain = (PLAIN.get(letter) or other or "?" for letter, other in zip(text, bare, strict=True))
+    return "".join(plain), error.end
 
 
 class _OnStandardError(logging.Handler):

@@ -171,7 +171,7 @@ def test_returned_line_loses_and_duplicates_nothing(line: Any, elsewhere: bool) 
     subscribers = [line.eavesdropper()] if elsewhere else []
     send(line.outlet, 0, 1)
     assert line.inbox.take() is not None
-    line.inbox.give_back()
+    line.inbox.line.give_back()
     send(line.outlet, 2, 3)
     assert line.outlet.has_topic_subscribers
     line.outlet.look()

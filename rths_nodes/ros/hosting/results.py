@@ -79,22 +79,21 @@ def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mappi
 
 def dropped_messages(numbers: Mapping[str, float]) -> str:
     foreign: dict[tuple[str, str], float] = {}
-    malformed: list[str] = []
-    overflow: list[str] = []
+    malformed, overflow = list[str](), list[str]()
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
+        peer, _, further = rest.partition(".")
         if kind == "foreign":  # all subscribers of a topic count the same messages
-            topic, _, sender = rest.partition(".")[2].partition(".")
+            topic, _, sender = further.partition(".")
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":
             malformed.append(f"{count:.0f} by {rest}")
         elif kind == "overflow":
-            sender, _, topic = rest.partition(".")
-            overflow.append(f"{count:.0f} from {sender} on {topic}")
+            overflow.append(f"{count:.0f} from {peer} on {further}")
     counts = [f"{count:.0f} from {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
-    notes = [f"foreign messages were dropped: {', '.join(counts)}"] if counts else []
-    if malformed:
-        notes.append(f"malformed messages were dropped: {', '.join(malformed)}")
-    if overflow:
-        notes.append(f"messages were lost because their receiver did not read them: {', '.join(overflow)}")
-    return "; ".join(notes)
+    notes = {
+        "foreign messages were dropped": counts,
+        "malformed messages were dropped": malformed,
+        "messages were lost because their receiver did not read them": overflow,
+    }
+    return "; ".join(f"{text}: {', '.join(rows)}" for text, rows in notes.items() if rows)

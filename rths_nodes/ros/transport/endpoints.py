@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
@@ -74,10 +74,6 @@ class Inbox:
     def receive_by(self, line: SocketReader) -> None:
         self.hang_up()
         self.line = line
-
-    def give_back(self) -> None:
-        if self.line is not None:
-            self.line.give_back()
 
     @property
     def by_line(self) -> bool:
@@ -147,7 +143,7 @@ class Inbox:
     def _from_whom(self, data: bytes, info: Data) -> tuple[bytes, bytes]:
         gid = _gid_of(info)
         if gid is None:
-            self.guard.go_without_gids()
+            self.guard.by_gid = False
         if gid is None or gid in self._known:
             self._came_ns = info["received_timestamp"]
             return data, gid or peers.NOBODY
@@ -171,7 +167,6 @@ class StreamPublisher:
         self.sent = 0
         self.neighbours: tuple[Inbox, ...] = ()
         self.lines: dict[str, SocketWriter] = {}
-        self._hands: list[Callable[[tuple[bytes, int]], None]] = []
         self.has_topic_subscribers = True
         self.holds = False
         self._gone = 0
@@ -180,10 +175,10 @@ class StreamPublisher:
 
     def send(self, data: bytes) -> None:
         self.sent += 1
-        if self._hands:
+        if self.neighbours:
             handed = (data, time.time_ns())
-            for hand in self._hands:
-                hand(handed)
+            for inbox in self.neighbours:
+                inbox.hand(handed)
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
@@ -216,8 +211,6 @@ class StreamPublisher:
         for inbox in neighbours:
             if inbox.owner in self.lines:
                 self.lines.pop(inbox.owner).close()
-        self._hands = [inbox.hand for inbox in neighbours]
-        for inbox in neighbours:
             inbox.fill_by_hand(True)
         self.look()
 

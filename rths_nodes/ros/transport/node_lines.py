@@ -130,7 +130,8 @@ class NodeLines:
         self.direct = bool(inboxes) and all(inbox.by_line for inbox in inboxes)
         if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in inboxes):
             for inbox in inboxes:
-                inbox.give_back()
+                if inbox.line is not None:
+                    inbox.line.give_back()
 
     @property
     def _expected_inboxes(self) -> list[Inbox]:
@@ -245,7 +246,7 @@ class Acceptor:
         if self._socket is None:
             return []
         self._accept(self._socket)
-        lines, now = [], self._now()
+        lines, now = list[tuple[Greeting, socket.socket]](), self._now()
         for caller, since in list(self._callers.items()):
             refusal = None if caller in self._greetings else self._greet(caller, now - since >= ANSWER_NS)
             hello = self._greetings.get(caller)
