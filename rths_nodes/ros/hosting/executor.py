@@ -211,7 +211,15 @@ def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
 
     An unexpected error ends the node.
     """
-    return node.works and not (paced and node.rests) and bool(node.safely(node.work, limit))
+    if node.phase.gone or not (node.phase.active or node.participates):
+        return False
+    if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
+        return False
+    try:
+        return node.work(limit)
+    except Exception as error:
+        node.surprise(error)
+        return False
 
 
 class LoopExecutor:
@@ -286,7 +294,8 @@ class LoopExecutor:
                 node.phase.to(Phase.GONE)
 
     def _turn(self) -> None:
-        busy, rig, paced = False, self._rig, self._paced
+        busy, rig = False, self._rig
+        paced = rig is not None and rig.pacer is not None and self._paced
         for node in self._ring:
             busy |= give_turn(node, self._at_a_time, paced)
         self._turns += 1

@@ -69,19 +69,19 @@ class _Faults(Interposer):
         return FaultyPort(port, faults, axes, self._rate) if any(map(of_port, self._faults)) else port
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
-        faulty: Any = inbox
+        faulty: Inbox | SimpleNamespace = inbox
         # keep the positions, because the index of a fault is part of its seed
         faults = [None if of_port(fault) or isinstance(fault, kinds.Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in kinds.STREAMS and topic in map(kinds.stream_of, faults):
             change = _poisoner(topic, self._node.topics.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
-            faulty = self._faulty(faulty, stream, _sent_at(topic, self._substeps))
+            faulty = self._faulty(inbox, stream, _sent_at(topic, self._substeps))
         if topic == "measurement" and self._role != ACTUATOR:
             for first, strike in self._strikes:
                 faulty = self._struck_inbox(faulty, strike, first)
         return faulty
 
-    def _faulty(self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> Any:
+    def _faulty(self, inbox: Inbox, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> SimpleNamespace:
         """Add the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is sent."""
         newest, arrived = 0, deque[bytes]()
 
@@ -101,7 +101,9 @@ class _Faults(Interposer):
 
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
-    def _struck_inbox(self, inbox: Any, strike: Callable[[], None], first: int) -> Any:
+    def _struck_inbox(
+        self, inbox: Inbox | SimpleNamespace, strike: Callable[[], None], first: int
+    ) -> SimpleNamespace:
         """Call ``strike()`` at Measurement ``first``, then return messages only while the node may work."""
         pending, held = True, None
 
