@@ -168,134 +168,12 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
     return RuntimeError(message)
 
 
-class EndOfLaunch:
-    """Monitors the processes of a test until they exit, and owns a temporary folder for their files and reports.
+class LaunchedTest:
+    """Makes the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
     If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
-    Foreign recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result
-    and exits with code 1 unless the test is valid.
-    """
-
-    def __init__(self, run_id: str, recording: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        shorter = recording and Path(recording).is_relative_to(Path.cwd())
-        self._run_id, self._recording = run_id, os.path.relpath(recording) if shorter else recording
-        self._running: list[ExecuteProcess] = []
-        self._further: Sequence[ExecuteProcess] = ()
-        self.peers: dict[ExecuteProcess, str] = {}
-        self._left: dict[str, LastWords] = {}
-
-    def environment(self, peer: str) -> dict[str, str]:
-        return {outcomes.REPORT_FILE: str(self._file(peer))}
-
-    def keep(self, name: str, text: str) -> Path:
-        path = Path(self._folder.name, name)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    def _file(self, peer: str) -> Path:
-        return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
-
-    def actions(
-        self, processes: Sequence[ExecuteProcess], further: Sequence[ExecuteProcess]
-    ) -> list[LaunchDescriptionEntity]:
-        """Return the actions that start the processes and end the launch with the test.
-
-        ``further`` processes, such as a page, end with the test.
-        """
-        self._running, self._further = list(processes), further
-        recording = f"recording: {self._recording}" if self._recording else "no recording"
-        return [
-            LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
-            RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *processes,  # last, so that the last output of the processes is printed before the handler runs
-            *further,
-        ]
-
-    def _on_exit(self, event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        if event.action not in self._running:
-            return []
-        self._running.remove(event.action)
-        report = self._take(event)
-        if not self._running:
-            return self._conclude(context)
-        if context.is_shutdown:
-            return []
-        if report.exit_code not in IN_ORDER:
-            why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
-            return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue without this process"))]
-        if not any(process in self.peers for process in self._running):
-            return [_interrupt(process) for process in self._running]
-        return []
-
-    def _take(self, event: ProcessExited) -> LastWords:
-        peer = self.peers.get(event.action)
-        name = peer or event.process_name.rpartition("-")[0]
-        died = node_processes.death(name, event.returncode) if event.returncode else ""
-        left = outcomes.read_report(self._file(peer)) if peer else None
-        if died and left is None:
-            with suppress(OSError):
-                self.keep(outcomes.DIED, died)  # the recorder reads this file
-        report = self._left[name] = left or LastWords(event.returncode, died)
-        return report
-
-    def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        code, message = self._result()
-        late = [report.late for report in self._spoken if report.late][:1]
-        lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *late)]
-        if code == ExitCode.FINISHED:
-            return [*lines, LogInfo(msg=f"rths: {message}; {self._report(code)}"), *map(_interrupt, self._further)]
-        for line in lines:
-            line.execute(context)
-        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator has stopped the test
-        raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
-
-    def _result(self) -> tuple[ExitCode, str]:
-        spoken = self._spoken
-        tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
-        code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
-        if code == ExitCode.FINISHED:
-            first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
-            code = of_nodes([first], State.FINISHED)
-        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
-            code = ExitCode.NOT_VALID
-        causes = (left.problem for left in self._left.values() if of_nodes([left.exit_code], State.IDLE) == code)
-        why = next(filter(None, causes), "" if tests else "there was none")
-        return code, tests.get(code) or ": ".join(filter(None, (code.ending, why)))
-
-    @property
-    def _spoken(self) -> list[LastWords]:
-        return [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
-
-    def _indices(self) -> list[str]:
-        numbers = {name: value for report in self._left.values() for name, value in report.indices.items()}
-        axes = unflatten(numbers, "metrics").get("axes", {})
-        return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
-
-    def _report(self, code: ExitCode) -> str:
-        path = self._recording
-        if not path or not Path(path).exists():
-            return "no recording"
-        page = "" if code == ExitCode.REFUSED else f"; rths report {path} creates {path}.html"
-        return f"recording: {path}{page}"
-
-
-def _line(axis: str, row: Mapping[str, float]) -> str:
-    delay = f", delay {1e3 * row['delay_s']:.4g} ms" if math.isfinite(row["delay_s"]) else ""
-    return (
-        f"{axis}: max error {1e3 * row['max_error_m']:.4g} mm ({row['max_error_percent']:.4g} % of max target), "
-        f"error norm {row['error_norm_percent']:.4g} %{delay}"
-    )
-
-
-def _interrupt(process: ExecuteProcess) -> EmitEvent:
-    return EmitEvent(event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process)))
-
-
-class LaunchedTest:
-    """Makes the launch actions for the nodes of a test, with one run id.
-
-    Raises ConfigError if the test cannot run as configured.
+    Foreign recorders, which are not in ``_peers``, are stopped after the last node. Then launch prints the result
+    and exits with code 1 unless the test is valid. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
@@ -329,7 +207,14 @@ class LaunchedTest:
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
-        self._end = EndOfLaunch(self.run_id, recording)
+        shorter = recording and self.directory.is_relative_to(Path.cwd())
+        self._recording = os.path.relpath(recording) if shorter else recording
+        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+        """Files and reports of the processes."""
+        self._running: list[ExecuteProcess] = []
+        self._attached: list[ExecuteProcess] = []
+        self._peers: dict[ExecuteProcess, str] = {}
+        self._left: dict[str, LastWords] = {}
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
@@ -391,13 +276,20 @@ class LaunchedTest:
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         here = (names.RIG, *self._here)
-        followed = [process for process in processes if self._end.peers.get(process, names.RIG) in here]
-        return self._end.actions(followed, [*self._pages(), *self._models()])
+        self._running = [process for process in processes if self._peers.get(process, names.RIG) in here]
+        self._attached = [*self._pages(), *self._models()]  # these end with the test
+        recording = f"recording: {self._recording}" if self._recording else "no recording"
+        return [
+            LogInfo(msg=f"rths: run {self.run_id}, {recording}"),
+            RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
+            *self._running,  # last, so that the last output of the processes is printed before the handler runs
+            *self._attached,
+        ]
 
     def _models(self) -> list[ExecuteProcess]:
         if not self._rviz:
             return []
-        view = self._end.keep("rig.rviz", rig_model.rviz(self.namespace))
+        view = self._keep("rig.rviz", rig_model.rviz(self.namespace))
         model = {
             "robot_description": ParameterValue(rig_model.urdf(self._scenario), value_type=str),
             "frame_prefix": f"{self.namespace.strip('/')}/",
@@ -422,12 +314,12 @@ class LaunchedTest:
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
-            additional_env=self._environment | self._end.environment(peer),
+            additional_env=self._environment | {outcomes.REPORT_FILE: str(self._file(peer))},
             output="both",
             **patience,
             **kwargs,
         )
-        self._end.peers[node] = peer
+        self._peers[node] = peer
         return node
 
     def _foreign_recorders(self) -> list[ExecuteProcess]:
@@ -436,10 +328,101 @@ class LaunchedTest:
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
-        qos_arguments = ["--qos-profile-overrides-path", str(self._end.keep("rosbag2_qos.yaml", qos))]
+        qos_arguments = ["--qos-profile-overrides-path", str(self._keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
         command += [*qos_arguments, "--topics", *topics]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
+
+    def _keep(self, name: str, text: str) -> Path:
+        path = Path(self._folder.name, name)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def _file(self, peer: str) -> Path:
+        return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
+
+    def _on_exit(self, event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        if event.action not in self._running:
+            return []
+        self._running.remove(event.action)
+        report = self._take(event)
+        if not self._running:
+            return self._conclude(context)
+        if context.is_shutdown:
+            return []
+        if report.exit_code not in IN_ORDER:
+            why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
+            return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue without this process"))]
+        if not any(process in self._peers for process in self._running):
+            return [_interrupt(process) for process in self._running]
+        return []
+
+    def _take(self, event: ProcessExited) -> LastWords:
+        peer = self._peers.get(event.action)
+        name = peer or event.process_name.rpartition("-")[0]
+        died = node_processes.death(name, event.returncode) if event.returncode else ""
+        left = outcomes.read_report(self._file(peer)) if peer else None
+        if died and left is None:
+            with suppress(OSError):
+                self._keep(outcomes.DIED, died)  # the recorder reads this file
+        report = self._left[name] = left or LastWords(event.returncode, died)
+        return report
+
+    def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        code, message = self._result()
+        late = [report.late for report in self._spoken if report.late][:1]
+        lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *late)]
+        if code == ExitCode.FINISHED:
+            return [
+                *lines,
+                LogInfo(msg=f"rths: {message}; {self._report(code)}"),
+                *map(_interrupt, self._attached),
+            ]
+        for line in lines:
+            line.execute(context)
+        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator has stopped the test
+        raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
+
+    def _result(self) -> tuple[ExitCode, str]:
+        spoken = self._spoken
+        tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
+        code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
+        if code == ExitCode.FINISHED:
+            first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
+            code = of_nodes([first], State.FINISHED)
+        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
+            code = ExitCode.NOT_VALID
+        causes = (left.problem for left in self._left.values() if of_nodes([left.exit_code], State.IDLE) == code)
+        why = next(filter(None, causes), "" if tests else "there was none")
+        return code, tests.get(code) or ": ".join(filter(None, (code.ending, why)))
+
+    @property
+    def _spoken(self) -> list[LastWords]:
+        return [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
+
+    def _indices(self) -> list[str]:
+        numbers = {name: value for report in self._left.values() for name, value in report.indices.items()}
+        axes = unflatten(numbers, "metrics").get("axes", {})
+        return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
+
+    def _report(self, code: ExitCode) -> str:
+        path = self._recording
+        if not path or not Path(path).exists():
+            return "no recording"
+        page = "" if code == ExitCode.REFUSED else f"; rths report {path} creates {path}.html"
+        return f"recording: {path}{page}"
+
+
+def _line(axis: str, row: Mapping[str, float]) -> str:
+    delay = f", delay {1e3 * row['delay_s']:.4g} ms" if math.isfinite(row["delay_s"]) else ""
+    return (
+        f"{axis}: max error {1e3 * row['max_error_m']:.4g} mm ({row['max_error_percent']:.4g} % of max target), "
+        f"error norm {row['error_norm_percent']:.4g} %{delay}"
+    )
+
+
+def _interrupt(process: ExecuteProcess) -> EmitEvent:
+    return EmitEvent(event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process)))
 
 
 def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
