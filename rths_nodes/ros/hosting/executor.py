@@ -13,7 +13,6 @@ import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from operator import attrgetter
 
 from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
 from rcl_interfaces.srv import DescribeParameters, GetParameters, GetParameterTypes, ListParameters
@@ -40,9 +39,7 @@ class SlackBudget:
     """Estimates the duration of a task, and decides whether the task fits before the tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._needed = 0.0
-        self._remembered = remembered
-        self._now = clock.monotonic_ns
+        self._needed, self._remembered, self._now = 0.0, remembered, clock.monotonic_ns
 
     def decay(self) -> None:
         """Reduce the estimate, so that a task that was slow once runs again."""
@@ -66,9 +63,8 @@ class SlackUser:
     """
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._node = node
-        self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
-        self._behind = 0
+        self._node, self._behind = node, 0
+        self._budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
         node = self._node
@@ -100,10 +96,7 @@ class ServiceDesk:
     """Serves the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
-        self,
-        nodes: Sequence[RthsNode],
-        idle: Callable[[], None] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        self, nodes: Sequence[RthsNode], idle: Callable[[], None] | None = None, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._nodes, self._idle, self._now = nodes, idle, clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
@@ -166,18 +159,12 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
     def in_loop(callback: Answer) -> Answer:
         return lambda request, response: calls.call(partial(callback, request, response))
 
+    services = [service for node in nodes for service in node.services]
     return {
         service: service.callback if service.srv_type in READING else in_loop(service.callback)
-        for node in nodes
-        for service in node.services
+        for service in services
         if not isinstance(service.callback_group, ByHand)
     }
-
-
-GONE = attrgetter("phase.gone")
-
-MIXED_S = 0.0005
-"""Longest sleep of a node that waits for both a socket and a topic, s."""
 
 
 DIAGNOSE_SLACK_NS = 500_000
@@ -187,7 +174,7 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
+"""Sleep of a process whose nodes pass messages directly, or wait for both sockets and topics, s."""
 FOLLOWING_SLEEP_S = 0.002
 """Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
 this time."""
@@ -262,10 +249,8 @@ class LoopExecutor:
         self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_directly])
 
     def run(self) -> None:
-        calls = self._desk.calls
-        thread = ServiceThread(
-            self._context, answers(self.nodes, calls), calls, self.nodes[0].get_logger().warning
-        )
+        calls, warn = self._desk.calls, self.nodes[0].get_logger().warning
+        thread = ServiceThread(self._context, answers(self.nodes, calls), calls, warn)
         with quick_switches():
             thread.start()
             try:
@@ -274,7 +259,7 @@ class LoopExecutor:
                 thread.close()
 
     def _loop(self) -> None:
-        while not all(map(GONE, self.nodes)):
+        while not all(node.phase.gone for node in self.nodes):
             try:
                 self._turn()
             except Starving as error:  # raised outside a node: the cause is unknown
@@ -453,7 +438,7 @@ class LoopExecutor:
             sockets = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._ring for line in node.topics.lines.behind]
             # if only some streams arrive by line, the others are polled
-            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
+            longest = timeout if len(lines) == len(inboxes) else min(timeout, SHORT_SLEEP_S)
             select.select(sockets, behind, [], longest)
             return
         waiting = self._wait_set(len(inboxes))

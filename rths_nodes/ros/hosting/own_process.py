@@ -24,14 +24,14 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.interrupts import handle_stop_signals
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, report_to_launch
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, report_to_runner
-from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
+from rths_nodes.ros.hosting.results import Result, dropped_messages
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, OpenWriter, RthsNode
@@ -203,7 +203,9 @@ class HostedTest(ComposedTest):
 def _report(
     nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
 ) -> tuple[int, bool]:
-    left = report_to_launch(last_words(code, problem, test, numbers))
+    indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
+    outcome = (test.exit_code, test.ending, indices, test.counted) if test else (None, "", indices)
+    left = report_to_launch(LastWords(code, problem, *outcome))
     code = ExitCode.FINISHED if left else code
     guard = ExitGuard()
     guard.arm(FLUSHED_S, code)  # the report is written, so that nothing is lost if the middleware hangs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.indices.late_periods import LateData
-from rths_nodes.loop.outcomes import ExitCode, LastWords
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples
@@ -68,13 +68,6 @@ class Result:
 
     def section(self, name: str) -> Data:
         return unflatten(self.numbers, name)
-
-
-def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
-    if test is None:
-        return LastWords(exit_code, problem, indices=indices)
-    return LastWords(exit_code, problem, test.exit_code, test.ending, indices, test.counted)
 
 
 def dropped_messages(numbers: Mapping[str, float]) -> str:
