@@ -49,12 +49,8 @@ MEMBERS = {
     "Service": ("pointer",),
     "Subscription": ("take_message",),
     "WaitSet": (
-        "add_guard_condition",
-        "add_service",
-        "add_subscription",
-        "clear_entities",
-        "get_ready_entities",
-        "wait",
+        *("add_guard_condition", "add_service", "add_subscription"),
+        *("clear_entities", "get_ready_entities", "wait"),
     ),
 }
 _TO_AND_FROM_C = ("_CONVERT_FROM_PY", "_CONVERT_TO_PY", "_CREATE_ROS_MESSAGE", "_DESTROY_ROS_MESSAGE")
@@ -115,15 +111,11 @@ _pointer = ctypes.PYFUNCTYPE(_POINTER, ctypes.py_object, ctypes.c_char_p)(
 )
 
 
-@cache
-def _library(name: str) -> ctypes.CDLL:
-    return ctypes.CDLL(name)
+_library = cache(ctypes.CDLL)
 
 
 def _function(capsule: object, result: object, *arguments: object) -> Function:
-    return ctypes.PYFUNCTYPE(result, *arguments)(  # type: ignore[arg-type]
-        _pointer(capsule, _name(capsule))
-    )
+    return ctypes.PYFUNCTYPE(result, *arguments)(_pointer(capsule, _name(capsule)))  # type: ignore[arg-type]
 
 
 class _Kind:
