@@ -53,11 +53,11 @@ class _Faults(Interposer):
         self._frozen_until = 0
         mine = [fault for fault in faults if kinds.node_of(fault) == self._role]
         self._slow = [fault for fault in mine if isinstance(fault, kinds.Slow)]
-        self._strikes = [
+        strikes = [fault for fault in mine if not isinstance(fault, kinds.Slow)]
+        self._strikes = deque(
             (kinds.first_sample(fault, self._rate), self._strike(fault))
-            for fault in mine
-            if not isinstance(fault, kinds.Slow)
-        ]
+            for fault in sorted(strikes, key=lambda fault: fault.time)
+        )
 
     def port(self, port: Port) -> Port:
         axis, settings, faults = self._node.location.axis, self._node.settings, self._faults
@@ -77,8 +77,7 @@ class _Faults(Interposer):
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
             faulty = self._faulty(inbox, stream, _sent_at(topic, self._substeps))
         if topic == "measurement" and self._role != ACTUATOR:
-            for first, strike in self._strikes:
-                faulty = self._struck_inbox(faulty, strike, first)
+            faulty = self._struck_inbox(faulty) if self._strikes else faulty
         return faulty
 
     def _faulty(self, inbox: Inbox, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> SimpleNamespace:
@@ -101,29 +100,29 @@ class _Faults(Interposer):
 
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
-    def _struck_inbox(
-        self, inbox: Inbox | SimpleNamespace, strike: Callable[[], None], first: int
-    ) -> SimpleNamespace:
-        """Call ``strike()`` at Measurement ``first``, then return messages only while the node may work."""
-        pending, held = True, None
+    def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
+        """Carry out due strikes at each Measurement; return messages only while the node may work."""
+        held: bytes | None = None
 
         def take() -> bytes | None:
-            nonlocal pending, held
-            if not (pending or self.may_work()):
+            nonlocal held
+            if not self.may_work():
                 return None
             data, held = held or inbox.take(), None
-            if pending and data is not None and len(data) >= HEAD.size and number_of(data) >= first:
-                pending = False
-                strike()
-                data, held = (data, None) if self.may_work() else (None, data)
+            self._strike_at(data or b"")
+            if not self.may_work():
+                data, held = None, data
             return data
 
         return SimpleNamespace(take=take, waited=inbox.waited)
 
+    def _strike_at(self, data: bytes) -> None:
+        while self._strikes and len(data) >= HEAD.size and number_of(data) >= self._strikes[0][0]:
+            self._strikes.popleft()[1]()
+
     def sender(self, topic: str, send: Send) -> Send:
         if self._role == ACTUATOR and topic == "measurement":
-            for first, strike in self._strikes:
-                send = self._struck(send, strike, first)
+            send = self._struck(send)
         for fault in self._slow:
             if topic == kinds.NODES[fault.node]:
                 send = self._slowed(send, fault, _sent_at(topic, self._substeps))
@@ -132,14 +131,9 @@ class _Faults(Interposer):
     def may_work(self) -> bool:
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
-    def _struck(self, send: Send, strike: Callable[[], None], first: int) -> Send:
-        pending = True
-
+    def _struck(self, send: Send) -> Send:
         def late(data: bytes) -> None:
-            nonlocal pending
-            if pending and number_of(data) >= first:
-                pending = False
-                strike()
+            self._strike_at(data)
             if not self._dead:
                 send(data)
 

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ament_index_python.resources import has_resource
-from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
-from launch.actions import (
-    DeclareLaunchArgument,
-    EmitEvent,
-    ExecuteProcess,
-    LogInfo,
-    OpaqueFunction,
-    RegisterEventHandler,
-)
+from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity, actions
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown, matches_action
 from launch.events.process import ProcessExited, SignalProcess
@@ -86,13 +78,13 @@ COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
 }
 
 
-def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
-    return DeclareLaunchArgument(
+def declare(name: str, default: str, description: str, choices: Sequence[str]) -> actions.DeclareLaunchArgument:
+    return actions.DeclareLaunchArgument(
         name, default_value=default, description=description, choices=list(choices) or None
     )
 
 
-def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
+def _declared(option: Option, default: str | None) -> actions.DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
     description = f"{option.doc}; separate several values by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
@@ -102,7 +94,7 @@ def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
 
 def description(
     make: Callable[[LaunchContext], list[LaunchDescriptionEntity]],
-    *further: DeclareLaunchArgument,
+    *further: actions.DeclareLaunchArgument,
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
@@ -130,7 +122,7 @@ def description(
         except ConfigError as error:
             raise refusal(f"rths: {error}") from None
 
-    return LaunchDescription([*declared, OpaqueFunction(function=function)])
+    return LaunchDescription([*declared, actions.OpaqueFunction(function=function)])
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
@@ -211,9 +203,9 @@ class LaunchedTest:
         self._recording = os.path.relpath(recording) if shorter else recording
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
         """Files and reports of the processes."""
-        self._running: list[ExecuteProcess] = []
-        self._attached: list[ExecuteProcess] = []
-        self._peers: dict[ExecuteProcess, str] = {}
+        self._running: list[actions.ExecuteProcess] = []
+        self._attached: list[actions.ExecuteProcess] = []
+        self._peers: dict[actions.ExecuteProcess, str] = {}
         self._left: dict[str, LastWords] = {}
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
@@ -243,7 +235,7 @@ class LaunchedTest:
             parameters=[_typed(described.parameters | self._further), *self._params_files],
         )
 
-    def everything(self) -> list[ExecuteProcess]:
+    def everything(self) -> list[actions.ExecuteProcess]:
         if self.options.host != COMPOSED:
             return [*(self.node(peer) for peer in self._here), *self._foreign_recorders()]
         separate = [peer for peer in self._here if peer in self.options.separate]
@@ -271,22 +263,22 @@ class LaunchedTest:
             patient=RECORDER in peers,
         )
 
-    def recorders(self) -> list[ExecuteProcess]:
+    def recorders(self) -> list[actions.ExecuteProcess]:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
-    def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
+    def together(self, processes: Sequence[actions.ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         here = (names.RIG, *self._here)
         self._running = [process for process in processes if self._peers.get(process, names.RIG) in here]
         self._attached = [*self._pages(), *self._models()]  # these end with the test
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
-            LogInfo(msg=f"rths: run {self.run_id}, {recording}"),
-            RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
+            actions.LogInfo(msg=f"rths: run {self.run_id}, {recording}"),
+            actions.RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
             *self._running,  # last, so that the last output of the processes is printed before the handler runs
             *self._attached,
         ]
 
-    def _models(self) -> list[ExecuteProcess]:
+    def _models(self) -> list[actions.ExecuteProcess]:
         if not self._rviz:
             return []
         view = self._keep("rig.rviz", rig_model.rviz(self.namespace))
@@ -300,12 +292,12 @@ class LaunchedTest:
             Node(package=viewer, executable=viewer, namespace=self.namespace, arguments=["-d", str(view)]),
         ]
 
-    def _pages(self) -> list[ExecuteProcess]:
+    def _pages(self) -> list[actions.ExecuteProcess]:
         if not self._page:
             return []
         command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
         command += ["--port", self._page_port]
-        return [ExecuteProcess(cmd=command, name="page", output="both")]
+        return [actions.ExecuteProcess(cmd=command, name="page", output="both")]
 
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
@@ -322,7 +314,7 @@ class LaunchedTest:
         self._peers[node] = peer
         return node
 
-    def _foreign_recorders(self) -> list[ExecuteProcess]:
+    def _foreign_recorders(self) -> list[actions.ExecuteProcess]:
         if self.options.recorder != ROSBAG2 or not self._records:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
@@ -331,7 +323,7 @@ class LaunchedTest:
         qos_arguments = ["--qos-profile-overrides-path", str(self._keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
         command += [*qos_arguments, "--topics", *topics]
-        return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
+        return [actions.ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
 
     def _keep(self, name: str, text: str) -> Path:
         path = Path(self._folder.name, name)
@@ -351,8 +343,11 @@ class LaunchedTest:
         if context.is_shutdown:
             return []
         if report.exit_code not in IN_ORDER:
-            why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
-            return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue without this process"))]
+            why = [actions.LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
+            return [
+                *why,
+                actions.EmitEvent(event=Shutdown(reason="the test cannot continue without this process")),
+            ]
         if not any(process in self._peers for process in self._running):
             return [_interrupt(process) for process in self._running]
         return []
@@ -371,11 +366,11 @@ class LaunchedTest:
     def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
         code, message = self._result()
         late = [report.late for report in self._spoken if report.late][:1]
-        lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *late)]
+        lines = [actions.LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *late)]
         if code == ExitCode.FINISHED:
             return [
                 *lines,
-                LogInfo(msg=f"rths: {message}; {self._report(code)}"),
+                actions.LogInfo(msg=f"rths: {message}; {self._report(code)}"),
                 *map(_interrupt, self._attached),
             ]
         for line in lines:
@@ -421,8 +416,10 @@ def _line(axis: str, row: Mapping[str, float]) -> str:
     )
 
 
-def _interrupt(process: ExecuteProcess) -> EmitEvent:
-    return EmitEvent(event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process)))
+def _interrupt(process: actions.ExecuteProcess) -> actions.EmitEvent:
+    return actions.EmitEvent(
+        event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process))
+    )
 
 
 def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
