@@ -157,13 +157,14 @@ class Inbox:
 class StreamPublisher:
     """Publishes messages as bytes; ``sent`` is their number.
 
-    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` contains the lines
-    to other nodes of this machine, by full name. The middleware receives messages only if
-    ``has_topic_subscribers`` is true. With ``holds``, it receives them only after a call of :meth:`publish_held`.
+    ``partners`` are the subscribing peers (full names), nodes of the loop first. ``neighbours`` are inboxes in
+    this process, which receive every message directly. ``lines`` are the lines to other nodes of this machine, by
+    full name. The middleware receives messages only if ``has_topic_subscribers`` is true, with ``holds`` only
+    after a call of :meth:`publish_held`.
     """
 
-    def __init__(self, publisher: Publisher) -> None:
-        self.publisher = publisher
+    def __init__(self, publisher: Publisher, partners: tuple[str, ...] = ()) -> None:
+        self.publisher, self.partners = publisher, partners
         self.sent = 0
         self.neighbours: tuple[Inbox, ...] = ()
         self.lines: dict[str, SocketWriter] = {}
@@ -214,13 +215,10 @@ class StreamPublisher:
             inbox.fill_by_hand(True)
         self.look()
 
-    def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """Send messages to the node ``partner`` on ``line``. No message to ``partner`` may be in transit.
-
-        ``order`` lists the partners in the order of sending, nodes of the loop first.
-        """
+    def speak_to(self, partner: str, line: SocketWriter, holds: bool) -> None:
+        """Send messages to the node ``partner`` on ``line``. No message to ``partner`` may be in transit."""
         lines = self.lines | {partner: line}
-        self.lines = {name: lines[name] for name in (*order, *lines) if name in lines}
+        self.lines = {name: lines[name] for name in (*self.partners, *lines) if name in lines}
         self.holds = holds
         self.look()
 

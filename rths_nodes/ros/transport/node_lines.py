@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ class NodeLines:
         self._node, self._run, self._warn, self._clock = node, run, warn, clock
         self._me: str = node.get_fully_qualified_name()
         self._listener: Acceptor | None = None
-        self._outlets: dict[str, tuple[StreamPublisher, tuple[str, ...]]] = {}
+        self._outlets: dict[str, StreamPublisher] = {}
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
@@ -87,13 +87,8 @@ class NodeLines:
         if self._listener.problem:
             self._warn(f"no process can reach {self._me} by socket ({self._listener.problem}); topics are used")
 
-    def connect(
-        self,
-        outlets: Mapping[str, StreamPublisher],
-        partners: Mapping[str, tuple[str, ...]],
-        inboxes: Iterable[Inbox],
-    ) -> None:
-        self._outlets = {key: (outlet, partners[key]) for key, outlet in outlets.items()}
+    def connect(self, outlets: Mapping[str, StreamPublisher], inboxes: Iterable[Inbox]) -> None:
+        self._outlets = dict(outlets)
         self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
@@ -147,18 +142,18 @@ class NodeLines:
         if self._load is None:
             return ""
         missing = []
-        for outlet, partners in self._outlets.values():
+        for outlet in self._outlets.values():
             if outlet.sent:
                 continue  # messages by topic may still be in transit
-            for partner in partners:
+            for partner in outlet.partners:
                 way = (outlet.publisher.topic_name, partner)
                 if not outlet.speaks_to(partner):
-                    self._go_on(outlet, way, partners, self._load)
+                    self._go_on(outlet, way, self._load)
                     if way not in self._answered:
                         missing.append(f"{partner} to answer a call on {way[0]}")
         return ", ".join(missing)
 
-    def _go_on(self, outlet: StreamPublisher, way: tuple[str, str], order: Sequence[str], load: Load) -> None:
+    def _go_on(self, outlet: StreamPublisher, way: tuple[str, str], load: Load) -> None:
         (topic, partner), now = way, self._clock.monotonic_ns()
         call = self._calls.get(way)
         if call is None:
@@ -172,7 +167,7 @@ class NodeLines:
         self._again_at[way] = now + AGAIN_NS
         if call.socket is not None:
             make_room(call.socket, load.messages, load.size)
-            outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds, order)
+            outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds)
         elif call.problem and way not in self._answered:
             self._warn(f"{partner} cannot be reached by socket ({call.problem}); messages are sent on {topic}")
         self._answered.add(way)
@@ -191,10 +186,10 @@ class NodeLines:
 
     @property
     def behind(self) -> list[SocketWriter]:
-        return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
+        return [line for outlet in self._outlets.values() for line in outlet.lines.values() if line.behind]
 
     def lost(self) -> dict[str, int]:
-        return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
+        return {key: outlet.lost for key, outlet in self._outlets.items() if outlet.lost}
 
     def close(self) -> None:
         if self._listener is not None:
@@ -202,7 +197,7 @@ class NodeLines:
         for call in self._calls.values():
             call.close()
         self._listener, self._load, self.direct = None, None, False
-        for outlet, _ in self._outlets.values():
+        for outlet in self._outlets.values():
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()

@@ -101,8 +101,7 @@ class NodeTopics:
         self.guards: dict[str, PublisherGuard] = {}
         self.senders: dict[str, Send] = {}
         self.malformed = 0
-        self._published: dict[str, Endpoint] = {}
-        self._received: dict[str, Endpoint] = {}
+        self._awaited: set[str] = set()
         self._streams: dict[str, StreamPublisher] = {}
 
     def open(
@@ -124,15 +123,13 @@ class NodeTopics:
                 self._open_outlet(endpoint, best_effort, between)
             else:
                 self._open_inbox(endpoint, best_effort, between)
-        partners = {key: self._published[key].partners for key in self._streams}
-        self.lines.connect(self._streams, partners, self.opened.values())
+        self.lines.connect(self._streams, self.opened.values())
 
     def _open_outlet(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         row, key = endpoint.row, endpoint.key
         qos = quality(row, best_effort)
         publisher = self._node.create_publisher(message_class(row.type), endpoint.name, qos)
-        outlet = self.outlets[key] = StreamPublisher(publisher)
-        self._published[key] = endpoint
+        outlet = self.outlets[key] = StreamPublisher(publisher, endpoint.partners)
         if row.stream:
             self._streams[key] = outlet
         self.senders[key] = interposer.sender(key, outlet.send)
@@ -140,7 +137,8 @@ class NodeTopics:
     def _open_inbox(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         row, key = endpoint.row, endpoint.key
         inbox = open_inbox(self._node, row, self.group, self.run, best_effort, endpoint.name, endpoint.partners)
-        self.opened[key], self.guards[key], self._received[key] = inbox, inbox.guard, endpoint
+        self.opened[key], self.guards[key] = inbox, inbox.guard
+        self._awaited |= {key} if endpoint.awaited else set()
         self.inboxes[key] = interposer.inbox(key, inbox)
 
     def join(self, mark: str) -> None:
@@ -158,10 +156,9 @@ class NodeTopics:
         for inbox in self.opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
-        for published in (self.outlets, self.senders, self._published, self._streams):
-            published.clear()
-        for received in (self.inboxes, self.opened, self.guards, self._received):
-            received.clear()
+        for collection in (self.outlets, self.senders, self._streams, self.inboxes, self.opened, self.guards):
+            collection.clear()
+        self._awaited.clear()
 
     def flush(self) -> None:
         self.publish_held()
@@ -250,10 +247,10 @@ class NodeTopics:
             inbox.drop(FOREIGN_A_TURN)
 
     def missing(self) -> str:
-        for key, outlet in self.outlets.items():
-            if outlet.publisher.get_subscription_count() < len(self._published[key].partners):
-                return _missing(outlet.publisher.topic_name, self._absent(key))
-        guards = [self.guards[key] for key in self.guards if self._received[key].awaited]
+        for outlet in self.outlets.values():
+            if outlet.publisher.get_subscription_count() < len(outlet.partners):
+                return _missing(outlet.publisher.topic_name, self._absent(outlet))
+        guards = [self.guards[key] for key in self.guards if key in self._awaited]
         for guard in guards:
             if guard.subscription.get_publisher_count() < len(guard.speakers):
                 guard.look()
@@ -263,22 +260,22 @@ class NodeTopics:
         for guard in guards:
             if guard.missing:
                 return _missing(guard.topic, guard.missing, guard.nameless)
-        for key, outlet in self.outlets.items():
-            if absent := self._absent(key):
+        for outlet in self.outlets.values():
+            if absent := self._absent(outlet):
                 return _missing(outlet.publisher.topic_name, absent)
         return ""
 
-    def _absent(self, key: str) -> set[str]:
-        topic = self.outlets[key].publisher.topic_name
-        return {*self._published[key].partners} - peers.subscribers(self._node, topic)
+    def _absent(self, outlet: StreamPublisher) -> set[str]:
+        return {*outlet.partners} - peers.subscribers(self._node, outlet.publisher.topic_name)
 
     def duplicate_names(self, full_names: Sequence[str]) -> str:
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
     def other_versions(self) -> str:
-        for endpoint in (*self._published.values(), *self._received.values()):
-            topic = self._node.resolve_topic_name(endpoint.name)
-            if version := peers.other_version(self._node, topic, endpoint.partners):
+        published = {outlet.publisher.topic_name: outlet.partners for outlet in self.outlets.values()}
+        received = {guard.topic: guard.speakers for guard in self.guards.values()}
+        for topic, partners in (*published.items(), *received.items()):
+            if version := peers.other_version(self._node, topic, partners):
                 return version
         return ""
 
