@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -58,16 +57,6 @@ def death(name: str, code: int) -> str:
     names = {number.value: number.name for number in signal.Signals}  # real-time signals have no names
     how = names.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
-
-
-def die_with_parent() -> None:
-    parent = os.environ.get(PARENT)
-    if not parent:
-        return
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
-    if os.getppid() != int(parent):
-        sys.exit(1)
 
 
 def report_to_runner(message: str) -> None:

@@ -12,6 +12,7 @@ __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all node
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
+from rths_nodes.core.child_program import end_with
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.interrupts import handle_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, report_to_launch
@@ -30,7 +32,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, leave
-from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, report_to_runner
+from rths_nodes.ros.hosting.node_processes import PARENT, QUIET_S, TELLS, refused, report_to_runner
 from rths_nodes.ros.hosting.results import Result, dropped_messages
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -63,7 +65,8 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
             node.shutdown.interrupt()
 
     handle_stop_signals(interrupt)
-    die_with_parent()
+    if parent := os.environ.get(PARENT):
+        end_with(int(parent), signal.SIGTERM)
     ros = ExitStack()
     code: int = ExitCode.FAILED
     try:
