@@ -7,7 +7,7 @@ the files for the default namespace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from xml.etree import ElementTree
 
@@ -26,6 +26,8 @@ TYPES = "get_type_description"
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )
+ALWAYS = (names.CLOCK.name, "/parameter_events")
+"""Subscriptions of every node."""
 LOOKED_AT = (
     *("live", "live_curves", "procedure_state", "rig_state"),
     *(names.DIAGNOSTICS.name, names.TEST_STATE, "node_status", "sync_status", "trip"),
@@ -112,67 +114,53 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
 
 def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
     role, axis = names.role_of(peer), names.axis_of(peer)
-    speaks = [_under(rig, row.name) for row in (*names.published_by(role), names.DIAGNOSTICS)]
-    subscriptions = [_under(rig, row.name) for row in names.subscribed_by(role)]
-    subscriptions += names.ALSO_RECORDED if role == names.RECORDER else ()
-    for below in [axis] if axis else axes if role == names.ACTUATOR else ():
-        speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, names.AXIS_TOPICS)]
-        subscriptions += [f"{rig}/{below}/{row.name}" for row in names.subscribed_by(role, names.AXIS_TOPICS)]
+    publish = [row.name for row in names.published_by(role)]
+    subscribe = [row.name for row in names.subscribed_by(role)]
     if role == names.CONSOLE:
-        return _rules(rig, role, {"publish": speaks[:-1], "subscribe": subscriptions})
-    speaks += [
-        "/rosout",
-        "/parameter_events",
-        "~/transition_event",
-        *([names.CLOCK.name] if role == names.ACTUATOR else ()),
-    ]
-    subscriptions += [names.CLOCK.name, "/parameter_events"]
-    stops = (*names.STOPS, names.FORMER_TRIP) if role == names.ACTUATOR else ()
-    serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *stops)]
-    ns = f"{rig}/{axis}" if axis else rig
-    return _rules(ns, role, {"publish": speaks, "subscribe": subscriptions}, {"reply": serves})
+        return _rules(rig, role, publish, subscribe)
+    publish.append(names.DIAGNOSTICS.name)
+    subscribe += names.ALSO_RECORDED if role == names.RECORDER else ()
+    for below in [axis] if axis else axes if role == names.ACTUATOR else ():
+        publish += [f"{below}/{row.name}" for row in names.published_by(role, names.AXIS_TOPICS)]
+        subscribe += [f"{below}/{row.name}" for row in names.subscribed_by(role, names.AXIS_TOPICS)]
+    publish += ["/rosout", "/parameter_events", "~/transition_event"]
+    services = (*PARAMETERS, TYPES, *LIFECYCLE)
+    if role == names.ACTUATOR:
+        publish.append(names.CLOCK.name)
+        services += (*names.STOPS, names.FORMER_TRIP)
+    reply = [f"~/{name}" for name in services]
+    return _rules(rig, role, publish, [*subscribe, *ALWAYS], reply, axis=axis)
 
 
 def _operator(rig: str) -> ElementTree.Element:
-    speaks = [*(_under(rig, name) for name in names.OPERATOR_TOPICS), names.DIAGNOSTICS.name, "/parameter_events"]
-    subscriptions = [
-        _under(rig, names.TRIP),
-        _under(rig, names.FORMER_TRIP),
-        names.CLOCK.name,
-        "/parameter_events",
-    ]
-    services = {"reply": [f"~/{name}" for name in names.OPERATOR_SERVICES]}
-    return _rules(rig, names.OPERATOR, {"publish": speaks, "subscribe": subscriptions}, services)
+    publish = (*names.OPERATOR_TOPICS, names.DIAGNOSTICS.name, "/parameter_events")
+    reply = [f"~/{name}" for name in names.OPERATOR_SERVICES]
+    return _rules(rig, names.OPERATOR, publish, (names.TRIP, names.FORMER_TRIP, *ALWAYS), reply)
 
 
 def _page(rig: str) -> ElementTree.Element:
-    subscriptions = [_under(rig, name) for name in LOOKED_AT]
-    asks = [
-        *(f"{rig}/{names.ACTUATOR}/{name}" for name in names.STOPS),
-        f"{rig}/{names.OPERATOR}/{names.PAGE_STOP}",
-    ]
-    topics = {
-        "publish": ["/parameter_events"],
-        "subscribe": [*subscriptions, names.CLOCK.name, "/parameter_events"],
-    }
-    return _rules(rig, names.PAGE, topics, {"request": asks})
+    stops = (*(f"{names.ACTUATOR}/{name}" for name in names.STOPS), f"{names.OPERATOR}/{names.PAGE_STOP}")
+    return _rules(rig, names.PAGE, ["/parameter_events"], (*LOOKED_AT, *ALWAYS), request=stops)
 
 
 def _rules(
-    ns: str,
+    rig: str,
     node: str,
-    topics: Mapping[str, Sequence[str]],
-    services: Mapping[str, Sequence[str]] | None = None,
+    publish: Sequence[str],
+    subscribe: Sequence[str],
+    reply: Sequence[str] = (),
+    request: Sequence[str] = (),
+    axis: str = "",
 ) -> ElementTree.Element:
-    profile = ElementTree.Element("profile", ns=ns, node=node)
-    for kind, allowed in (("topic", topics), ("service", services or {})):
-        for doing, expressions in allowed.items():
+    profile = ElementTree.Element("profile", ns=f"{rig}/{axis}" if axis else rig, node=node)
+    topics = ("topic", "publish", publish), ("topic", "subscribe", subscribe)
+    for kind, doing, allowed in (*topics, ("service", "reply", reply), ("service", "request", request)):
+        if allowed:
             group = ElementTree.SubElement(profile, f"{kind}s", {doing: "ALLOW"})
-            for expression in dict.fromkeys(expressions):
-                named = ElementTree.SubElement(group, kind)
-                named.text = expression
+            for name in dict.fromkeys(_under(rig, name) for name in allowed):
+                ElementTree.SubElement(group, kind).text = name
     return profile
 
 
 def _under(rig: str, name: str) -> str:
-    return name if name.startswith("/") else f"/{rig.strip('/')}/{name}"
+    return name if name.startswith(("/", "~")) else f"/{rig.strip('/')}/{name}"
