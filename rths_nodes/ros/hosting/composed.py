@@ -21,7 +21,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import interpose
-from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
+from rths_nodes.ros.hosting.node_processes import QUIET_S, Processes
 from rths_nodes.ros.hosting.processes import GRACE_S, Console, exit_codes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
@@ -97,8 +97,10 @@ def run(
                 test.result.interrupted = True
             if console:
                 console.listen()
-            for process in processes.dead():
-                _answer(process, rig)
+            for died in processes.dead():
+                if not rig.phase.gone:
+                    refused = died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED
+                    (rig.refuse if refused else rig.trip)(died.death)
 
         try:
             for description in descriptions:
@@ -119,15 +121,6 @@ def run(
             codes += exit_codes(processes, console, result, console.wait)
     result.judge(codes)
     return result
-
-
-def _answer(died: Process, rig: ActuatorNode) -> None:
-    if rig.phase.gone:
-        return
-    if died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED:
-        rig.refuse(died.death)
-    else:
-        rig.trip(died.death)
 
 
 class ComposedTest:

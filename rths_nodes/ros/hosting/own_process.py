@@ -83,7 +83,15 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
         reason = f"{type(error).__name__}: {error}"
         print(f"rths: {reason}", file=sys.stderr)
         report_to_runner(reason)
-    leave(code, lambda: _close(hosted.nodes, ros))
+
+    def close() -> None:
+        with ros:
+            time.sleep(QUIET_S)
+            for node in hosted.nodes:
+                node.destroy_node()
+            time.sleep(QUIET_S)
+
+    leave(code, close)
 
 
 def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
@@ -102,14 +110,6 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
     if names.ACTUATOR not in peers:
         raise ConfigError(f"{names.RIG}: must include the actuator node, which leads the test")
     return HostedTest(peers, arguments)
-
-
-def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
-    with ros:
-        time.sleep(QUIET_S)
-        for node in nodes:
-            node.destroy_node()
-        time.sleep(QUIET_S)
 
 
 class HostedNode:
