@@ -13,6 +13,7 @@ import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from operator import attrgetter
 
 from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
 from rcl_interfaces.srv import DescribeParameters, GetParameters, GetParameterTypes, ListParameters
@@ -143,6 +144,8 @@ def look(node: RthsNode) -> None:
         node.safely(node.look)
 
 
+GONE = attrgetter("phase.gone")
+
 READING = (
     GetParameters,
     GetParameterTypes,
@@ -259,7 +262,7 @@ class LoopExecutor:
                 thread.close()
 
     def _loop(self) -> None:
-        while not all(node.phase.gone for node in self.nodes):
+        while not all(map(GONE, self.nodes)):
             try:
                 self._turn()
             except Starving as error:  # raised outside a node: the cause is unknown
