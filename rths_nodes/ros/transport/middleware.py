@@ -36,8 +36,9 @@ def unused() -> bool:
     return not type_support_loaded()
 
 
-def started(arguments: Sequence[str] = ()) -> Context:
-    """Return a private context without rclpy's signal handlers, which would end the context while the loop runs.
+@contextmanager
+def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
+    """Yield a private context without rclpy's signal handlers, which would end the context while the loop runs.
 
     Raises ConfigError like :func:`settle`, and if ROS 2 does not start.
     """
@@ -45,12 +46,6 @@ def started(arguments: Sequence[str] = ()) -> Context:
     context = Context()
     with in_words():
         rclpy.init(args=list(arguments), context=context, signal_handler_options=SignalHandlerOptions.NO)
-    return context
-
-
-@contextmanager
-def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
-    context = started(arguments)
     try:
         yield context
     finally:
