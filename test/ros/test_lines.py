@@ -96,7 +96,8 @@ def test_long_address_is_hashed() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xff\xfe", b"[]", b"{}", HELLO.pack()[:-5], b'{"run": 1, "node": "", "topic": "", "gid": ""}']
+    "data",
+    [b"", b"\xff\xfe", b"[]", b"{}", b"[" * 4000, HELLO.pack()[:-5], b'[1, "", "", ""]', b'["", "", "", "x"]'],
 )
 def test_invalid_greetings_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
