@@ -249,9 +249,9 @@ class Acceptor:
                 refusal = judge(hello)
             if refusal:
                 self._turn_away(caller, refusal)
-            elif hello is not None and refusal is not None:
+            elif hello is not None and (refusal is not None or now - since > DISCOVERED_NS):
                 del self._callers[caller], self._greetings[caller]
-                if _say(caller, WELCOME):
+                if refusal is not None and _say(caller, WELCOME):
                     lines.append((hello, caller))
                 else:
                     caller.close()
@@ -296,11 +296,10 @@ class Acceptor:
         caller.close()
 
     def close(self) -> None:
-        for caller in list(self._greetings):
-            self._turn_away(caller, "the called node has not discovered the caller")
         for caller in self._callers:
             caller.close()
         self._callers.clear()
+        self._greetings.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
