@@ -73,7 +73,7 @@ def forked_nodes() -> Iterator[None]:
 
 
 def _forked(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> node_processes.Process:
-    file = open(os.memfd_create("report"), "r+b", buffering=0)
+    file = open(os.memfd_create("report"), "r+b", buffering=0)  # noqa: SIM115
     arguments = list(command[command.index("rths_nodes.app.node") + 1 :])
     forked: Any = Forked(_node, arguments, dict(environment), reduction.DupFd(file.fileno()))
     return node_processes.Process(peer, forked, file)
