@@ -124,10 +124,10 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
         publish += [f"{below}/{row.name}" for row in names.published_by(role, names.AXIS_TOPICS)]
         subscribe += [f"{below}/{row.name}" for row in names.subscribed_by(role, names.AXIS_TOPICS)]
     publish += ["/rosout", "/parameter_events", "~/transition_event"]
-    services = (*PARAMETERS, TYPES, *LIFECYCLE)
+    services = [*PARAMETERS, TYPES, *LIFECYCLE]
     if role == names.ACTUATOR:
         publish.append(names.CLOCK.name)
-        services += (*names.STOPS, names.FORMER_TRIP)
+        services += [*names.STOPS, names.FORMER_TRIP]
     reply = [f"~/{name}" for name in services]
     return _rules(rig, role, publish, [*subscribe, *ALWAYS], reply, axis=axis)
 

@@ -13,7 +13,6 @@ import os
 import pwd
 import socket
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 LONGEST_NAME = 107
@@ -32,8 +31,7 @@ def address(node: str, domain: int, user: int | None = None) -> bytes:
     return b"\0" + name
 
 
-@dataclass(frozen=True)
-class Credentials:
+class Credentials(NamedTuple):
     process: int
     user: int
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rcl_interfaces.msg import ParameterEvent
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
-from rclpy.impl.rcutils_logger import RcutilsLogger as Logger
+from rclpy.impl.rcutils_logger import RcutilsLogger
 from rclpy.lifecycle import LifecycleNode
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -25,21 +25,6 @@ from rclpy.subscription import Subscription
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
-
-__all__ = [
-    "GuardCondition",
-    "Logger",
-    "RCLError",
-    "RequestQueue",
-    "WaitSet",
-    "declared_parameters",
-    "missing",
-    "parameter_overrides",
-    "publish_bytes",
-    "remove_from_graph",
-    "take_bytes",
-    "type_support_loaded",
-]
 
 MEMBERS = {
     "GuardCondition": ("trigger_guard_condition",),
@@ -67,6 +52,7 @@ if absent := missing(vars(_rclpy), type(ParameterEvent)):
     raise ConfigError(f"this version of rclpy lacks {', '.join(absent)}; use ROS 2 Jazzy or Kilted")
 
 GuardCondition, RCLError, WaitSet = _rclpy.GuardCondition, _rclpy.RCLError, _rclpy.WaitSet
+Logger = RcutilsLogger
 
 
 def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, Data] | None]:
