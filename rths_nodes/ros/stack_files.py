@@ -158,7 +158,8 @@ def _rules(
         if allowed:
             group = ElementTree.SubElement(profile, f"{kind}s", {doing: "ALLOW"})
             for name in dict.fromkeys(_under(rig, name) for name in allowed):
-                ElementTree.SubElement(group, kind).text = name
+                entry = ElementTree.SubElement(group, kind)
+                entry.text = name
     return profile
 
 
