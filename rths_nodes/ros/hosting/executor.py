@@ -147,13 +147,8 @@ def look(node: RthsNode) -> None:
 GONE = attrgetter("phase.gone")
 
 READING = (
-    GetParameters,
-    GetParameterTypes,
-    DescribeParameters,
-    ListParameters,
-    GetState,
-    GetAvailableStates,
-    GetAvailableTransitions,
+    *(GetParameters, GetParameterTypes, DescribeParameters, ListParameters),
+    *(GetState, GetAvailableStates, GetAvailableTransitions),
 )
 """Services that change nothing, answered by the service thread."""
 
