@@ -73,6 +73,10 @@ class Topic:
     def message(self) -> str:
         return self.type.rpartition("/")[2]
 
+    @property
+    def for_onlookers(self) -> bool:
+        return bool(self.publishers) and not self.subscribers
+
     def lossy(self, best_effort: bool) -> bool:
         return self.best_effort or (best_effort and self.stream)
 

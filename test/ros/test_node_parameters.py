@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the parameters of a node: sections of its scenario, and remapping.
+"""Tests of the parameters of a node: sections of its scenario, QoS overrides, and remapping.
 
-Parameters are declared when a node is made, can be set until it is configured, and are refused afterwards. Names
-can be remapped only for topics that no test node subscribes to.
+Parameters are declared when a node is made, can be set until it is configured, and are refused afterwards. QoS
+can be overridden, and names remapped, only for topics that no test node subscribes to.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import mentions
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
@@ -30,9 +31,9 @@ from rths_nodes.loop.options import PACES
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.nodes.base import NodeRefused
+from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.endpoints import quality
-from rths_nodes.ros.transport.topics import refuse_remapping
-from rths_nodes.ros.transport.wiring import endpoints
 
 NAME = "chen_ricles_2010"
 
@@ -189,19 +190,109 @@ def test_other_type_replaces_parameters() -> None:
         assert not node.has_parameter("compensator.alpha_es")
 
 
-# -- QoS and names of topics ------------------------------------------------------------------------------
+# -- QoS overrides ----------------------------------------------------------------------------------------
 
-BETWEEN_NODES = {row for row in names.TOPICS.values() if row.publishers and row.subscribers}
+OVERRIDABLE = [topic for topic in names.TOPICS.values() if topic.for_onlookers]
+PROTOCOL = [topic for topic in names.TOPICS.values() if not topic.for_onlookers]
 
 
-@pytest.mark.parametrize("topic", sorted({row.name for row in names.TOPICS.values()} - {"node_status"}))
-def test_offered_qos_is_that_of_topic_table(topic: str) -> None:
-    row = names.TOPICS[topic]
-    with made("monitor") as node:
+@contextmanager
+def started(role: str, **overrides: Any) -> Iterator[Any]:
+    """Start a node with QoS ``overrides``, for example ``joint_states__depth`` for /rths/joint_states."""
+    values = {}
+    for name, value in overrides.items():
+        topic, policy = name.split("__")
+        values[f"qos_overrides./rths/{topic}.publisher.{policy}"] = value
+    with made(role, **values) as node:
         node.start()
-        for publisher in node.get_publishers_info_by_topic(f"/rths/{topic}"):
-            expected, offered = quality(row), publisher.qos_profile
-            assert (offered.reliability, offered.durability) == (expected.reliability, expected.durability)
+        yield node
+
+
+def offered(node: Any, topic: str) -> Any:
+    (publisher,) = node.get_publishers_info_by_topic(f"/rths/{topic}")
+    return publisher.qos_profile
+
+
+def test_only_topics_for_other_programs_are_overridable() -> None:
+    assert {topic.name for topic in OVERRIDABLE} == {*names.JOINTS, "live", "live_curves"}
+    assert names.DIAGNOSTICS.for_onlookers
+    assert names.CLOCK.for_onlookers
+    assert not names.TOPICS[names.FORMER_TRIP].for_onlookers, "an operator publishes it"
+    assert all(qos_overrides.overridable(topic) is None for topic in PROTOCOL)
+
+
+def test_publisher_uses_qos_override() -> None:
+    overrides = {"joint_states__reliability": "best_effort", "joint_states__durability": "transient_local"}
+    with started("monitor", **overrides) as node:
+        qos = offered(node, "joint_states")
+        assert qos.reliability == ReliabilityPolicy.BEST_EFFORT
+        assert qos.durability == DurabilityPolicy.TRANSIENT_LOCAL
+        untouched = offered(node, "joint_targets")
+        assert untouched.reliability == ReliabilityPolicy.RELIABLE
+        assert untouched.durability == DurabilityPolicy.VOLATILE
+        name = "qos_overrides./rths/joint_states.publisher.reliability"
+        assert node.get_parameter(name).value == "best_effort"
+
+
+@pytest.mark.parametrize("topic", OVERRIDABLE, ids=lambda topic: topic.name)
+def test_default_qos_is_that_of_topic_table(topic: names.Topic) -> None:
+    with started("monitor") as node:
+        qos, expected = offered(node, topic.name), quality(topic)
+        assert (qos.reliability, qos.durability) == (expected.reliability, expected.durability)
+        prefix = f"qos_overrides./rths/{topic.name}.publisher."
+        assert node.get_parameter(f"{prefix}depth").value == expected.depth
+
+
+def test_overrides_of_other_nodes_are_ignored() -> None:
+    """A parameter file may be for all nodes."""
+    with started("compensator", live__depth=5) as node:
+        assert not node.has_parameter("qos_overrides./rths/live.publisher.depth")
+
+
+def test_axis_node_accepts_overrides_of_rig_topics() -> None:
+    values = {"scenario": "three_independent_axes", "qos_overrides./rths/live.publisher.depth": 5}
+    values["qos_overrides./diagnostics.publisher.depth"] = 3
+    with made(names.AXIS, composed.in_namespace("/rths/story_1"), **values) as node:
+        node.start()
+        assert node.get_parameter("qos_overrides./diagnostics.publisher.depth").value == 3
+
+
+def test_overrides_hold_after_reconfiguration() -> None:
+    with started("monitor", live__reliability="reliable") as node:
+        node.trigger_deactivate()
+        node.trigger_cleanup()
+        node.start()
+        assert offered(node, "live").reliability == ReliabilityPolicy.RELIABLE
+
+
+@pytest.mark.parametrize("topic", [topic.name for topic in PROTOCOL])
+def test_qos_of_loop_protocol_is_fixed(topic: str) -> None:
+    with pytest.raises(NodeRefused) as refused, started("monitor", **{f"{topic}__reliability": "best_effort"}):
+        pass
+    reason = str(refused.value)
+    assert reason.startswith(f"qos_overrides./rths/{topic}.publisher.reliability: refused")
+    assert "/rths/joint_states" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "parts"),
+    [
+        ("/rths/joint_state.publisher.depth", 3, ("did you mean",)),
+        ("/rths/live.subscription.depth", 3, ("qos_overrides", "/rths/live.publisher.depth")),
+        ("/rths/live.publisher.deadline", 3, ("known", "depth", "durability", "history", "reliability")),
+        ("/rths/live.publisher.depth", 0, ("number", "1", "5000")),
+        ("/rths/live.publisher.depth", 2.5, ("whole", "number")),
+        ("/rths/live.publisher.history", "keep_all", ("keep_last",)),
+        ("/rths/live.publisher.reliability", "relaible", ("reliable", "best_effort")),
+        ("/rths/live", 3, ("qos_overrides", "/TOPIC.publisher.POLICY")),
+        ("/rths/story_1/command.publisher.depth", 1, ("protocol", "loop")),
+    ],
+)
+def test_invalid_override_is_refused(name: str, value: Any, parts: tuple[str, ...]) -> None:
+    with made("actuator", peers=[*names.NODES, "story_1/axis"]) as node, pytest.raises(ConfigError) as refused:
+        qos_overrides.check(node, node.location, {f"qos_overrides.{name}": value, "pace": "lockstep"})
+    assert mentions(str(refused.value), *parts)
+    assert str(refused.value).startswith(f"qos_overrides.{name}")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +300,7 @@ def test_offered_qos_is_that_of_topic_table(topic: str) -> None:
     [
         (
             ("-p", "qos_overrides./rths/measurement.publisher.depth:=1"),
-            ("qos_overrides./rths/measurement.publisher.depth", "unknown", "parameter"),
+            ("qos_overrides./rths/measurement.publisher.depth: refused",),
         ),
         (("-r", "measurement:=/lab/measurement"), ("/rths/measurement", "/lab/measurement", "refused")),
     ],
@@ -236,7 +327,6 @@ def test_only_topics_between_nodes_cannot_be_remapped(role: str) -> None:
     remapped = [word for number, name in enumerate(canonical) for word in ("-r", f"{name}:=/lab/t_{number}")]
     arguments = [*composed.in_namespace(namespace), *remapped]
     with made(role, arguments) as node, pytest.raises(ConfigError) as refused:
-        refuse_remapping(node, endpoints(node.location, names.NODES))
-    used = {row.name for row in (*names.published_by(role), *names.subscribed_by(role)) if not row.apart}
-    between_nodes = {f"/rths/{row.name}" for row in BETWEEN_NODES if row.name in used and not row.section}
+        qos_overrides.check(node, node.location, {})
+    between_nodes = {f"/rths/{row.name}" for row in names.TOPICS.values() if row.publishers and row.subscribers}
     assert {problem.partition(": ")[0] for problem in refused.value.problems} == {*between_nodes, *of_axis}

@@ -48,7 +48,7 @@ from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.rclpy_private import remove_from_graph
 from rths_nodes.ros.transport.service_thread import FewRequests
-from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard, refuse_remapping
+from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
 msg = importlib.import_module("rths_nodes.msg")
@@ -255,17 +255,16 @@ class RthsNode(FewRequests, LifecycleNode):
         self.scenario = settings.load()
         if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
             raise ConfigError(f"engine = {EXECUTIVE!r}: not available for nodes. Use rths run, or engine: auto")
-
-        def has(row: names.Topic) -> bool:
-            return row.wanted(self.scenario)
-
-        wanted = endpoints(location, settings.peers, settings.publishes_clock, settings.here, has)
-        refuse_remapping(self, wanted)
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()
         self.interposer = self._host.interpose(self)
         self.build(self.assembly)
+
+        def has(row: names.Topic) -> bool:
+            return row.wanted(self.scenario)
+
+        wanted = endpoints(location, settings.peers, settings.publishes_clock, settings.here, has)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(self)

@@ -24,11 +24,12 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.rclpy_private import parameter_overrides
 
 UNBOUNDED = 2**63 - 1
 """Replacement for a missing bound of an integer range. Floating-point ranges use infinity."""
-FOREIGN = ("use_sim_time", "start_type_description_service")
+FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
 
 
 def initial_values(node: Node) -> Data:

@@ -28,6 +28,7 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.node_lines import Load
 from rths_nodes.ros.transport.rclpy_private import declared_parameters
 from rths_nodes.ros.transport.wiring import NodeLocation
@@ -173,6 +174,7 @@ class NodeSettings:
     def load(self) -> Scenario:
         self._check_options()
         self._check_names()
+        qos_overrides.check(self._node, self.location, self._values)
         self.lockstep = self.value("pace") == LOCKSTEP
         self.clocked = not self.lockstep
         if self.publishes_clock:

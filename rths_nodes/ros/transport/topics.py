@@ -10,7 +10,6 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import Problems
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark
@@ -29,6 +28,7 @@ from rths_nodes.ros.transport.endpoints import (
 )
 from rths_nodes.ros.transport.node_lines import Load, NodeLines
 from rths_nodes.ros.transport.peers import PublisherGuard
+from rths_nodes.ros.transport.qos_overrides import overridable
 from rths_nodes.ros.transport.wiring import Endpoint
 
 BURST = 32
@@ -43,20 +43,6 @@ T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
 """Function that receives topic, bytes and plain values of each message on a low-rate topic."""
-
-
-def refuse_remapping(node: Node, endpoints: Iterable[Endpoint]) -> None:
-    """Raise ConfigError for remapped topics between nodes of a test."""
-    problems = Problems()
-    for endpoint in endpoints:
-        canonical = node.resolve_topic_name(endpoint.name, only_expand=True)
-        actual = node.resolve_topic_name(endpoint.name)
-        if actual != canonical and endpoint.row.publishers and endpoint.row.subscribers:
-            problems.append(
-                f"{canonical}: remapping to {actual} is refused, because nodes and recordings rely on the name. "
-                "Use a namespace, or remap the topic in the other program"
-            )
-    problems.refuse()
 
 
 class Interposer:
@@ -127,8 +113,12 @@ class NodeTopics:
 
     def _open_outlet(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         row, key = endpoint.row, endpoint.key
-        qos = quality(row, best_effort)
-        publisher = self._node.create_publisher(message_class(row.type), endpoint.name, qos)
+        publisher = self._node.create_publisher(
+            message_class(row.type),
+            endpoint.name,
+            quality(row, best_effort),
+            qos_overriding_options=overridable(row),
+        )
         outlet = self.outlets[key] = StreamPublisher(publisher, endpoint.partners)
         if row.stream:
             self._streams[key] = outlet
