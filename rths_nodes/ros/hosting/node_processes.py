@@ -240,8 +240,14 @@ class Processes:
         return notes
 
     def why(self, ended: Process) -> str:
-        alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
-        return (ended if ended.report else next((process for process in alike if process.report), ended)).death
+        """Return the reason for the end of ``ended``; without a report, the report of a process that caused it.
+
+        A node that leaves because the actuator node refuses the test exits with REFUSED and has no report. The
+        actuator node's code may be another one, and it exits last.
+        """
+        code = ended.popen.returncode
+        causes = [ended, *(one for one in self.running if code in (ExitCode.REFUSED, one.popen.returncode))]
+        return next((process for process in causes if process.report), ended).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes decide the outcome; ``reported`` are the roles with a Summary.
