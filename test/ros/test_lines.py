@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from messages import mentions
 
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.ros.transport import node_lines
-from rths_nodes.ros.transport.greeting import LONGEST_NAME, WELCOME, Greeting, address
+from rths_nodes.ros.transport.greeting import LONGEST_NAME, WAIT, WELCOME, Greeting, address
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room
-from rths_nodes.ros.transport.node_lines import Acceptor, Connector
+from rths_nodes.ros.transport.node_lines import Acceptor, Connector, Load, NodeLines
 
 HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")
 NOBODY = 65534
@@ -144,7 +145,100 @@ def test_undiscovered_caller_waits_longer_than_for_a_first_answer(
     assert not call.look()
     clock.sleep(1.1)
     assert call.look()
-    assert mentions(call.problem, "answered")
+    assert mentions(call.problem, "discovered")
+
+
+def test_caller_receives_the_reason_if_it_is_not_discovered(
+    listener: Acceptor, call: Connector, clock: Any
+) -> None:
+    call.look()
+    listener.look(hesitate)
+    clock.sleep(20.1)
+    listener.look(hesitate)
+    assert call.look()
+    assert mentions(call.problem, "refused", "discovered")
+    assert not listener.strangers
+
+
+def test_squatter_cannot_hold_a_caller_for_ever(name: bytes, call: Connector) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
+        squatter.bind(name)
+        squatter.listen()
+        assert not call.look()
+        accepted, _ = squatter.accept()
+        for _ in range(2):
+            accepted.send(WAIT)
+        assert call.look()
+        assert mentions(call.problem, "refused")
+        accepted.close()
+
+
+def test_undiscovered_callers_that_exit_leave_room(
+    name: bytes, listener: Acceptor, call: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_lines, "MOST_UNKNOWN", 3)
+    dead = [stranger(name, HELLO.pack()) for _ in range(3)]
+    listener.look(hesitate)
+    for caller in dead:
+        caller.close()
+    listener.look(hesitate)
+    call.look()
+    assert listener.look(hesitate) == []
+    assert not call.look()
+    assert not listener.strangers
+
+
+TOPIC = HELLO.topic
+
+
+@pytest.fixture
+def lines(clock: Any) -> Iterator[NodeLines]:
+    """Lines of a node that has not discovered the publisher of ``TOPIC`` yet."""
+    queries: list[str] = []
+    guard = SimpleNamespace(speakers=(HELLO.node,), known=set(), look=lambda: queries.append(TOPIC), topic=TOPIC)
+    inbox = SimpleNamespace(guard=guard, stream=True, line=None, by_line=False, by_hand=False, queries=queries)
+    inbox.hang_up = lambda: None
+    me = f"/test_{os.getpid()}_{time.monotonic_ns()}/compensator"
+    node = SimpleNamespace(
+        get_fully_qualified_name=lambda: me, context=SimpleNamespace(get_domain_id=lambda: 0), inbox=inbox
+    )
+    made = NodeLines(node, lambda: HELLO.run, print, clock)
+    made.open(Load(1, 100, False))
+    made.connect({}, [inbox])
+    yield made
+    made.close()
+
+
+def test_many_undiscovered_callers_cost_one_query_of_the_graph(lines: NodeLines) -> None:
+    callers = [stranger(lines._address(lines._me), HELLO.pack()) for _ in range(20)]
+    lines.answer()
+    lines.answer()
+    assert len(lines._node.inbox.queries) == 2
+    for caller in callers:
+        caller.close()
+
+
+def test_waiting_caller_calls_again_in_a_new_run(lines: NodeLines, monkeypatch: pytest.MonkeyPatch) -> None:
+    outlet = SimpleNamespace(
+        sent=0,
+        publisher=SimpleNamespace(topic_name=TOPIC),
+        partners=(lines._me,),
+        speaks_to=lambda partner: False,
+        hang_up=lambda: None,
+    )
+    runs = [HELLO.run]
+    caller = NodeLines(lines._node, lambda: runs[0], print, lines._clock)
+    caller._load, caller._outlets = Load(1, 100, False), {"measurement": outlet}
+    monkeypatch.setattr(caller, "_hello", lambda topic: HELLO._replace(run=runs[0]))
+    caller.call()
+    lines.answer()
+    runs[0] = "rths_next"
+    monkeypatch.setattr(lines, "_run", lambda: runs[0])
+    caller.call()
+    lines.answer()
+    assert "answer" in caller.call()
+    assert not lines.strangers
+    caller.close()
 
 
 def test_name_without_listener_is_on_another_machine(call: Connector) -> None:
@@ -247,6 +341,13 @@ def test_caller_with_invalid_greeting_is_refused(name: bytes, listener: Acceptor
         assert b"invalid greeting" in caller.recv(100)
         assert caller.recv(100) == b""
     assert sum(listener.strangers.values()) == 1
+
+
+def test_reason_with_unprintable_name_is_sent(name: bytes, listener: Acceptor) -> None:
+    with stranger(name, HELLO._replace(node="\ud800").pack()) as caller:
+        assert listener.look(lambda hello: f"{hello.node} does not publish to this node") == []
+        assert caller.recv(100) == WAIT
+        assert b"publish" in caller.recv(100)
 
 
 def test_silent_caller_is_refused_after_timeout(name: bytes, listener: Acceptor, clock: Any) -> None:

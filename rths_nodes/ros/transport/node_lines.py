@@ -32,6 +32,7 @@ MOST_UNKNOWN = 512
 """Maximum number of callers with unknown identity, enough for two per axis of a large rig."""
 MOST_STRANGERS = 64
 BEYOND = "others"
+UNDISCOVERED = "the called node has not discovered the caller"
 
 Judge = Callable[[Greeting], str | None]
 """Function that checks a greeting. Returns an empty text to accept, a reason to refuse, or None if undecided."""
@@ -71,6 +72,8 @@ class NodeLines:
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
+        self._queried: set[str] = set()
+        """Topics whose publishers were queried for the callers in this turn."""
         self._load: Load | None = None
         self.direct = False
 
@@ -94,6 +97,7 @@ class NodeLines:
     def answer(self) -> None:
         if self._listener is None:
             return
+        self._queried.clear()
         for hello, sock in self._listener.look(self._judge):
             self._by_topic[hello.topic].receive_by(SocketReader(sock))
 
@@ -109,7 +113,8 @@ class NodeLines:
         if inbox.by_line or inbox.by_hand:
             return f"{hello.node} already has a line to this node"
         gid = bytes.fromhex(hello.gid)
-        if gid not in inbox.guard.known:
+        if gid not in inbox.guard.known and hello.topic not in self._queried:
+            self._queried.add(hello.topic)
             inbox.guard.look()
         return "" if gid in inbox.guard.known else None
 
@@ -156,6 +161,9 @@ class NodeLines:
     def _go_on(self, outlet: StreamPublisher, way: tuple[str, str], load: Load) -> None:
         (topic, partner), now = way, self._clock.monotonic_ns()
         call = self._calls.get(way)
+        if call is not None and call.hello.run != self._run():  # the actuator node has restarted
+            call.close()
+            call = None
         if call is None:
             hello = self._hello(topic) if now >= self._again_at.get(way, 0) else None
             if hello is None:
@@ -243,17 +251,19 @@ class Acceptor:
         self._accept(self._socket)
         lines, now = list[tuple[Greeting, socket.socket]](), self._now()
         for caller, since in list(self._callers.items()):
-            refusal = None if caller in self._greetings else self._greet(caller, now - since >= ANSWER_NS)
-            hello = self._greetings.get(caller)
-            if hello is not None:
+            held = caller in self._greetings
+            refusal = None if held else self._greet(caller, now - since >= ANSWER_NS)
+            hello, gone = self._greetings.get(caller), held and _has_hung_up(caller)
+            if hello is not None and not gone:
                 refusal = judge(hello)
             if refusal:
                 self._turn_away(caller, refusal)
-            elif hello is not None and (refusal is not None or now - since > DISCOVERED_NS):
+            elif hello is not None and (gone or refusal is not None or now - since > DISCOVERED_NS):
                 del self._callers[caller], self._greetings[caller]
                 if refusal is not None and _say(caller, WELCOME):
                     lines.append((hello, caller))
                 else:
+                    _say(caller, UNDISCOVERED.encode())
                     caller.close()
         return lines
 
@@ -292,7 +302,7 @@ class Acceptor:
         self.strangers[key] = self.strangers.get(key, 0) + 1
         self._callers.pop(caller, None)
         self._greetings.pop(caller, None)
-        _say(caller, reason.encode())
+        _say(caller, reason.encode(errors="replace"))
         caller.close()
 
     def close(self) -> None:
@@ -313,10 +323,10 @@ class Connector:
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._address, self._hello = address, hello
+        self._address, self.hello = address, hello
         self._now = clock.monotonic_ns
         self._until = self._now() + PATIENCE_NS
-        self._connected = False
+        self._connected = self._held = False
         self.socket: socket.socket | None = _socket()
         self.answered = False
         self.problem = ""
@@ -327,7 +337,7 @@ class Connector:
                 self._go_on()
             except BlockingIOError:
                 if self._now() > self._until:
-                    self._end("the node has not answered")
+                    self._end(UNDISCOVERED if self._held else "the node has not answered")
             except ConnectionRefusedError:
                 self._end("")
             except OSError as error:
@@ -343,13 +353,13 @@ class Connector:
             if not who.trusted:
                 self._end(f"{who} has bound the address of the node")
                 return
-            self.socket.send(self._hello.pack())
+            self.socket.send(self.hello.pack())
         answer = self.socket.recv(LONGEST_GREETING)
+        if answer == WAIT and not self._held:  # only once: another process may have bound the address
+            self._held, self._until = True, self._now() + DISCOVERED_NS
+            answer = self.socket.recv(LONGEST_GREETING)
         if answer == WELCOME:
             self.answered = True
-        elif answer == WAIT:
-            self._until = self._now() + DISCOVERED_NS
-            self._go_on()
         elif answer:
             self._end(f"the call was refused: {answer.decode(errors='replace')}")
         else:
@@ -370,6 +380,15 @@ def _say(caller: socket.socket, text: bytes) -> bool:
         caller.send(text)
         return True
     return False
+
+
+def _has_hung_up(caller: socket.socket) -> bool:
+    try:
+        return not caller.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _holder(address: bytes) -> str:
