@@ -199,12 +199,14 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 def _freezer(seconds: float) -> Callable[[], None]:
     """Return a function that suspends this process for ``seconds``, without the delay of a new process."""
-    script = f"read -r line || exit; sleep {seconds}; kill -CONT {os.getpid()}"
-    shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, bufsize=0)
+    pid = os.getpid()
+    script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
+    shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
     def freeze() -> None:
         assert shell.stdin is not None
+        assert shell.stdout is not None
         shell.stdin.write(b"\n")
-        os.kill(os.getpid(), signal.SIGSTOP)
+        shell.stdout.read(1)  # the shell continues the process only after it has suspended it
 
     return freeze
