@@ -135,6 +135,20 @@ def test_stopped_process_is_killed_and_waiting_process_is_not(processes, monkeyp
     assert mentions(stopped.death, "actuator", "node")
 
 
+def test_suspended_process_has_time_to_continue_after_the_test(processes, monkeypatch):
+    monkeypatch.setattr(node_processes, "STOPPED_S", 0.5)
+    monkeypatch.setattr(node_processes, "LOOK_S", 0.0)
+    stopped = started("actuator", SLEEPS)
+    processes.running[:] = [stopped]
+    stopped.popen.send_signal(signal.SIGSTOP)
+    while stopped._main_thread()[0] != "T":
+        time.sleep(0.01)
+    for ended, silent in ((False, False), (True, False), (True, True)):
+        stopped.check(ended)
+        assert stopped.silent == silent
+        time.sleep(0.6)
+
+
 WAITS_FOR_DISK = """
 import os, sys
 os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, {fifo!r}, os.O_RDONLY, 0)])

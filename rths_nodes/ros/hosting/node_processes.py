@@ -122,6 +122,7 @@ class Process:
         self._next_look = now + LOOK_S
         with suppress(OSError):
             state, turns = self._main_thread()
+            turns.append(str(ended and state == "T"))  # ``STOPPED_S`` begins when the suspension is seen
             if turns != self._turns or state == "D":  # D: the process waits for a disk
                 self._turns, self._ran_at = turns, now
             elif now - self._ran_at > (STOPPED_S if ended and state == "T" else HANGS_S):
