@@ -212,9 +212,11 @@ def _report(
     code = ExitCode.FINISHED if left else code
     guard = ExitGuard()
     guard.arm(FLUSHED_S, code)  # the report is written, so that nothing is lost if the middleware hangs
-    for node in nodes:
-        node.flush()
-    guard.disarm()
+    try:
+        for node in nodes:
+            node.flush()
+    finally:
+        guard.disarm()
     return code, left
 
 
