@@ -345,9 +345,9 @@ def test_caller_with_invalid_greeting_is_refused(name: bytes, listener: Acceptor
 
 def test_reason_with_unprintable_name_is_sent(name: bytes, listener: Acceptor) -> None:
     with stranger(name, HELLO._replace(node="\ud800").pack()) as caller:
-        assert listener.look(lambda hello: f"{hello.node} does not publish to this node") == []
+        assert listener.look(lambda hello: hello.node) == []
         assert caller.recv(100) == WAIT
-        assert b"publish" in caller.recv(100)
+        assert caller.recv(100) == b"?"
 
 
 def test_silent_caller_is_refused_after_timeout(name: bytes, listener: Acceptor, clock: Any) -> None:

@@ -94,8 +94,8 @@ class _Faults(Interposer):
                 newest = max(newest, sample)
                 stream.put(sample, data)
             node = self._node
-            known = node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
-            arrived.extend(stream.take(math.inf if node.phase.ended else max(known, newest)))
+            now = node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
+            arrived.extend(stream.take(math.inf if node.phase.ended else max(now, newest)))
             return arrived.popleft() if arrived else None
 
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
