@@ -73,18 +73,16 @@ def forked_nodes() -> Iterator[None]:
 
 
 def _forked(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> node_processes.Process:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
+    file = open(os.memfd_create("report"), "r+b", buffering=0)  # noqa: SIM115
     arguments = list(command[command.index("rths_nodes.app.node") + 1 :])
-    forked: Any = Forked(_node, arguments, dict(environment), reduction.DupFd(write))
-    os.close(write)
-    return node_processes.Process(peer, forked, open(read, "rb", buffering=0))
+    forked: Any = Forked(_node, arguments, dict(environment), reduction.DupFd(file.fileno()))
+    return node_processes.Process(peer, forked, file)
 
 
-def _node(arguments: list[str], environment: dict[str, str], pipe: Any) -> None:
+def _node(arguments: list[str], environment: dict[str, str], file: Any) -> None:
     from rths_nodes.app.node import node_main
 
     os.setsid()
-    os.environ |= environment | {PARENT: str(os.getppid()), TELLS: str(pipe.detach())}
+    os.environ |= environment | {PARENT: str(os.getppid()), TELLS: str(file.detach())}
     sys.argv = ["rths_nodes.app.node", *arguments]
     node_main(arguments[0], arguments[1:])

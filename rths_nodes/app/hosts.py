@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.errors import ConfigError
@@ -55,10 +55,6 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Collector, Run
 from rths_nodes.recording.sink import RecordingSink
 from rths_nodes.ros import environment, names
-
-if TYPE_CHECKING:
-    from rths_nodes.ros.hosting.descriptions import NodeDescription
-    from rths_nodes.ros.hosting.results import Result
 
 
 @dataclass
@@ -113,22 +109,14 @@ def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names
 
 
 def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
-    rows = [
-        bag.Topic(
-            name,
-            row.type,
-            bag.offered_qos("reliable", "transient_local" if row.latched else "volatile", row.depth),
-        )
-        for name, row in topics
-    ]
+    durability = {True: "transient_local", False: "volatile"}
+    qos = [bag.offered_qos("reliable", durability[row.latched], row.depth) for _, row in topics]
+    rows = [bag.Topic(name, row.type, offered) for (name, row), offered in zip(topics, qos, strict=True)]
     return bag.Writer(directory, rows, information)
 
 
-@dataclass
-class Watch:
-    progress: Callable[[int], None] | None = None
-    interrupted: Callable[[], bool] | None = None
-    starting: Callable[[str], None] | None = None
+Watch = tuple[Callable[[int], None] | None, Callable[[], bool] | None, Callable[[str], None] | None]
+"""Functions that receive the progress, request a stop, and receive a text about missing nodes."""
 
 
 def run(
@@ -179,7 +167,7 @@ def run(
         if kept is not loaded:  # the recording contains the history files
             loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
-    watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
+    watch = (lambda sample: progress(sample, samples)) if progress else None, interrupted, starting
     loop = _engine(embedded, chosen, preferred if port is None else STAGES)
     if isinstance(loop, KernelLoop):
         loop.brief = brief and not chosen.record and loaded.soft_start is None
@@ -267,9 +255,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         writer = open_writer(options.record, recorded_topics(options.namespace, scenario), about)
         recording = RecordingSink(writer, scenario, loop.assembly.names, options.namespace, about)
     try:
-        outcome = loop.run(
-            [sink for sink in (collector, recording) if sink is not None], watch.progress, watch.interrupted
-        )
+        outcome = loop.run([sink for sink in (collector, recording) if sink is not None], *watch[:2])
     except BaseException:
         if recording is not None:
             recording.abandon("the run was aborted")
@@ -319,7 +305,17 @@ def _nodes(
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
     console = options.host == PROCESSES or bool(options.separate)
-    result = _run_nodes(descriptions.describe(options, axes, console, scenario), options, watch, port)
+    nodes = descriptions.describe(options, axes, console, scenario)
+    if starting := watch[2]:  # on a busy machine nodes may start before the runner subscribes
+        starting(descriptions.starting_words({node.peer: "" for node in nodes}))
+    if options.host == PROCESSES:
+        from rths_nodes.ros.hosting import processes
+
+        result = processes.run(nodes, *watch)
+    else:
+        from rths_nodes.ros.hosting import composed
+
+        result = composed.run(nodes, open_writer, *watch, options.separate, port)
     return _result(
         scenario,
         options,
@@ -345,19 +341,3 @@ def _messages(recording: Data) -> dict[str, object] | None:
     silent = sorted(recording.get("silent", {}))
     complete = "broken_off" not in recording and not silent and not any(counts["gaps"].values())
     return counts | {"silent": silent, "complete": complete}
-
-
-def _run_nodes(nodes: list[NodeDescription], options: RunOptions, watch: Watch, port: Port | None) -> Result:
-    from rths_nodes.ros.hosting.descriptions import starting_words
-
-    if watch.starting:  # on a busy machine nodes may start before the runner subscribes
-        watch.starting(starting_words({node.peer: "" for node in nodes}))
-    if options.host == PROCESSES:
-        from rths_nodes.ros.hosting import processes
-
-        return processes.run(nodes, watch.progress, watch.interrupted, watch.starting)
-    from rths_nodes.ros.hosting import composed
-
-    return composed.run(
-        nodes, open_writer, watch.progress, watch.interrupted, options.separate, watch.starting, port
-    )

@@ -57,58 +57,41 @@ def _unfailing(stream: Any) -> Any:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     try:
-        raw = _Unfailing(stream.fileno())
+        raw = _Unfailing(stream.fileno(), "w", closefd=False)
     except (OSError, ValueError):
         return stream
     stream.flush()
-    through = bool(getattr(stream, "write_through", False))
-    lines = bool(getattr(stream, "line_buffering", False)) or through
+    lines = any(getattr(stream, name, False) for name in ("line_buffering", "write_through"))
     return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, IN_PLAIN, line_buffering=lines)
 
 
-class _Unfailing(io.RawIOBase):
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._failed = False
-
-    def fileno(self) -> int:
-        return self._number
-
-    def isatty(self) -> bool:
-        return os.isatty(self._number)
-
-    def writable(self) -> bool:
-        return True
+class _Unfailing(io.FileIO):
+    _failed = False
 
     def write(self, data: Any) -> int:
-        rest = memoryview(data).cast("B")
+        number, rest = self.fileno(), memoryview(data).cast("B")
         length = len(rest)
         while rest and not self._failed:
             try:
-                rest = rest[os.write(self._number, rest) :]
+                rest = rest[os.write(number, rest) :]
             except BlockingIOError:  # the process at the other end has set O_NONBLOCK
-                select.select([], [self._number], [])
+                select.select([], [number], [])
             except OSError as error:
                 self._failed = True
-                self._tell(error)
+                if number in NAMES and error.errno != errno.EPIPE:
+                    text = f"rths: {NAMES[number]}: {error.strerror}; further output is lost\n"
+                    with suppress(OSError):
+                        os.write(2, text.encode())
         return length
-
-    def _tell(self, error: OSError) -> None:
-        if self._number in NAMES and error.errno != errno.EPIPE:
-            text = f"rths: {NAMES[self._number]}: {error.strerror}; further output is lost\n"
-            with suppress(OSError):
-                os.write(2, text.encode())
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(map(_plain, error.object[error.start : error.end])), error.end
-
-
-def _plain(character: str) -> str:
-    bare = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return PLAIN.get(character) or bare or "?"
+    text = error.object[error.start : error.end]
+    bare = [unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() for letter in text]
+    plain = (PLAIN.get(letter) or other or "?" for letter, other in zip(text, bare, strict=True))
+    return "".join(plain), error.end
 
 
 class _OnStandardError(logging.Handler):

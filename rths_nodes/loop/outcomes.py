@@ -2,7 +2,7 @@
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
 Launch prints "process has died" for every non-zero exit code. A process that hosts nodes and writes a final report
-therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``).
+therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_actions.py``).
 """
 
 from __future__ import annotations

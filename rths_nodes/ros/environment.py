@@ -15,7 +15,6 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +33,13 @@ PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 """Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
+KEYSTORE = "ROS_SECURITY_KEYSTORE"
 KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
 )
 MIDDLEWARE = ("RMW_IMPLEMENTATION", "RCL_ASSERT_RMW_ID_MATCHES")
+INDEX = "share/ament_index/resource_index/rmw_typesupport"
 
 Environment = Mapping[str, str]
 
@@ -85,26 +86,16 @@ def discovery_settings(environment: Environment = os.environ) -> str:
 
 
 def _middleware(environment: Environment) -> Iterator[Finding]:
+    listed = [file.name for prefix in prefixes() for file in prefix.glob(f"{INDEX}/*")]
+    available = sorted({*listed} - {"rmw_implementation"})
+    path = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    folders = [*(prefix / "lib" for prefix in prefixes()), *map(Path, filter(None, path))]
     for name in MIDDLEWARE:
-        wanted = environment.get(name)
-        if wanted and not _installed(wanted, environment):
-            available = sorted(_known_middleware())
+        wanted = environment.get(name, "")
+        library = "/" not in wanted and any((folder / f"lib{wanted}.so").exists() for folder in folders)
+        if wanted and wanted not in available and not library:
             shown = f"installed: {', '.join(available)}" if available else "no middleware is installed"
             yield Finding(name, f"{wanted!r} is not installed ({shown})", "install it, or unset the variable")
-
-
-def _known_middleware() -> set[str]:
-    index = Path("share", "ament_index", "resource_index", "rmw_typesupport")
-    folders = [prefix / index for prefix in prefixes()]
-    names = {file.name for folder in folders if folder.is_dir() for file in folder.iterdir()}
-    return names - {"rmw_implementation"}
-
-
-def _installed(name: str, environment: Environment) -> bool:
-    path = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    libraries = [*(prefix / "lib" for prefix in prefixes()), *map(Path, filter(None, path))]
-    listed = name in _known_middleware()
-    return listed or ("/" not in name and any((folder / f"lib{name}.so").exists() for folder in libraries))
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
@@ -132,32 +123,21 @@ def _security(environment: Environment) -> Iterator[Finding]:
     if wanted != "true":
         return
     if how not in ("", "Enforce", "Permissive"):
-        yield Finding(
-            strategy,
-            f"{how!r} is unknown",
-            "set Enforce, or Permissive to allow nodes without keys, which are unprotected",
-        )
-    yield from _keys(environment, how == "Enforce")
-
-
-def _keys(environment: Environment, enforced: bool) -> Iterator[Finding]:
-    store = "ROS_SECURITY_KEYSTORE"
-    value = environment.get(store, "")
+        advice = "set Enforce, or Permissive to allow nodes without keys, which are unprotected"
+        yield Finding(strategy, f"{how!r} is unknown", advice)
+    value = environment.get(KEYSTORE, "")
+    enclaves = Path(value, "enclaves")
+    enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
+    enforced = how == "Enforce" and "--enclave" not in sys.argv
+    lacking = [name for name in KEYS if enforced and not (enclave / name).is_file()]
     advice = "name a folder that ros2 security create_keystore has made, or set ROS_SECURITY_ENABLE=false"
     if not value:
-        yield Finding(store, "is not set, but ROS_SECURITY_ENABLE=true", advice)
-        return
-    enclaves = Path(value, "enclaves")
-    if not enclaves.is_dir():
-        yield Finding(store, f"{value!r} has no folder 'enclaves' and therefore no keys", advice)
-    elif enforced and "--enclave" not in sys.argv:
-        enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
-        if lacking := [name for name in KEYS if not (enclave / name).is_file()]:
-            yield Finding(
-                store,
-                f"{enclave} lacks {', '.join(lacking)}",
-                "create the missing files with ros2 security create_enclave",
-            )
+        yield Finding(KEYSTORE, "is not set, but ROS_SECURITY_ENABLE=true", advice)
+    elif not enclaves.is_dir():
+        yield Finding(KEYSTORE, f"{value!r} has no folder 'enclaves' and therefore no keys", advice)
+    elif lacking:
+        advice = "create the missing files with ros2 security create_enclave"
+        yield Finding(KEYSTORE, f"{enclave} lacks {', '.join(lacking)}", advice)
 
 
 def _range(environment: Environment) -> Iterator[Finding]:
@@ -195,21 +175,19 @@ def _loopback(environment: Environment) -> Iterator[Finding]:
     if wanted not in ("LOCALHOST", "OFF"):
         return
     try:
-        with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as ours:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:
             ours.connect(("127.0.0.1", SERVER_PORT))
     except OSError as error:
-        problem = (
-            f"{wanted}: 127.0.0.1 cannot be reached, because the loopback interface is down ({error.strerror})"
-        )
+        why = f"because the loopback interface is down ({error.strerror})"
+        problem = f"{wanted}: 127.0.0.1 cannot be reached, {why}"
         yield Finding(RANGE, problem, "local nodes need this interface for discovery; run ip link set lo up")
 
 
 def _discovery_server(environment: Environment) -> Iterator[Finding]:
-    value = environment.get(SERVER, "")
-    places = [server.strip() for server in value.split(";") if server.strip()]
-    why = [_absent(server) for server in places]
-    if places and all(why):
-        message = "; ".join(f"{server}: {problem}" for server, problem in zip(places, why, strict=True))
+    servers = [server.strip() for server in environment.get(SERVER, "").split(";") if server.strip()]
+    why = {server: _absent(server) for server in servers}
+    if servers and all(why.values()):
+        message = "; ".join(f"{server}: {problem}" for server, problem in why.items())
         advice = "nodes need a discovery server; start one with fastdds discovery, or unset the variable"
         yield Finding(SERVER, message, advice)
 
@@ -222,7 +200,7 @@ def _absent(server: str) -> str:
         addresses = socket.getaddrinfo(form[2], int(form[3] or SERVER_PORT), type=socket.SOCK_DGRAM)
         family, *_, address = addresses[0]
         kind = socket.SOCK_STREAM if form[1] == "TCP" else socket.SOCK_DGRAM
-        with closing(socket.socket(family, kind)) as ours:
+        with socket.socket(family, kind) as ours:
             ours.settimeout(ANSWER_S)
             ours.connect(address)
             if kind == socket.SOCK_DGRAM:

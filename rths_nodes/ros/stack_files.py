@@ -7,35 +7,13 @@ the files for the default namespace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from xml.etree import ElementTree
 
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.ros import names
-from rths_nodes.ros.names import (
-    ACTUATOR,
-    AXIS,
-    AXIS_TOPICS,
-    CLOCK,
-    CONSOLE,
-    DIAGNOSTICS,
-    FORMER_TRIP,
-    LOOP,
-    NODES,
-    OBSERVERS,
-    OPERATOR,
-    OPERATOR_SERVICES,
-    OPERATOR_TOPICS,
-    PAGE,
-    PAGE_STOP,
-    RECORDER,
-    STOPS,
-    TEST_STATE,
-    TOPICS,
-    TRIP,
-    Topic,
-)
+from rths_nodes.ros.names import Topic
 
 SILENCE_S = 5.0
 """Timeout for the diagnostics of a node, s. A node publishes once per second if there is slack."""
@@ -48,9 +26,11 @@ TYPES = "get_type_description"
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )
+ALWAYS = (names.CLOCK.name, "/parameter_events")
+"""Subscriptions of every node."""
 LOOKED_AT = (
     *("live", "live_curves", "procedure_state", "rig_state"),
-    *(DIAGNOSTICS.name, TEST_STATE, "node_status", "sync_status", "trip"),
+    *(names.DIAGNOSTICS.name, names.TEST_STATE, "node_status", "sync_status", "trip"),
 )
 
 
@@ -70,9 +50,9 @@ def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
 
     The history is KEEP_ALL instead of the default KEEP_LAST with depth 10.
     """
-    rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
+    rows = [*names.TOPICS.values(), *names.OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
-    overrides[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
+    overrides[names.DIAGNOSTICS.name] = _listening(names.DIAGNOSTICS, best_effort)
     return dump(overrides)
 
 
@@ -91,9 +71,9 @@ def diagnostics(namespace: str) -> str:
     """Return YAML text with the parameters of ``aggregator_node``, for a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
-        "loop": _branch("Loop", rig, LOOP),
-        "observers": _branch("Observers", rig, OBSERVERS),
-        "axes": _analyzer("Axes", rig) | {"regex": [f"{rig}/.+/{AXIS}"]},
+        "loop": _branch("Loop", rig, names.LOOP),
+        "observers": _branch("Observers", rig, names.OBSERVERS),
+        "axes": _analyzer("Axes", rig) | {"regex": [f"{rig}/.+/{names.AXIS}"]},
     }
     return dump({"/**": {"ros__parameters": {"path": rig, "pub_rate": 1.0} | branches}})
 
@@ -118,9 +98,11 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     process with all nodes.
     """
     rig = "/" + namespace.strip("/")
-    profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}
-    node_profiles = {peer: [profile] for peer, profile in profiles.items() if peer != CONSOLE}
-    all_profiles = {"test": list(profiles.values()), OPERATOR: [_operator(rig)], PAGE: [_page(rig)]}
+    profiles = {
+        peer: _profile(rig, peer, axes) for peer in (*names.NODES, *map(names.axis_node, axes), names.CONSOLE)
+    }
+    node_profiles = {peer: [profile] for peer, profile in profiles.items() if peer != names.CONSOLE}
+    all_profiles = {"test": list(profiles.values()), names.OPERATOR: [_operator(rig)], names.PAGE: [_page(rig)]}
     policy = ElementTree.Element("policy", version=POLICY_VERSION)
     enclaves = ElementTree.SubElement(policy, "enclaves")
     for name, members in (node_profiles | all_profiles).items():
@@ -132,51 +114,54 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
 
 def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
     role, axis = names.role_of(peer), names.axis_of(peer)
-    speaks = [_under(rig, row.name) for row in (*names.published_by(role), DIAGNOSTICS)]
-    subscriptions = [_under(rig, row.name) for row in names.subscribed_by(role)]
-    subscriptions += names.ALSO_RECORDED if role == RECORDER else ()
-    for below in [axis] if axis else axes if role == ACTUATOR else ():
-        speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, AXIS_TOPICS)]
-        subscriptions += [f"{rig}/{below}/{row.name}" for row in names.subscribed_by(role, AXIS_TOPICS)]
-    if role == CONSOLE:
-        return _rules(rig, role, {"publish": speaks[:-1], "subscribe": subscriptions})
-    speaks += ["/rosout", "/parameter_events", "~/transition_event", *([CLOCK.name] if role == ACTUATOR else ())]
-    subscriptions += [CLOCK.name, "/parameter_events"]
-    stops = (*STOPS, FORMER_TRIP) if role == ACTUATOR else ()
-    serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *stops)]
-    ns = f"{rig}/{axis}" if axis else rig
-    return _rules(ns, role, {"publish": speaks, "subscribe": subscriptions}, {"reply": serves})
+    publish = [row.name for row in names.published_by(role)]
+    subscribe = [row.name for row in names.subscribed_by(role)]
+    if role == names.CONSOLE:
+        return _rules(rig, role, publish, subscribe)
+    publish.append(names.DIAGNOSTICS.name)
+    subscribe += names.ALSO_RECORDED if role == names.RECORDER else ()
+    for below in [axis] if axis else axes if role == names.ACTUATOR else ():
+        publish += [f"{below}/{row.name}" for row in names.published_by(role, names.AXIS_TOPICS)]
+        subscribe += [f"{below}/{row.name}" for row in names.subscribed_by(role, names.AXIS_TOPICS)]
+    publish += ["/rosout", "/parameter_events", "~/transition_event"]
+    services = [*PARAMETERS, TYPES, *LIFECYCLE]
+    if role == names.ACTUATOR:
+        publish.append(names.CLOCK.name)
+        services += [*names.STOPS, names.FORMER_TRIP]
+    reply = [f"~/{name}" for name in services]
+    return _rules(rig, role, publish, [*subscribe, *ALWAYS], reply, axis=axis)
 
 
 def _operator(rig: str) -> ElementTree.Element:
-    speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
-    subscriptions = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
-    services = {"reply": [f"~/{name}" for name in OPERATOR_SERVICES]}
-    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": subscriptions}, services)
+    publish = (*names.OPERATOR_TOPICS, names.DIAGNOSTICS.name, "/parameter_events")
+    reply = [f"~/{name}" for name in names.OPERATOR_SERVICES]
+    return _rules(rig, names.OPERATOR, publish, (names.TRIP, names.FORMER_TRIP, *ALWAYS), reply)
 
 
 def _page(rig: str) -> ElementTree.Element:
-    subscriptions = [_under(rig, name) for name in LOOKED_AT]
-    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{PAGE_STOP}"]
-    topics = {"publish": ["/parameter_events"], "subscribe": [*subscriptions, CLOCK.name, "/parameter_events"]}
-    return _rules(rig, PAGE, topics, {"request": asks})
+    stops = (*(f"{names.ACTUATOR}/{name}" for name in names.STOPS), f"{names.OPERATOR}/{names.PAGE_STOP}")
+    return _rules(rig, names.PAGE, ["/parameter_events"], (*LOOKED_AT, *ALWAYS), request=stops)
 
 
 def _rules(
-    ns: str,
+    rig: str,
     node: str,
-    topics: Mapping[str, Sequence[str]],
-    services: Mapping[str, Sequence[str]] | None = None,
+    publish: Sequence[str],
+    subscribe: Sequence[str],
+    reply: Sequence[str] = (),
+    request: Sequence[str] = (),
+    axis: str = "",
 ) -> ElementTree.Element:
-    profile = ElementTree.Element("profile", ns=ns, node=node)
-    for kind, allowed in (("topic", topics), ("service", services or {})):
-        for doing, expressions in allowed.items():
+    profile = ElementTree.Element("profile", ns=f"{rig}/{axis}" if axis else rig, node=node)
+    topics = ("topic", "publish", publish), ("topic", "subscribe", subscribe)
+    for kind, doing, allowed in (*topics, ("service", "reply", reply), ("service", "request", request)):
+        if allowed:
             group = ElementTree.SubElement(profile, f"{kind}s", {doing: "ALLOW"})
-            for expression in dict.fromkeys(expressions):
-                named = ElementTree.SubElement(group, kind)
-                named.text = expression
+            for name in dict.fromkeys(_under(rig, name) for name in allowed):
+                entry = ElementTree.SubElement(group, kind)
+                entry.text = name
     return profile
 
 
 def _under(rig: str, name: str) -> str:
-    return name if name.startswith("/") else f"/{rig.strip('/')}/{name}"
+    return name if name.startswith(("/", "~")) else f"/{rig.strip('/')}/{name}"

@@ -12,7 +12,7 @@ import rths_nodes
 
 PACKAGE = Path(rths_nodes.__file__).parent
 SOURCES = {path.relative_to(PACKAGE): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
-DEFAULTS = {"app": 2, "control": 1, "core": 11, "loop": 3}
+DEFAULTS = {"app": 1, "control": 1, "core": 11, "loop": 3}
 """Room -> calls of ``getattr`` with a default: for streams, errors, modules and typed names."""
 ALIASES = {"AnyParams", "Data", "Field", "Function", "Matrix"}
 """Documented names for ``Any``, or for a mapping or function of it."""

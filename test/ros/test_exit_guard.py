@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.recording import bag
-from rths_nodes.ros.hosting import node_processes
+from rths_nodes.ros.hosting import node_processes, own_process
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S
 from rths_nodes.ros.names import NODES, RECORDER
 
@@ -31,9 +32,11 @@ def run_python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[s
 
 GUARDED = """
 import ctypes, time
-from rths_nodes.ros.hosting.exit_guard import exits_within
-with exits_within(0.5, {code}):
-    {inside}
+from rths_nodes.ros.hosting.exit_guard import ExitGuard
+guard = ExitGuard()
+guard.arm(0.5, {code})
+{inside}
+guard.disarm()
 time.sleep(1.0)
 """
 HANGS = "ctypes.PyDLL(None).pause()"
@@ -162,3 +165,21 @@ def test_recorder_that_indexes_is_waited_for(run, monkeypatch):
     report = run("close work", **COMPOSED)
     assert (report.exit_code, report.reason, report.notes) == (0, "", [])
     assert report.messages["complete"]
+
+
+def test_guard_of_the_report_ends_if_a_node_cannot_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the process could exit with the code of the test, although the node has failed."""
+    calls: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError
+
+    class Guard:
+        arm = staticmethod(lambda *_: calls.append("arm"))
+        disarm = staticmethod(lambda: calls.append("disarm"))
+
+    monkeypatch.setattr(own_process, "ExitGuard", Guard)
+    nodes: Any = [SimpleNamespace(flush=fail)]
+    with pytest.raises(RuntimeError):
+        own_process._report(nodes, 0, "", None, {})
+    assert calls == ["arm", "disarm"]

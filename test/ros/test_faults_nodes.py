@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +24,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "chen_ricles_2010"
 SHORT = ["duration=1"]
 FAULT = 512
@@ -245,3 +249,22 @@ def test_command_line_exits_with_4_if_not_valid(tmp_path, capsys):
     assert report["outcome"] == "finished"
     assert report["ending"].startswith("not valid: ")
     assert report["timing"]["longest_gap_s"] > 0.01
+
+
+FREEZE = """
+import os, time
+from rths_nodes.ros.hosting import fault_injection
+kill = os.kill
+os.kill = lambda *arguments: (time.sleep(0.5), kill(*arguments))
+fault_injection._freezer(0.05)()
+"""
+
+
+def test_frozen_process_on_a_busy_machine_continues(fresh_programs):
+    """The signal that continues the process is not sent before the signal that suspends it."""
+    process = subprocess.Popen([sys.executable, "-c", FREEZE], cwd=ROOT)
+    try:
+        assert process.wait(30.0) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -303,7 +303,7 @@ def test_deferred_messages_are_discarded_at_cleanup(make_node):
     for transition in (node.trigger_deactivate, node.trigger_cleanup, node.trigger_configure):
         assert transition() == SUCCESS
     node.deferred.send()
-    assert node.topics.sent["compensator_state"] == 0
+    assert node.topics.outlets["compensator_state"].sent == 0
 
 
 # Compensator that receives its last Target after a safe stop has begun

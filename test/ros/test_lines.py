@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from messages import mentions
 
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.ros.transport import node_lines
-from rths_nodes.ros.transport.greeting import LONGEST_NAME, WELCOME, Credentials, Greeting, address
+from rths_nodes.ros.transport.greeting import LONGEST_NAME, WAIT, WELCOME, Greeting, address
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room
-from rths_nodes.ros.transport.node_lines import Acceptor, Connector
+from rths_nodes.ros.transport.node_lines import Acceptor, Connector, Load, NodeLines
 
 HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")
 NOBODY = 65534
@@ -96,7 +97,8 @@ def test_long_address_is_hashed() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xff\xfe", b"[]", b"{}", HELLO.pack()[:-5], b'{"run": 1, "node": "", "topic": "", "gid": ""}']
+    "data",
+    [b"", b"\xff\xfe", b"[]", b"{}", b"[" * 4000, HELLO.pack()[:-5], b'[1, "", "", ""]', b'["", "", "", "x"]'],
 )
 def test_invalid_greetings_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -132,24 +134,111 @@ def test_undiscovered_caller_is_accepted_after_discovery(listener: Acceptor, cal
     assert call.look()
 
 
-def test_undiscovered_caller_is_refused_and_may_call_again(
-    name: bytes, listener: Acceptor, call: Connector, clock: Any
+def test_undiscovered_caller_waits_longer_than_for_a_first_answer(
+    listener: Acceptor, call: Connector, clock: Any
 ) -> None:
     call.look()
     listener.look(hesitate)
-    clock.sleep(2.1)
+    assert not call.look()
+    clock.sleep(19.0)
     assert listener.look(hesitate) == []
+    assert not call.look()
+    clock.sleep(1.1)
     assert call.look()
-    assert (call.socket, call.early) == (None, True)
+    assert mentions(call.problem, "discovered")
+
+
+def test_caller_receives_the_reason_if_it_is_not_discovered(
+    listener: Acceptor, call: Connector, clock: Any
+) -> None:
+    call.look()
+    listener.look(hesitate)
+    clock.sleep(20.1)
+    listener.look(hesitate)
+    assert call.look()
     assert mentions(call.problem, "refused", "discovered")
-    caller = str(Credentials(os.getpid(), os.getuid()))
-    assert listener.strangers == {caller: 1}
-    assert listener.early == {caller: HELLO}
-    again = Connector(name, HELLO, clock)
-    again.look()
-    assert listener.look(accept)
-    assert again.look()
-    assert not again.early
+    assert not listener.strangers
+
+
+def test_squatter_cannot_hold_a_caller_for_ever(name: bytes, call: Connector) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
+        squatter.bind(name)
+        squatter.listen()
+        assert not call.look()
+        accepted, _ = squatter.accept()
+        for _ in range(2):
+            accepted.send(WAIT)
+        assert call.look()
+        assert mentions(call.problem, "refused")
+        accepted.close()
+
+
+def test_undiscovered_callers_that_exit_leave_room(
+    name: bytes, listener: Acceptor, call: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_lines, "MOST_UNKNOWN", 3)
+    dead = [stranger(name, HELLO.pack()) for _ in range(3)]
+    listener.look(hesitate)
+    for caller in dead:
+        caller.close()
+    listener.look(hesitate)
+    call.look()
+    assert listener.look(hesitate) == []
+    assert not call.look()
+    assert not listener.strangers
+
+
+TOPIC = HELLO.topic
+
+
+@pytest.fixture
+def lines(clock: Any) -> Iterator[NodeLines]:
+    """Lines of a node that has not discovered the publisher of ``TOPIC`` yet."""
+    queries: list[str] = []
+    guard = SimpleNamespace(speakers=(HELLO.node,), known=set(), look=lambda: queries.append(TOPIC), topic=TOPIC)
+    inbox = SimpleNamespace(guard=guard, stream=True, line=None, by_line=False, by_hand=False, queries=queries)
+    inbox.hang_up = lambda: None
+    me = f"/test_{os.getpid()}_{time.monotonic_ns()}/compensator"
+    node = SimpleNamespace(
+        get_fully_qualified_name=lambda: me, context=SimpleNamespace(get_domain_id=lambda: 0), inbox=inbox
+    )
+    made = NodeLines(node, lambda: HELLO.run, print, clock)
+    made.open(Load(1, 100, False))
+    made.connect({}, [inbox])
+    yield made
+    made.close()
+
+
+def test_many_undiscovered_callers_cost_one_query_of_the_graph(lines: NodeLines) -> None:
+    callers = [stranger(lines._address(lines._me), HELLO.pack()) for _ in range(20)]
+    lines.answer()
+    lines.answer()
+    assert len(lines._node.inbox.queries) == 2
+    for caller in callers:
+        caller.close()
+
+
+def test_waiting_caller_calls_again_in_a_new_run(lines: NodeLines, monkeypatch: pytest.MonkeyPatch) -> None:
+    outlet = SimpleNamespace(
+        sent=0,
+        publisher=SimpleNamespace(topic_name=TOPIC),
+        partners=(lines._me,),
+        speaks_to=lambda partner: False,
+        hang_up=lambda: None,
+    )
+    runs = [HELLO.run]
+    caller = NodeLines(lines._node, lambda: runs[0], print, lines._clock)
+    caller._load, caller._outlets = Load(1, 100, False), {"measurement": outlet}
+    monkeypatch.setattr(caller, "_hello", lambda topic: HELLO._replace(run=runs[0]))
+    caller.call()
+    lines.answer()
+    runs[0] = "rths_next"
+    monkeypatch.setattr(lines, "_run", lambda: runs[0])
+    caller.call()
+    lines.answer()
+    assert "answer" in caller.call()
+    assert not lines.strangers
+    caller.close()
 
 
 def test_name_without_listener_is_on_another_machine(call: Connector) -> None:
@@ -254,6 +343,13 @@ def test_caller_with_invalid_greeting_is_refused(name: bytes, listener: Acceptor
     assert sum(listener.strangers.values()) == 1
 
 
+def test_reason_with_unprintable_name_is_sent(name: bytes, listener: Acceptor) -> None:
+    with stranger(name, HELLO._replace(node="\ud800").pack()) as caller:
+        assert listener.look(lambda hello: hello.node) == []
+        assert caller.recv(100) == WAIT
+        assert caller.recv(100) == b"?"
+
+
 def test_silent_caller_is_refused_after_timeout(name: bytes, listener: Acceptor, clock: Any) -> None:
     with stranger(name) as caller:
         listener.look(accept)
@@ -300,6 +396,8 @@ def test_closed_listener_refuses_callers_and_frees_its_name(
     listener.close()
     assert call.look()
     assert call.socket is None
+    assert mentions(call.problem, "closed")
+    assert not listener.strangers, "a partner may be discovered late"
     assert Connector(name, HELLO, clock).look()
     again = Acceptor(name, clock)
     assert not again.problem

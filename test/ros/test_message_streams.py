@@ -171,7 +171,7 @@ def test_returned_line_loses_and_duplicates_nothing(line: Any, elsewhere: bool) 
     subscribers = [line.eavesdropper()] if elsewhere else []
     send(line.outlet, 0, 1)
     assert line.inbox.take() is not None
-    line.inbox.give_back()
+    line.inbox.line.give_back()
     send(line.outlet, 2, 3)
     assert line.outlet.has_topic_subscribers
     line.outlet.look()
@@ -274,7 +274,7 @@ def test_node_is_ready_once_partners_are_connected(loop: list[RthsNode]) -> None
     )
 
 
-def test_late_discovered_partner_is_called_again(loop: list[RthsNode], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_discovered_partner_is_waited_for(loop: list[RthsNode], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine discovery takes longer than an answer; the partner is not foreign."""
     compensator, until = loop[1], time.monotonic() + 0.5
     publishers = peers.publishers
@@ -285,7 +285,7 @@ def test_late_discovered_partner_is_called_again(loop: list[RthsNode], monkeypat
 
     warnings: list[str] = []
     monkeypatch.setattr(peers, "publishers", undiscovered)
-    monkeypatch.setattr(node_lines, "ANSWER_NS", 50_000_000)
+    monkeypatch.setattr(node_lines, "PATIENCE_NS", 50_000_000)
     monkeypatch.setattr(loop[0].topics.lines, "_warn", warnings.append)
     activate(loop, loop)
     assert time.monotonic() > until

@@ -54,7 +54,19 @@ def test_runner_receives_reason_of_node(monkeypatch):
     assert mentions(reporting.death, "disk")
     assert mentions(killed.death, "monitor", "SIGKILL")
     for process in (reporting, killed):
-        process.pipe.close()
+        process.file.close()
+
+
+def test_reason_of_refusal_is_of_actuator_not_of_node_that_follows(processes):
+    """The actuator node exits last, because it announces its refusal to all peers."""
+    follower = started("integrator", "raise SystemExit(2)")
+    leader = started("actuator", f"{REPORT}; raise SystemExit(1)")
+    killed = started("monitor", "import os; os.kill(os.getpid(), 9)")
+    processes.running += [follower, leader, killed]
+    for process in processes.running:
+        process.popen.wait(60)
+    assert mentions(processes.why(follower), "disk")
+    assert mentions(processes.why(killed), "monitor", "SIGKILL")
 
 
 def test_reason_of_refusal_is_of_actuator_not_of_node_that_follows(processes):
@@ -129,10 +141,24 @@ def test_stopped_process_is_killed_and_waiting_process_is_not(processes, monkeyp
     end = time.monotonic() + 60.0
     while stopped.popen.poll() is None and time.monotonic() < end:
         for process in processes.running:
-            process.check_alive()
+            process.check()
         time.sleep(0.05)
     assert (stopped.popen.poll(), waiting.popen.poll()) == (-signal.SIGKILL, None)
     assert mentions(stopped.death, "actuator", "node")
+
+
+def test_suspended_process_has_time_to_continue_after_the_test(processes, monkeypatch):
+    monkeypatch.setattr(node_processes, "STOPPED_S", 0.5)
+    monkeypatch.setattr(node_processes, "LOOK_S", 0.0)
+    stopped = started("actuator", SLEEPS)
+    processes.running[:] = [stopped]
+    stopped.popen.send_signal(signal.SIGSTOP)
+    while stopped._main_thread()[0] != "T":
+        time.sleep(0.01)
+    for ended, silent in ((False, False), (True, False), (True, True)):
+        stopped.check(ended)
+        assert stopped.silent == silent
+        time.sleep(0.6)
 
 
 WAITS_FOR_DISK = """

@@ -98,7 +98,7 @@ def test_monitor_publishes_status_at_fixed_rate(at_a_time, by_hand):
     with by_hand.node("monitor", pace="realtime", overrides=["duration=1"]) as node:
         run_before(node, at_a_time=at_a_time)
         expected = monitor.RATE * node.scenario.samples * node.scenario.dt
-        assert expected - 1 <= node.topics.sent["sync_status"] <= expected + 2
+        assert expected - 1 <= node.topics.outlets["sync_status"].sent <= expected + 2
 
 
 def test_monitor_computes_delay_only_while_no_measurement_waits(by_hand):
@@ -150,7 +150,7 @@ def test_monitor_trips_once_if_test_continues_after_interrupt(state, by_hand, cl
             node.shutdown.be_patient()  # Measurements still arrive
             node.look()
             node.work()
-            assert node.topics.sent["trip"] == (trips if state is State.RUNNING else 0)
+            assert node.topics.outlets["trip"].sent == (trips if state is State.RUNNING else 0)
 
 
 # -- recorder ---------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_recorder_counts_missing_ends_as_gaps(deliver_test, recorder, end, monke
     assert closed(recorder)["gaps"] == "2"
     assert mentions(recorder.phase.note, "complete", "gaps", "1")
     result = Result()
-    result.add(recorder.shutdown.summary)
+    result.numbers |= recorder.shutdown.summary
     result.judge([0])
     assert result.notes == [recorder.phase.note]
 

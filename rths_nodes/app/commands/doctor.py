@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -141,30 +142,32 @@ def oscillate(count: int) -> float:
 def forecast(lateness: Array, python_step_s: float) -> list[Data]:
     longest = float(lateness.max())
     forecasts = []
-    for host, work in WORK_S.items():
-        for rate in RATES:
-            margin = 1.0 / rate - work * python_step_s / PYTHON_STEP_S
-            share = 1.0 if margin <= 0.0 else float(np.mean(lateness >= margin))
-            usable = share <= MARGINAL and longest <= LONGEST_GAP_S
-            verdict = "good" if usable and not share else "marginal" if usable else UNSUITABLE
-            forecasts.append({"rate_hz": rate, "host": host, "late_share": share, "verdict": verdict})
+    for host, rate in product(WORK_S, RATES):
+        margin = 1.0 / rate - WORK_S[host] * python_step_s / PYTHON_STEP_S
+        share = 1.0 if margin <= 0.0 else float(np.mean(lateness >= margin))
+        usable = share <= MARGINAL and longest <= LONGEST_GAP_S
+        verdict = "good" if usable and not share else "marginal" if usable else UNSUITABLE
+        forecasts.append({"rate_hz": rate, "host": host, "late_share": share, "verdict": verdict})
     return forecasts
 
 
 def summary(forecasts: Sequence[Data]) -> list[str]:
     lines = []
     for host in WORK_S:
-        rates = {
-            entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host
-        }  # the last entry is the highest rate
+        # the last entry is the highest rate
+        rates = {entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host}
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")
     return lines
 
 
+def facts() -> tuple[Fact, ...]:
+    return scheduler(), governor(), memlock()
+
+
 def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
     check(rate, seconds)
-    findings = scheduler(), governor(), memlock()
+    findings = facts()
     paced, lateness = wake_up(rate, seconds)
     step = python_step()
     forecasts = forecast(lateness, step)
@@ -197,12 +200,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser)
 
 
-def _print(lines: Sequence[str]) -> None:
-    for line in "\n".join(lines).splitlines():
-        terminal.say(line)
-
-
 def run(options: argparse.Namespace) -> int:
     data, lines = diagnose(options.rate, options.seconds)
-    terminal.output(options.json, data, _print, lines)
+    if options.json:
+        terminal.print_json(data)
+    else:
+        for line in "\n".join(lines).splitlines():
+            terminal.say(line)
     return 0

@@ -112,7 +112,7 @@ def _watched(emulator: Emulator, options: argparse.Namespace) -> Iterator[None]:
     shared = context.RawArray("d", 2 * len(places))
 
     def take(true: Measurement) -> None:
-        shared[:] = [values[axis] for values in (true.displacement, true.force) for axis in places]
+        shared[:] = [values[axis] for axis in places for values in (true.displacement, true.force)]
 
     take(emulator.true)
     emulator.shown_to = take
@@ -163,11 +163,7 @@ def free(scenario: Scenario) -> Scenario:
 def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], seed: int, parent: int) -> None:
     session, noise = secrets.randbelow(2**32 - 1) + 1, np.random.default_rng(seed)
     period, began, counter = 1.0 / section.sensors.rate, time.monotonic(), 0
-    channels = (
-        [axis.displacement for axis in section.axes.values()],
-        [axis.force for axis in section.axes.values()],
-    )
-    n = len(section.axes)
+    channels = [(axis.displacement, axis.force) for axis in section.axes.values()]
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out,
         suppress(KeyboardInterrupt),
@@ -177,8 +173,8 @@ def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], se
             time.sleep(max(0.0, began + counter * period - time.monotonic()))
             counter = max(counter, int((time.monotonic() - began) / period))
             rows = [
-                (_number(channels[0][axis], true[axis], noise), _number(channels[1][axis], true[n + axis], noise))
-                for axis in range(n)
+                (_number(displacement, true[2 * axis], noise), _number(force, true[2 * axis + 1], noise))
+                for axis, (displacement, force) in enumerate(channels)
             ]
             with suppress(OSError):  # treat as lost in transit
                 out.sendto(shown(session, counter, rows), far)

@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if procedure.exists(options.recording):
-        return _of_test(options)
+        if options.out:
+            raise ConfigError("--out: applies to a recording only; the record of a test is completed in place")
+        for note in recover(options.recording) or ["the record is complete; there is nothing to recover"]:
+            print(f"{options.recording}: {note}")
+        return ExitCode.FINISHED
     recovered = bag.recover(options.recording, options.out)
     if recovered.was_complete:
         print(f"{options.recording}: is complete; there is nothing to recover ({recovered.messages} messages)")
@@ -44,14 +48,6 @@ def run(options: argparse.Namespace) -> int:
     except ConfigError as error:
         terminal.tell(f"cannot be read as a test: {problem}" for problem in error.problems)
         return ExitCode.FAILED
-    return ExitCode.FINISHED
-
-
-def _of_test(options: argparse.Namespace) -> int:
-    if options.out:
-        raise ConfigError("--out: applies to a recording only; the record of a test is completed in place")
-    for note in recover(options.recording) or ["the record is complete; there is nothing to recover"]:
-        print(f"{options.recording}: {note}")
     return ExitCode.FINISHED
 
 

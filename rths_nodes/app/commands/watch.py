@@ -91,10 +91,9 @@ def run(options: argparse.Namespace) -> int:
 class Hearing:
     def __init__(self, rig: RigFile, watch: Watch) -> None:
         self._rig, self._watch = rig, watch
-        self._places: list[int] = []
-        self._shown: list[int | None] = []
-        """Index of each axis' load-cell channel in a message; None if the force of the message is used."""
-        self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
+        self._places: list[tuple[int, int | None, bool]] = []
+        """For each axis: index in a message, index of its load-cell channel (None: the force of the message is
+        used), and whether it has force control."""
         self._state = -1
 
     def state(self, message: Any) -> bool:
@@ -111,38 +110,33 @@ class Hearing:
     def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:
         if rate != self._rig.servo_rate:
             raise ConfigError(f"servo_rate = {rate:g} Hz: must be {self._rig.servo_rate:g} Hz, as in the rig file")
-        mine = self._rig.axis_of(axes)
-        scenario_of = {axis: name for name, axis in mine.items()}
-        names = [scenario_of[axis] for axis in self._rig.axes]
-        channels = [channel_name.partition(" [")[0] for channel_name in auxiliary]
-        self._places = [axes.index(name) for name in names]
-        shown = [f"{UNCORRECTED}{name}" for name in names]
-        self._shown = [
-            channels.index(channel_name) if channel_name in channels else None for channel_name in shown
-        ]
+        scenario_of = {axis: name for name, axis in self._rig.axis_of(axes).items()}
+        channels = {text.partition(" [")[0]: index for index, text in enumerate(auxiliary)}
+        self._places = []
+        for axis, section in self._rig.axes.items():
+            name = scenario_of[axis]
+            channel = channels.get(f"{UNCORRECTED}{name}")
+            self._places.append((axes.index(name), channel, section.force_control is not None))
 
     def rig(self, at: float, message: Any) -> None:
         if not self._places:
             return  # the axes of the test are not known yet
-        places, n = self._places, len(self._places)
+        n, auxiliary = len(self._places), message.auxiliary
         if any(len(values) != n for values in (message.displacement, message.force, message.command)):
             self._watch.end(f"the test publishes {len(message.displacement)} axes, but must publish {n}")
             return
-        if any(cell is not None and cell >= len(message.auxiliary) for cell in self._shown):
+        if any(channel is not None and channel >= len(auxiliary) for _, channel, _ in self._places):
             self._watch.end("the test does not publish the readings of its load cells")
             return
         modes = list(message.control_mode) or [0] * n
-        commands = []
-        for by_force, index in zip(self._by_force, places, strict=True):
+        rows = []
+        for index, channel, by_force in self._places:
             forced = by_force and index < len(modes) and modes[index] == MODE_FORCE
             command = message.command[index]
-            commands.append(math.nan if forced else command if math.isfinite(command) else math.inf)
-        forces = [
-            message.force[index] if channel is None else message.auxiliary[channel]
-            for index, channel in zip(places, self._shown, strict=True)
-        ]
-        displacements = tuple(message.displacement[index] for index in places)
-        self._watch.receive(Statement(at, message.sample, displacements, tuple(forces), tuple(commands)))
+            force = message.force[index] if channel is None else auxiliary[channel]
+            sent = math.nan if forced else command if math.isfinite(command) else math.inf
+            rows.append((message.displacement[index], force, sent))
+        self._watch.receive(Statement(at, message.sample, *zip(*rows, strict=True)))
 
 
 class WatchLoop:
@@ -164,9 +158,8 @@ class WatchLoop:
         self._hearing = Hearing(rig, self.watch)
         self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
-        self._period = pulse.period
+        self._period, self._pulses = pulse.period, pulses(pulse.period)
         self.pulses = 0
-        self._pulses = pulses(pulse.period)
         try:
             self._far = socket.gethostbyname(pulse.address), pulse.port
         except OSError as error:
@@ -196,14 +189,13 @@ class WatchLoop:
         return ""
 
     def _receive(self) -> None:
-        messages = self._received
-        while messages:
-            at, topic, message = messages.popleft()
+        while self._received:
+            at, topic, message = self._received.popleft()
             if topic == "rig_state":
                 self._hearing.rig(at, message)
             elif self._hearing.state(message):
-                states = {int(state): state.name for state in State}
-                self._tell("told", f"{states.get(message.state, message.state)}: {message.reason}".rstrip(": "))
+                names = {int(state): state.name for state in State}
+                self._tell("told", f"{names.get(message.state, message.state)}: {message.reason}".rstrip(": "))
 
     def _pulse(self) -> None:
         now = time.monotonic()

@@ -18,12 +18,11 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.fault_injection import with_faults
-from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
-from rths_nodes.ros.hosting.processes import GRACE_S, exit_codes
+from rths_nodes.ros.hosting.fault_injection import interpose
+from rths_nodes.ros.hosting.node_processes import QUIET_S, Processes
+from rths_nodes.ros.hosting.processes import GRACE_S, Console, exit_codes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -51,12 +50,10 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    clock = hosted.get("clock", SYSTEM_CLOCK)
-    opened, interpose = with_faults(open_writer, hosted.get("own_process", False), clock)
     host = Host(**{"interpose": interpose} | hosted)
     with middleware.in_words():
         if role == RECORDER:
-            return RecorderNode(opened, host=host, context=context, values=values, cli_args=cli_args)
+            return RecorderNode(open_writer, host=host, context=context, values=values, cli_args=cli_args)
         return KINDS[role](host, context, values, cli_args=cli_args)
 
 
@@ -69,8 +66,8 @@ def run(
     open_writer: OpenWriter,
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
-    separate: Sequence[str] = (),
     starting: Callable[[str], None] | None = None,
+    separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
@@ -80,12 +77,11 @@ def run(
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
-        first, peers = descriptions[0], tuple(description.peer for description in descriptions)
-        console = Console(context, first.namespace, peers, first.parameters["run_id"]) if beside else None
+        console = Console(context, descriptions) if beside else None
         if console:
             leaving.callback(console.destroy_node)
         test = ComposedTest(handed=port)
-        set_logger_level(logger_of(first.namespace), LoggingSeverity.WARN)  # the runner reports progress
+        set_logger_level(logger_of(descriptions[0].namespace), LoggingSeverity.WARN)  # the runner reports progress
 
         def watch() -> None:
             rig = test.rig
@@ -101,16 +97,17 @@ def run(
                 test.result.interrupted = True
             if console:
                 console.listen()
-            for process in processes.dead():
-                _answer(process, rig)
+            for died in processes.dead():
+                if not rig.phase.gone:
+                    refused = died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED
+                    (rig.refuse if refused else rig.trip)(died.death)
 
         try:
             for description in descriptions:
-                if description.role not in separate:
+                if description not in beside:
                     parameters = description.parameters, in_namespace(f"/{description.namespace}")
-                    test.add(
-                        description.role, open_writer, context, *parameters, scenario=description.scenario
-                    ).start()
+                    scenario = description.scenario
+                    test.add(description.role, open_writer, context, *parameters, scenario=scenario).start()
             result = test.run(context, watch)
             if console:
                 for node in test.nodes:
@@ -126,15 +123,6 @@ def run(
     return result
 
 
-def _answer(died: Process, rig: ActuatorNode) -> None:
-    if rig.phase.gone:
-        return
-    if died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED:
-        rig.refuse(died.death)
-    else:
-        rig.trip(died.death)
-
-
 class ComposedTest:
     """Runs nodes of a test in one process. ``handed`` is an open port that replaces the scenario's port."""
 
@@ -147,7 +135,6 @@ class ComposedTest:
         self._clock = clock
         self._leaving = ExitStack()
         self._prepared = False
-        self._ended_at = 0
 
     def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **options: Any) -> RthsNode:
         if role == ACTUATOR:
@@ -165,16 +152,31 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
+        ended_at = 0
+
         def idle() -> None:
+            nonlocal ended_at
             if watch:
                 watch()
             if self.rig.phase.ended and any(node.phase.silent for node in self.nodes):
-                self._end_soon()
+                now = self._clock.monotonic_ns()
+                ended_at = ended_at or now
+                if now - ended_at > GRACE_S * SECOND:
+                    for node in self.nodes:
+                        node.shutdown.interrupt()
 
         with self._leaving:
             LoopExecutor(self.nodes, context, idle, self._clock).run()
-        self._gather()
-        return self.result
+        result = self.result
+        result.take_state(self.rig)
+        for node in self.nodes:
+            if isinstance(node, RecorderNode):
+                node.safely(node.close)
+            result.numbers |= node.shutdown.summary
+            if node.phase.silent:
+                result.blame(node.phase.problem)
+            result.reason = result.reason or node.phase.problem
+        return result
 
     def _prepare(self) -> None:
         """Start real-time scheduling once, after all endpoints are matched.
@@ -188,21 +190,3 @@ class ComposedTest:
         if set(self.rig.settings.peers) - {node.identity for node in self.nodes}:
             self._leaving.enter_context(share_processors(True))
         self.result.notes += self._leaving.enter_context(real_time(True))
-
-    def _end_soon(self) -> None:
-        now = self._clock.monotonic_ns()
-        self._ended_at = self._ended_at or now
-        if now - self._ended_at > GRACE_S * SECOND:
-            for node in self.nodes:
-                node.shutdown.interrupt()
-
-    def _gather(self) -> None:
-        result = self.result
-        result.take_state(self.rig)
-        for node in self.nodes:
-            if isinstance(node, RecorderNode):
-                node.safely(node.close)
-            result.add(node.shutdown.summary)
-            if node.phase.silent:
-                result.blame(node.phase.problem)
-            result.reason = result.reason or node.phase.problem

@@ -12,7 +12,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 
 from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
@@ -40,9 +40,7 @@ class SlackBudget:
     """Estimates the duration of a task, and decides whether the task fits before the tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._needed = 0.0
-        self._remembered = remembered
-        self._now = clock.monotonic_ns
+        self._needed, self._remembered, self._now = 0.0, remembered, clock.monotonic_ns
 
     def decay(self) -> None:
         """Reduce the estimate, so that a task that was slow once runs again."""
@@ -66,9 +64,8 @@ class SlackUser:
     """
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._node = node
-        self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
-        self._behind = 0
+        self._node, self._behind = node, 0
+        self._budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
         node = self._node
@@ -100,14 +97,9 @@ class ServiceDesk:
     """Serves the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
-        self,
-        nodes: Sequence[RthsNode],
-        idle: Callable[[], None] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        self, nodes: Sequence[RthsNode], idle: Callable[[], None] | None = None, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._nodes = nodes
-        self._idle = idle
-        self._now = clock.monotonic_ns
+        self._nodes, self._idle, self._now = nodes, idle, clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
         self.calls = LoopCalls()
         self._waiting: deque[Callable[[], object]] = deque()
@@ -152,14 +144,11 @@ def look(node: RthsNode) -> None:
         node.safely(node.look)
 
 
+GONE = attrgetter("phase.gone")
+
 READING = (
-    GetParameters,
-    GetParameterTypes,
-    DescribeParameters,
-    ListParameters,
-    GetState,
-    GetAvailableStates,
-    GetAvailableTransitions,
+    *(GetParameters, GetParameterTypes, DescribeParameters, ListParameters),
+    *(GetState, GetAvailableStates, GetAvailableTransitions),
 )
 """Services that change nothing, answered by the service thread."""
 
@@ -168,18 +157,12 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
     def in_loop(callback: Answer) -> Answer:
         return lambda request, response: calls.call(partial(callback, request, response))
 
+    services = [service for node in nodes for service in node.services]
     return {
         service: service.callback if service.srv_type in READING else in_loop(service.callback)
-        for node in nodes
-        for service in node.services
+        for service in services
         if not isinstance(service.callback_group, ByHand)
     }
-
-
-GONE = attrgetter("phase.gone")
-
-MIXED_S = 0.0005
-"""Longest sleep of a node that waits for both a socket and a topic, s."""
 
 
 DIAGNOSE_SLACK_NS = 500_000
@@ -189,7 +172,7 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
+"""Sleep of a process whose nodes pass messages directly, or wait for both sockets and topics, s."""
 FOLLOWING_SLEEP_S = 0.002
 """Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
 this time."""
@@ -250,7 +233,7 @@ class LoopExecutor:
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers
-        self._sets: dict[int, WaitSet] = {}
+        self._wait_set = cache(lambda count: WaitSet(count, 0, 0, 0, 0, 0, context.handle))
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
@@ -264,10 +247,8 @@ class LoopExecutor:
         self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_directly])
 
     def run(self) -> None:
-        calls = self._desk.calls
-        thread = ServiceThread(
-            self._context, answers(self.nodes, calls), calls, self.nodes[0].get_logger().warning
-        )
+        calls, warn = self._desk.calls, self.nodes[0].get_logger().warning
+        thread = ServiceThread(self._context, answers(self.nodes, calls), calls, warn)
         with quick_switches():
             thread.start()
             try:
@@ -340,8 +321,7 @@ class LoopExecutor:
 
     @property
     def _paced(self) -> bool:
-        rig = self._rig
-        return rig is not None and rig.pacer is not None and bool(rig.running)
+        return self._rig is not None and self._rig.pacer is not None and bool(self._rig.running)
 
     @property
     def _yields(self) -> bool:
@@ -397,21 +377,19 @@ class LoopExecutor:
         return busy
 
     def _diagnose_if_due(self) -> None:
-        now = self._now()
-        if now < self._next_diagnosis or not self._may_diagnose():
+        now, rig = self._now(), self._rig
+        if now < self._next_diagnosis:
             return
+        if rig is None and not all(map(self._unhurried, self.nodes)):
+            return
+        if rig is not None and rig.pacer is not None and self._paced:
+            slack = min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))
+            if rig.pacer.slack <= slack:
+                return
         self._next_diagnosis = now + DIAGNOSE_EVERY_NS
         for node in self.nodes:
             if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.publish_if_due):
                 return  # at most one node, because this takes 50 us
-
-    def _may_diagnose(self) -> bool:
-        rig = self._rig
-        if rig is None:
-            return all(map(self._unhurried, self.nodes))
-        if not self._paced:
-            return True
-        return rig.pacer.slack > min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))  # type: ignore[union-attr]
 
     def _unhurried(self, node: RthsNode) -> bool:
         if node.settings.lockstep or node.role not in (*LOOP, AXIS) or not node.under_way:
@@ -448,12 +426,8 @@ class LoopExecutor:
 
     def _wait_for_message(self, timeout: float) -> None:
         """Sleep until a stream has a message, at most ``timeout`` s. Earlier messages must have been received."""
-        inboxes = [
-            node.topics.opened[key]
-            for node in self._ring
-            for key in node.awaited_streams
-            if key in node.topics.opened
-        ]
+        opened = [node.topics.opened.get(key) for node in self._ring for key in node.awaited_streams]
+        inboxes = [inbox for inbox in opened if inbox is not None]
         if not inboxes:
             self._sleep(timeout)
             return
@@ -462,12 +436,10 @@ class LoopExecutor:
             sockets = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._ring for line in node.topics.lines.behind]
             # if only some streams arrive by line, the others are polled
-            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
+            longest = timeout if len(lines) == len(inboxes) else min(timeout, SHORT_SLEEP_S)
             select.select(sockets, behind, [], longest)
             return
-        waiting = self._sets.get(len(inboxes))
-        if waiting is None:
-            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
+        waiting = self._wait_set(len(inboxes))
         waiting.clear_entities()
         for inbox in inboxes:
             waiting.add_subscription(inbox.subscription.handle)

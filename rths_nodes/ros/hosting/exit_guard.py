@@ -11,9 +11,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import struct
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from rths_nodes.loop.interrupts import ignore_stop_signals
@@ -22,18 +24,6 @@ LEAVING_S = 2.0
 """Time for a process to exit after its report, s."""
 
 _SIGEV_THREAD = 2
-_CLOCK_MONOTONIC = 1
-
-
-class _Event(ctypes.Structure):
-    _fields_ = (
-        ("value", ctypes.c_size_t),
-        ("signal", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("function", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("padding", ctypes.c_byte * 32),
-    )
 
 
 class ExitGuard:
@@ -49,8 +39,8 @@ class ExitGuard:
         if code != self._code:
             self.disarm()
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value
-            event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
-            if self._library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)):
+            event = struct.pack("@NiiPP32x", code, 0, _SIGEV_THREAD, function, 0)  # struct sigevent
+            if self._library.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(self._timer)):
                 raise OSError(ctypes.get_errno(), "no timer is available to end the process")
             self._code = code
         full_seconds, part = divmod(round(seconds * 1e9), 1_000_000_000)
@@ -61,20 +51,6 @@ class ExitGuard:
         if self._code is not None:
             self._library.timer_delete(self._timer)
             self._code = None
-
-
-@contextmanager
-def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the ``with`` block takes longer than ``seconds``.
-
-    Raises OSError if no timer is available.
-    """
-    guard = ExitGuard()
-    guard.arm(seconds, code)
-    try:
-        yield
-    finally:
-        guard.disarm()
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:

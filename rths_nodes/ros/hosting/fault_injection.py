@@ -15,135 +15,132 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import HEAD, number_of
-from rths_nodes.loop.faults.kinds import (
-    NODES,
-    OF_AXIS,
-    STREAMS,
-    DiskFull,
-    Fault,
-    Freeze,
-    Slow,
-    check,
-    first_sample,
-    node_of,
-    parse,
-    stream_of,
-)
+from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER, Topic
-from rths_nodes.ros.nodes.base import Interpose, OpenWriter, RthsNode, Writer
+from rths_nodes.ros.names import ACTUATOR, LOOP, RECORDER
+from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Interposer, Send
 
-CurrentWriter = Callable[[], Writer | None]
 
-
-def with_faults(
-    open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
-) -> tuple[OpenWriter, Interpose]:
-    """Return two functions. The first opens recordings. The second inserts the faults of one node."""
-    writer: Writer | None = None
-
-    def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
-        nonlocal writer
-        writer = open_writer(directory, topics, information)
-        return writer
-
-    def interpose(node: RthsNode) -> Interposer:
-        faults = [parse(text) for text in node.settings.faults]
-        host = "processes" if own_process else "composed"
-        pace = "lockstep" if node.settings.lockstep else "realtime"
-        check(faults, node.settings.scenario, host, pace, RECORDER in node.settings.peers)
-        return _Faults(node, faults, own_process, clock, lambda: writer) if faults else Interposer()
-
-    return opened, interpose
+def interpose(node: RthsNode) -> Interposer:
+    """Insert the faults of ``node``. Raises ConfigError for impossible faults."""
+    settings = node.settings
+    faults = [kinds.parse(text) for text in settings.faults]
+    host = "processes" if node.own_process else "composed"
+    pace = "lockstep" if settings.lockstep else "realtime"
+    kinds.check(faults, settings.scenario, host, pace, RECORDER in settings.peers)
+    return _Faults(node, faults) if faults else Interposer()
 
 
 class _Faults(Interposer):
     holds_up = True
 
-    def __init__(
-        self, node: RthsNode, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
-    ) -> None:
-        self._node, self._faults, self._own_process, self._clock = node, list(faults), own_process, clock
-        self._writer = writer
+    def __init__(self, node: RthsNode, faults: Sequence[kinds.Fault]) -> None:
+        self._node, self._faults, self._clock = node, faults, node.clock
         self._role = node.location.role
         scenario = node.settings.scenario
         self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
         self._dead = False
         self._frozen_until = 0
-        mine = [fault for fault in faults if node_of(fault) == self._role]
-        self._slow = [fault for fault in mine if isinstance(fault, Slow)]
-        self._strikes = [
-            (first_sample(fault, self._rate), self._strike(fault)) for fault in mine if not isinstance(fault, Slow)
-        ]
+        mine = [fault for fault in faults if kinds.node_of(fault) == self._role]
+        self._slow = [fault for fault in mine if isinstance(fault, kinds.Slow)]
+        strikes = [fault for fault in mine if not isinstance(fault, kinds.Slow)]
+        self._strikes = deque(
+            (kinds.first_sample(fault, self._rate), self._strike(fault))
+            for fault in sorted(strikes, key=lambda fault: fault.time)
+        )
 
     def port(self, port: Port) -> Port:
-        location, settings = self._node.location, self._node.settings
-        if not any(map(of_port, self._faults)):
+        axis, settings, faults = self._node.location.axis, self._node.settings, self._faults
+        if axis:
+            faults = [fault for fault in faults if not isinstance(fault, kinds.OF_AXIS) or fault.axis == axis]
+        elif self._role != ACTUATOR or settings.axes:
             return port
-        if location.role == AXIS:
-            mine = [
-                fault for fault in self._faults if not isinstance(fault, OF_AXIS) or fault.axis == location.axis
-            ]
-            return FaultyPort(port, mine, (location.axis,), self._rate)
-        if location.role == ACTUATOR and not settings.axes:
-            return FaultyPort(port, self._faults, tuple(settings.scenario.axes), self._rate)
-        return port
+        axes = (axis,) if axis else tuple(settings.scenario.axes)
+        return FaultyPort(port, faults, axes, self._rate) if any(map(of_port, self._faults)) else port
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
-        faulty: Any = inbox
+        faulty: Inbox | SimpleNamespace = inbox
         # keep the positions, because the index of a fault is part of its seed
-        faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
-        if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
+        faults = [None if of_port(fault) or isinstance(fault, kinds.Slow) else fault for fault in self._faults]
+        if self._role in LOOP and topic in kinds.STREAMS and topic in map(kinds.stream_of, faults):
             change = _poisoner(topic, self._node.topics.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
-            faulty = FaultyInbox(faulty, stream, _sent_at(topic, self._substeps), self._known_sample)
+            faulty = self._faulty(inbox, stream, _sent_at(topic, self._substeps))
         if topic == "measurement" and self._role != ACTUATOR:
-            for first, strike in self._strikes:
-                faulty = StruckInbox(faulty, strike, first, self.may_work)
+            faulty = self._struck_inbox(faulty) if self._strikes else faulty
         return faulty
+
+    def _faulty(self, inbox: Inbox, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> SimpleNamespace:
+        """Add the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is sent."""
+        newest, arrived = 0, deque[bytes]()
+
+        def take() -> bytes | None:
+            nonlocal newest
+            while (data := inbox.take()) is not None:
+                if len(data) < HEAD.size:
+                    arrived.append(data)  # a foreign message, which the node drops
+                    continue
+                sample = sent_at(number_of(data))
+                newest = max(newest, sample)
+                stream.put(sample, data)
+            node = self._node
+            now = node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
+            arrived.extend(stream.take(math.inf if node.phase.ended else max(now, newest)))
+            return arrived.popleft() if arrived else None
+
+        return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
+
+    def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
+        """Carry out due strikes at each Measurement; return messages only while the node may work."""
+        held: bytes | None = None
+
+        def take() -> bytes | None:
+            nonlocal held
+            if not self.may_work():
+                return None
+            data, held = held or inbox.take(), None
+            self._strike_at(data or b"")
+            if not self.may_work():
+                data, held = None, data
+            return data
+
+        return SimpleNamespace(take=take, waited=inbox.waited)
+
+    def _strike_at(self, data: bytes) -> None:
+        while self._strikes and len(data) >= HEAD.size and number_of(data) >= self._strikes[0][0]:
+            self._strikes.popleft()[1]()
 
     def sender(self, topic: str, send: Send) -> Send:
         if self._role == ACTUATOR and topic == "measurement":
-            for first, strike in self._strikes:
-                send = self._struck(send, strike, first)
+            send = self._struck(send)
         for fault in self._slow:
-            if topic == NODES[fault.node]:
+            if topic == kinds.NODES[fault.node]:
                 send = self._slowed(send, fault, _sent_at(topic, self._substeps))
         return send
 
     def may_work(self) -> bool:
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
-    def _known_sample(self) -> float:
-        if self._node.phase.ended:
-            return math.inf
-        node = self._node
-        return node.last_sample if self._role == ACTUATOR else node.measurements.expected - 1
-
-    def _struck(self, send: Send, strike: Callable[[], None], first: int) -> Send:
-        struck = False
-
+    def _struck(self, send: Send) -> Send:
         def late(data: bytes) -> None:
-            nonlocal struck
-            if not struck and number_of(data) >= first:
-                struck = True
-                strike()
+            self._strike_at(data)
             if not self._dead:
                 send(data)
 
         return late
 
-    def _slowed(self, send: Send, fault: Slow, sent_at: Callable[[int], int]) -> Send:
-        first, left = first_sample(fault, self._rate), fault.count
+    def _slowed(self, send: Send, fault: kinds.Slow, sent_at: Callable[[int], int]) -> Send:
+        first, left = kinds.first_sample(fault, self._rate), fault.count
 
         def slow(data: bytes) -> None:
             nonlocal left
@@ -154,18 +151,15 @@ class _Faults(Interposer):
 
         return slow
 
-    def _strike(self, fault: Fault) -> Callable[[], None]:
-        if isinstance(fault, DiskFull):
+    def _strike(self, fault: kinds.Fault) -> Callable[[], None]:
+        if isinstance(fault, kinds.DiskFull):
             return self._fill_disk
-        if not isinstance(fault, Freeze):
+        if not isinstance(fault, kinds.Freeze):
             return self._die
-        if not self._own_process:
-            return lambda: self._stand_still(fault.seconds)
-        freezer = _start_freezer(fault.seconds)
-        return lambda: _freeze(freezer)
+        return _freezer(fault.seconds) if self._node.own_process else lambda: self._stand_still(fault.seconds)
 
     def _die(self) -> None:
-        if self._own_process:
+        if self._node.own_process:
             os.kill(os.getpid(), signal.SIGKILL)
         self._dead = True
         self._node.phase.end(
@@ -180,68 +174,11 @@ class _Faults(Interposer):
             self._frozen_until = self._clock.monotonic_ns() + round(seconds * 1e9)
 
     def _fill_disk(self) -> None:
-        writer = self._writer()
-        assert writer is not None
+        assert isinstance(self._node, RecorderNode)
+        assert self._node.writer is not None
         full = os.open("/dev/full", os.O_WRONLY)
-        os.dup2(full, writer.fileno())
+        os.dup2(full, self._node.writer.fileno())
         os.close(full)
-
-
-class FaultyInbox:
-    """Inbox that adds the faults of ``stream``.
-
-    ``sent_at(number)`` is the sample at which message ``number`` is sent. ``clock()`` is the last known sample.
-    """
-
-    def __init__(
-        self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int], clock: Callable[[], float]
-    ) -> None:
-        self.subscription, self._take = inbox.subscription, inbox.take
-        self._stream, self._sent_at, self._clock = stream, sent_at, clock
-        self._newest = 0
-        self._arrived: deque[bytes] = deque()
-
-    def take(self) -> bytes | None:
-        while (data := self._take()) is not None:
-            if len(data) < HEAD.size:
-                self._arrived.append(data)  # a foreign message, which the node drops
-                continue
-            sample = self._sent_at(number_of(data))
-            self._newest = max(self._newest, sample)
-            self._stream.put(sample, data)
-        self._arrived += self._stream.take(max(self._clock(), self._newest))
-        return self._arrived.popleft() if self._arrived else None
-
-    def waited(self) -> int:
-        """Return 0, because delays are not measured."""
-        return 0
-
-
-class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``.
-
-    After this call, the inbox returns messages only while ``may_work()`` is true.
-    """
-
-    def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
-        self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
-        self._strike, self._first, self._may_work = strike, first, may_work
-        self._struck = False
-        self._held: bytes | None = None
-
-    def take(self) -> bytes | None:
-        if self._struck and not self._may_work():
-            return None
-        data = self._held or self._take()
-        self._held = None
-        if data is None or self._struck or len(data) < HEAD.size or number_of(data) < self._first:
-            return data
-        self._struck = True
-        self._strike()
-        if self._may_work():
-            return data
-        self._held = data
-        return None
 
 
 def _sent_at(stream: str, substeps: int) -> Callable[[int], int]:
@@ -260,14 +197,16 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
     return change
 
 
-def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
+def _freezer(seconds: float) -> Callable[[], None]:
+    """Return a function that suspends this process for ``seconds``, without the delay of a new process."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
-    return subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
+    def freeze() -> None:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write(b"\n")
+        shell.stdout.read(1)  # the shell continues the process only after it has suspended it
 
-def _freeze(freezer: subprocess.Popen[bytes]) -> None:
-    assert freezer.stdin is not None
-    assert freezer.stdout is not None
-    freezer.stdin.write(b"\n")
-    freezer.stdout.read(1)
+    return freeze

@@ -1,26 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch actions for the nodes of a test, shared by the files in ``launch/``."""
+"""Launch actions for the nodes of a test, its end and its report, shared by the files in ``launch/``."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import logging
+import math
 import os
 import shlex
+import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ament_index_python.resources import has_resource
-from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
-from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
+from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity, actions
+from launch.event_handlers import OnProcessExit
+from launch.events import Shutdown, matches_action
+from launch.events.process import ProcessExited, SignalProcess
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
+from rths_nodes.core.data import unflatten
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop import outcomes
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.options import (
@@ -35,16 +44,18 @@ from rths_nodes.loop.options import (
     run_options,
 )
 from rths_nodes.loop.options import options as offered_options
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, of_nodes
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import environment, names, rig_model, stack_files
 from rths_nodes.ros.hosting import descriptions, node_processes
-from rths_nodes.ros.hosting.launch_end import EndOfLaunch, refusal
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
 RVIZ = ("robot_state_publisher", "rviz2")
+MCAP = "rosbag2_storage_mcap"
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": (
@@ -67,13 +78,13 @@ COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
 }
 
 
-def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
-    return DeclareLaunchArgument(
+def declare(name: str, default: str, description: str, choices: Sequence[str]) -> actions.DeclareLaunchArgument:
+    return actions.DeclareLaunchArgument(
         name, default_value=default, description=description, choices=list(choices) or None
     )
 
 
-def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
+def _declared(option: Option, default: str | None) -> actions.DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
     description = f"{option.doc}; separate several values by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
@@ -83,7 +94,7 @@ def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
 
 def description(
     make: Callable[[LaunchContext], list[LaunchDescriptionEntity]],
-    *further: DeclareLaunchArgument,
+    *further: actions.DeclareLaunchArgument,
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
@@ -111,7 +122,7 @@ def description(
         except ConfigError as error:
             raise refusal(f"rths: {error}") from None
 
-    return LaunchDescription([*declared, OpaqueFunction(function=function)])
+    return LaunchDescription([*declared, actions.OpaqueFunction(function=function)])
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
@@ -133,10 +144,28 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
             raise unknown(name, "argument", name, known_names)
 
 
-class LaunchedTest:
-    """Makes the launch actions for the nodes of a test, with one run id.
+SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
+"""Roles whose reports take precedence, in this order."""
 
-    Raises ConfigError if the test cannot run as configured.
+
+def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
+    """Return an exception that ends launch with code 1 and prints only ``message``, at ``level``."""
+
+    def without_prefix(record: logging.LogRecord) -> bool:  # prefix "Caught exception in launch ..."
+        if record.getMessage().endswith(f": {message}"):
+            vars(record).update(levelno=level, levelname=logging.getLevelName(level), msg=message, args=())
+        return True
+
+    logging.getLogger("launch").addFilter(without_prefix)
+    return RuntimeError(message)
+
+
+class LaunchedTest:
+    """Makes the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
+
+    If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
+    Foreign recorders, which are not in ``_peers``, are stopped after the last node. Then launch prints the result
+    and exits with code 1 unless the test is valid. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
@@ -157,18 +186,27 @@ class LaunchedTest:
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         self._page, self._page_port = configured["page"] == "true", configured["page_port"]
+        self._rviz = configured["rviz"] == "true"
         if self._page:
             environment.check_page()
-        self._rviz = configured["rviz"] == "true"
-        if self._rviz:
-            _check_rviz()
+        missing = [name for name in RVIZ if self._rviz and not has_resource("packages", name)]
+        if missing:
+            debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
+            raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
         self._params_files = _params_files(configured["params_file"])
         self._scenario = scenario
         # Launch leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
-        self._end = EndOfLaunch(self.run_id, recording)
+        shorter = recording and self.directory.is_relative_to(Path.cwd())
+        self._recording = os.path.relpath(recording) if shorter else recording
+        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+        """Files and reports of the processes."""
+        self._running: list[actions.ExecuteProcess] = []
+        self._attached: list[actions.ExecuteProcess] = []
+        self._peers: dict[actions.ExecuteProcess, str] = {}
+        self._left: dict[str, LastWords] = {}
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
@@ -197,7 +235,7 @@ class LaunchedTest:
             parameters=[_typed(described.parameters | self._further), *self._params_files],
         )
 
-    def everything(self) -> list[ExecuteProcess]:
+    def everything(self) -> list[actions.ExecuteProcess]:
         if self.options.host != COMPOSED:
             return [*(self.node(peer) for peer in self._here), *self._foreign_recorders()]
         separate = [peer for peer in self._here if peer in self.options.separate]
@@ -225,18 +263,25 @@ class LaunchedTest:
             patient=RECORDER in peers,
         )
 
-    def recorders(self) -> list[ExecuteProcess]:
+    def recorders(self) -> list[actions.ExecuteProcess]:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
-    def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
+    def together(self, processes: Sequence[actions.ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         here = (names.RIG, *self._here)
-        followed = [process for process in processes if self._end.peers.get(process, names.RIG) in here]
-        return self._end.actions(followed, [*self._pages(), *self._models()])
+        self._running = [process for process in processes if self._peers.get(process, names.RIG) in here]
+        self._attached = [*self._pages(), *self._models()]  # these end with the test
+        recording = f"recording: {self._recording}" if self._recording else "no recording"
+        return [
+            actions.LogInfo(msg=f"rths: run {self.run_id}, {recording}"),
+            actions.RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
+            *self._running,  # last, so that the last output of the processes is printed before the handler runs
+            *self._attached,
+        ]
 
-    def _models(self) -> list[ExecuteProcess]:
+    def _models(self) -> list[actions.ExecuteProcess]:
         if not self._rviz:
             return []
-        view = self._end.keep("rig.rviz", rig_model.rviz(self.namespace))
+        view = self._keep("rig.rviz", rig_model.rviz(self.namespace))
         model = {
             "robot_description": ParameterValue(rig_model.urdf(self._scenario), value_type=str),
             "frame_prefix": f"{self.namespace.strip('/')}/",
@@ -247,12 +292,12 @@ class LaunchedTest:
             Node(package=viewer, executable=viewer, namespace=self.namespace, arguments=["-d", str(view)]),
         ]
 
-    def _pages(self) -> list[ExecuteProcess]:
+    def _pages(self) -> list[actions.ExecuteProcess]:
         if not self._page:
             return []
         command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
         command += ["--port", self._page_port]
-        return [ExecuteProcess(cmd=command, name="page", output="both")]
+        return [actions.ExecuteProcess(cmd=command, name="page", output="both")]
 
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
@@ -261,24 +306,120 @@ class LaunchedTest:
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
-            additional_env=self._environment | self._end.environment(peer),
+            additional_env=self._environment | {outcomes.REPORT_FILE: str(self._file(peer))},
             output="both",
             **patience,
             **kwargs,
         )
-        self._end.add(node, peer)
+        self._peers[node] = peer
         return node
 
-    def _foreign_recorders(self) -> list[ExecuteProcess]:
+    def _foreign_recorders(self) -> list[actions.ExecuteProcess]:
         if self.options.recorder != ROSBAG2 or not self._records:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
-        qos_arguments = ["--qos-profile-overrides-path", str(self._end.keep("rosbag2_qos.yaml", qos))]
+        qos_arguments = ["--qos-profile-overrides-path", str(self._keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
         command += [*qos_arguments, "--topics", *topics]
-        return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
+        return [actions.ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
+
+    def _keep(self, name: str, text: str) -> Path:
+        path = Path(self._folder.name, name)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def _file(self, peer: str) -> Path:
+        return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
+
+    def _on_exit(self, event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        if event.action not in self._running:
+            return []
+        self._running.remove(event.action)
+        report = self._take(event)
+        if not self._running:
+            return self._conclude(context)
+        if context.is_shutdown:
+            return []
+        if report.exit_code not in IN_ORDER:
+            why = [actions.LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
+            return [
+                *why,
+                actions.EmitEvent(event=Shutdown(reason="the test cannot continue without this process")),
+            ]
+        if not any(process in self._peers for process in self._running):
+            return [_interrupt(process) for process in self._running]
+        return []
+
+    def _take(self, event: ProcessExited) -> LastWords:
+        peer = self._peers.get(event.action)
+        name = peer or event.process_name.rpartition("-")[0]
+        died = node_processes.death(name, event.returncode) if event.returncode else ""
+        left = outcomes.read_report(self._file(peer)) if peer else None
+        if died and left is None:
+            with suppress(OSError):
+                self._keep(outcomes.DIED, died)  # the recorder reads this file
+        report = self._left[name] = left or LastWords(event.returncode, died)
+        return report
+
+    def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        code, message = self._result()
+        late = [report.late for report in self._spoken if report.late][:1]
+        lines = [actions.LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *late)]
+        if code == ExitCode.FINISHED:
+            return [
+                *lines,
+                actions.LogInfo(msg=f"rths: {message}; {self._report(code)}"),
+                *map(_interrupt, self._attached),
+            ]
+        for line in lines:
+            line.execute(context)
+        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator has stopped the test
+        raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
+
+    def _result(self) -> tuple[ExitCode, str]:
+        spoken = self._spoken
+        tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
+        code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
+        if code == ExitCode.FINISHED:
+            first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
+            code = of_nodes([first], State.FINISHED)
+        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
+            code = ExitCode.NOT_VALID
+        causes = (left.problem for left in self._left.values() if of_nodes([left.exit_code], State.IDLE) == code)
+        why = next(filter(None, causes), "" if tests else "there was none")
+        return code, tests.get(code) or ": ".join(filter(None, (code.ending, why)))
+
+    @property
+    def _spoken(self) -> list[LastWords]:
+        return [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
+
+    def _indices(self) -> list[str]:
+        numbers = {name: value for report in self._left.values() for name, value in report.indices.items()}
+        axes = unflatten(numbers, "metrics").get("axes", {})
+        return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
+
+    def _report(self, code: ExitCode) -> str:
+        path = self._recording
+        if not path or not Path(path).exists():
+            return "no recording"
+        page = "" if code == ExitCode.REFUSED else f"; rths report {path} creates {path}.html"
+        return f"recording: {path}{page}"
+
+
+def _line(axis: str, row: Mapping[str, float]) -> str:
+    delay = f", delay {1e3 * row['delay_s']:.4g} ms" if math.isfinite(row["delay_s"]) else ""
+    return (
+        f"{axis}: max error {1e3 * row['max_error_m']:.4g} mm ({row['max_error_percent']:.4g} % of max target), "
+        f"error norm {row['error_norm_percent']:.4g} %{delay}"
+    )
+
+
+def _interrupt(process: actions.ExecuteProcess) -> actions.EmitEvent:
+    return actions.EmitEvent(
+        event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process))
+    )
 
 
 def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
@@ -292,32 +433,21 @@ def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path],
 
 
 def _value(option: Option, text: str) -> Any:
-    if option.spec.kind == "texts":
-        return split(option.name, text)
     if option.spec.kind == "flag":
         return text == "true"
     if option.spec.kind == "number":
         return yaml_text.parse(text, option.name)
-    return text
-
-
-def split(name: str, text: str) -> list[str]:
-    """Split text such as ``a.b=1 c.d='two words'``. Raises ConfigError for a missing quote."""
+    if option.spec.kind != "texts":
+        return text
     try:
         return shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"{name} = {text!r}: {error}") from None
+    except ValueError as error:  # a quote is missing
+        raise ConfigError(f"{option.name} = {text!r}: {error}") from None
 
 
 def check_rosbag2(directory: Path) -> None:
-    missing = [
-        package
-        for package, present in (
-            ("ros2bag", importlib.util.find_spec("ros2bag") is not None),
-            ("rosbag2_storage_mcap", has_resource("packages", "rosbag2_storage_mcap")),
-        )
-        if not present
-    ]
+    missing = [] if importlib.util.find_spec("ros2bag") else ["ros2bag"]
+    missing += [] if has_resource("packages", MCAP) else [MCAP]
     if missing:
         raise ConfigError(
             f"record = rosbag2: needs {', '.join(missing)}. Install every missing package, or use record:=own"
@@ -333,13 +463,6 @@ def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
 
 def _type(value: object) -> object:
     return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
-
-
-def _check_rviz() -> None:
-    missing = [name for name in RVIZ if not has_resource("packages", name)]
-    if missing:
-        debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
-        raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
 
 
 def _params_files(path: str) -> list[str]:

@@ -24,16 +24,7 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.indices.live_columns import PER_CURVE
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
-from rths_nodes.ros.names import (
-    ACTUATOR,
-    DIAGNOSTICS,
-    MOTION,
-    OPERATOR,
-    OPERATOR_TOPICS,
-    TEST_STATE,
-    TOPICS,
-    Topic,
-)
+from rths_nodes.ros import names
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
@@ -47,7 +38,7 @@ MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
-RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
+RIG_OF = {names.ACTUATOR: "run", names.OPERATOR: "procedure"}
 """Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
@@ -63,24 +54,21 @@ class RigListener(ThreadedNode):
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
-        self._receive()
-
-    def _receive(self) -> None:
-        self._listen(TOPICS["live"], self._live)
-        self._listen(TOPICS["live_curves"], self._curves)
-        self._listen(OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
-        self._listen(OPERATOR_TOPICS["rig_state"], self._rig_state)
-        self._listen(DIAGNOSTICS, self._diagnostics)
         self._of_run: list[object] = []
+        self._listen(names.TOPICS["live"], self._live)
+        self._listen(names.TOPICS["live_curves"], self._curves)
+        self._listen(names.OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
+        self._listen(names.OPERATOR_TOPICS["rig_state"], self._rig_state)
+        self._listen(names.DIAGNOSTICS, self._diagnostics)
 
     def _join(self) -> None:
         self._leave()
         # the middleware delivers latched messages again
         self._of_run = [
-            self._listen(TOPICS[TEST_STATE], self._test_state),
-            self._listen(TOPICS["node_status"], self._node_status),
-            self._listen(TOPICS["sync_status"], self._sync_status),
-            self._listen(TOPICS["trip"], self._trip),
+            self._listen(names.TOPICS[names.TEST_STATE], self._test_state),
+            self._listen(names.TOPICS["node_status"], self._node_status),
+            self._listen(names.TOPICS["sync_status"], self._sync_status),
+            self._listen(names.TOPICS["trip"], self._trip),
         ]
 
     def _leave(self) -> None:
@@ -89,17 +77,14 @@ class RigListener(ThreadedNode):
             self._node.destroy_subscription(subscription)
         self._of_run = []
 
-    def _listen(self, topic: Topic, receive: Callable[[object], None]) -> object:
-        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches its own message
-        return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(receive), every)
-
-    def _locked(self, receive: Callable[[object], None]) -> Callable[[object], None]:
+    def _listen(self, topic: names.Topic, receive: Callable[[object], None]) -> object:
         def locked(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
                 receive(message)
 
-        return locked
+        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches its own message
+        return self._node.create_subscription(message_class(topic.type), topic.name, locked, every)
 
     def _take_turn(self) -> None:
         before = -1.0
@@ -147,7 +132,7 @@ class RigListener(ThreadedNode):
 
     def _curves(self, message: LiveCurves) -> None:
         self._run, self._size = message.run, BYTES_OF_CURVE * len(message.names)
-        if self._run.startswith(MOTION):
+        if self._run.startswith(names.MOTION):
             self._leave()
         else:
             self._join()
@@ -190,7 +175,7 @@ class RigListener(ThreadedNode):
             self._event(kind, f"{state}{f': {message.reason}' if message.reason else ''}", message.sample)
 
     def _node_status(self, message: NodeStatus) -> None:
-        if message.node == ACTUATOR and message.parameters:
+        if message.node == names.ACTUATOR and message.parameters:
             sections = parse(message.parameters, "node_status")
             port = sections.get("port") if isinstance(sections, Mapping) else None
             if isinstance(port, Mapping):
@@ -222,11 +207,7 @@ class RigListener(ThreadedNode):
                 values = {entry.key: entry.value for entry in status.values}
                 if node in RIG_OF and "rig" in values:
                     self._told.setdefault("rig_kinds", {})[RIG_OF[node]] = values["rig"]
-                nodes[node] = {"level": _number(status.level), "words": status.message, "values": values}
-
-
-def _number(level: bytes | int) -> int:
-    return level[0] if isinstance(level, bytes) else int(level)
+                nodes[node] = {"level": ord(status.level), "words": status.message, "values": values}
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
@@ -244,10 +225,13 @@ class WatchListener(ThreadedNode):
         super().__init__(name, namespace.strip("/"), 1)
         self.messages: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
         # late messages are useless: no retransmission
-        for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):
+        for topic in (
+            names.OPERATOR_TOPICS[PROCEDURE_STATE],
+            replace(names.OPERATOR_TOPICS[RIG_STATE], best_effort=True),
+        ):
             self._listen(topic)
 
-    def _listen(self, topic: Topic) -> None:
+    def _listen(self, topic: names.Topic) -> None:
         def receive(message: object) -> None:
             self.messages.append((time.monotonic(), topic.name, message))
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -22,7 +21,6 @@ import yaml
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER, logger_of
 
@@ -37,9 +35,9 @@ QUIET_S = 0.05
 could hang (``exit_guard.py``)."""
 
 LONGEST_REPORT = 4000
-"""Largest final report, bytes. A pipe stores the report until the runner reads it."""
+"""Largest final report, bytes."""
 
-LOOKS = 20
+LOOK_S = 0.05
 
 HANGS_S = 20.0
 """Time without CPU after which a node is hung, s. A healthy node wakes every 20 ms, computes, or writes."""
@@ -61,16 +59,6 @@ def death(name: str, code: int) -> str:
     return f"the {name} node died ({how})"
 
 
-def die_with_parent() -> None:
-    parent = os.environ.get(PARENT)
-    if not parent:
-        return
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
-    if os.getppid() != int(parent):
-        sys.exit(1)
-
-
 def report_to_runner(message: str) -> None:
     if number := os.environ.get(TELLS):
         with suppress(OSError, ValueError):  # the runner may have exited
@@ -89,12 +77,14 @@ def refused(error: ConfigError) -> int:
 class Process:
     role: str
     popen: subprocess.Popen[bytes]
-    pipe: IO[bytes]
+    file: IO[bytes]
+    """File in memory, to which the process writes its report."""
     sent: set[int] = field(default_factory=set)
     silent: bool = False
-    _stopped_at: float = 0.0
-    _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
-    """CPU times and context switches of the main thread, and time of their last change, s."""
+    _turns: Sequence[str] = ()
+    """CPU times and context switches of the main thread."""
+    _ran_at: float = 0.0
+    """Time of the last change of ``_turns``, s."""
     _next_look: float = 0.0
 
     @property
@@ -106,7 +96,7 @@ class Process:
 
     @cached_property
     def report(self) -> str:
-        return (self.pipe.read(LONGEST_REPORT) or b"").decode(errors="replace")
+        return os.pread(self.file.fileno(), LONGEST_REPORT, 0).decode(errors="replace")
 
     @property
     def ended_by_us(self) -> bool:
@@ -121,27 +111,23 @@ class Process:
         code = self.popen.returncode
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
-    def check_alive(self) -> None:
-        """Kill the process if its main thread has not run for ``HANGS_S``, unless the thread waits for a disk."""
+    def check(self, ended: bool = False) -> None:
+        """Kill the process if its main thread has not run for ``HANGS_S``, unless the thread waits for a disk.
+
+        After the test (``ended``), a process that a signal has suspended is killed after ``STOPPED_S``.
+        """
         now = time.monotonic()
         if now < self._next_look:
             return
-        self._next_look = now + HANGS_S / LOOKS
+        self._next_look = now + LOOK_S
         with suppress(OSError):
             state, turns = self._main_thread()
-            before, since = self._turns
-            if turns != before or state == "D":  # D: the process waits for a disk
-                self._turns = turns, now
-            elif now - since > HANGS_S:
-                self._give_up()
-
-    def check_going(self) -> None:
-        now = time.monotonic()
-        with suppress(OSError):
-            stopped = self._main_thread()[0] == "T"
-            self._stopped_at = (self._stopped_at or now) if stopped else 0.0
-            if stopped and now - self._stopped_at > STOPPED_S:
-                self._give_up()
+            turns.append(str(ended and state == "T"))  # ``STOPPED_S`` begins when the suspension is seen
+            if turns != self._turns or state == "D":  # D: the process waits for a disk
+                self._turns, self._ran_at = turns, now
+            elif now - self._ran_at > (STOPPED_S if ended and state == "T" else HANGS_S):
+                self.silent = True
+                self.kill()
 
     def _main_thread(self) -> tuple[str, list[str]]:
         thread = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}")
@@ -149,41 +135,25 @@ class Process:
         switches = (thread / "status").read_text(encoding="utf-8").partition("\nvoluntary_ctxt_switches")[2]
         return state, [*numbers[10:12], switches]  # time in user mode and in kernel mode
 
-    def _give_up(self) -> None:
-        self.silent = True
-        self.kill()
-
     def kill(self) -> None:
         self.sent.add(signal.SIGKILL)
         self.popen.kill()
 
 
-def _written(scenario: Scenario, folder: Path) -> Path:
-    file = folder / f"{scenario.name}.yaml"
-    if not file.exists():
-        folder.mkdir(exist_ok=True)
-        file.write_text(yaml_text.dump(scenario.data()), encoding="utf-8")
-    return file
-
-
 def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
-    read, write = os.pipe()
-    os.set_blocking(read, False)  # a child of the node may keep the other end open
-    pipe = open(read, "rb", buffering=0)  # noqa: SIM115
+    file = open(os.memfd_create("report"), "r+b", buffering=0)  # noqa: SIM115
     try:
         popen = subprocess.Popen(
             command,
-            env={**environment, TELLS: str(write)},
-            pass_fds=(write,),
+            env={**environment, TELLS: str(file.fileno())},
+            pass_fds=(file.fileno(),),
             start_new_session=True,  # the runner handles Ctrl-C
             stdin=subprocess.DEVNULL,
         )
     except OSError:
-        pipe.close()
+        file.close()
         raise
-    finally:
-        os.close(write)
-    return Process(peer, popen, pipe)
+    return Process(peer, popen, file)
 
 
 @dataclass
@@ -193,29 +163,29 @@ class Processes:
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Processes:
+        environment = os.environ | {PARENT: str(os.getpid())}
+        root = str(Path(__file__).resolve().parents[3])
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         try:
             self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-            self._start()
+            for description in self.descriptions:
+                arguments = ["-m", "rths_nodes.app.node", description.role, *self._arguments(description)]
+                self.running.append(_started(description.peer, [sys.executable, *arguments], environment))
         except OSError as error:
             self.__exit__()
             where = f"{error.filename}: " if error.filename else ""
             raise ConfigError(f"{where}cannot start the nodes ({error.strerror or error})") from error
         return self
 
-    def _start(self) -> None:
-        environment = os.environ | {PARENT: str(os.getpid())}
-        root = str(Path(__file__).resolve().parents[3])
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-        for description in self.descriptions:
-            arguments = ["-m", "rths_nodes.app.node", description.role, *self._arguments(description)]
-            command = [sys.executable, *arguments]
-            self.running.append(_started(description.peer, command, environment))
-
     def _arguments(self, description: NodeDescription) -> list[str]:
         assert self._folder is not None
         folder, parameters = Path(self._folder.name), description.parameters
         if description.scenario is not None:
-            parameters = parameters | {"scenario": str(_written(description.scenario, folder / "scenario"))}
+            scenario = folder / "scenario" / f"{description.scenario.name}.yaml"
+            if not scenario.exists():
+                scenario.parent.mkdir()
+                scenario.write_text(yaml_text.dump(description.scenario.data()), encoding="utf-8")
+            parameters = parameters | {"scenario": str(scenario)}
         file = folder / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}), encoding="utf-8")
         level = f"{logger_of(description.namespace)}:=warn"  # the runner reports progress
@@ -226,15 +196,14 @@ class Processes:
         self.kill()
         for process in self.running:
             process.popen.wait()
-            process.pipe.close()
+            process.file.close()
         if self._folder is not None:
             self._folder.cleanup()
 
-    def kill(self, but: Sequence[str] = ()) -> list[Process]:
-        killed = [process for process in self.alive() if process.role not in but]
-        for process in killed:
-            process.kill()
-        return killed
+    def kill(self, *but: str) -> None:
+        for process in self.alive():
+            if process.role not in but:
+                process.kill()
 
     def alive(self) -> list[Process]:
         return [process for process in self.running if process.popen.poll() is None]
@@ -254,28 +223,22 @@ class Processes:
             if time.monotonic() > end:
                 return False
             for process in self.alive():
-                process.check_going()
-                process.check_alive()
+                process.check(ended=True)
             idle() if idle else time.sleep(0.005)
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
         if not self.wait(LEAVING_S, (RECORDER,), idle):
-            self.kill((RECORDER,))
+            self.kill(RECORDER)
         if not self.wait(INDEXING_S, idle=idle):
             self.kill()
             self.wait(LEAVING_S)
-        return [process.death for process in self.running if process.hung] + self._recovery()
-
-    def _recovery(self) -> list[str]:
-        broken_off = [process.role for process in self.running if process.broken_off]
-        recorders = [
-            description
-            for description in self.descriptions
-            if description.role == RECORDER and description.peer in broken_off
-        ]
-        places = [description.parameters["record"] for description in recorders]
-        return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
+        notes = [process.death for process in self.running if process.hung]
+        broken_off = any(process.broken_off for process in self.running if process.role == RECORDER)
+        recorders = [description for description in self.descriptions if description.role == RECORDER]
+        paths = [description.parameters["record"] for description in recorders if broken_off]
+        notes += [f"rths recover {path} completes the recording" for path in paths if Path(path).exists()]
+        return notes
 
     def why(self, ended: Process) -> str:
         """Return the reason for the end of ``ended``; without a report, the report of a process that caused it.

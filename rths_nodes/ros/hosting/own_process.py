@@ -12,6 +12,7 @@ __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all node
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,16 +23,17 @@ from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
+from rths_nodes.core.child_program import end_with
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.interrupts import handle_stop_signals
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, report_to_launch
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
-from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, report_to_runner
-from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
+from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, leave
+from rths_nodes.ros.hosting.node_processes import PARENT, QUIET_S, TELLS, refused, report_to_runner
+from rths_nodes.ros.hosting.results import Result, dropped_messages
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, OpenWriter, RthsNode
@@ -63,7 +65,8 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
             node.shutdown.interrupt()
 
     handle_stop_signals(interrupt)
-    die_with_parent()
+    if parent := os.environ.get(PARENT):
+        end_with(int(parent), signal.SIGTERM)
     ros = ExitStack()
     code: int = ExitCode.FAILED
     try:
@@ -80,7 +83,15 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
         reason = f"{type(error).__name__}: {error}"
         print(f"rths: {reason}", file=sys.stderr)
         report_to_runner(reason)
-    leave(code, lambda: _close(hosted.nodes, ros))
+
+    def close() -> None:
+        with ros:
+            time.sleep(QUIET_S)
+            for node in hosted.nodes:
+                node.destroy_node()
+            time.sleep(QUIET_S)
+
+    leave(code, close)
 
 
 def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
@@ -99,14 +110,6 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
     if names.ACTUATOR not in peers:
         raise ConfigError(f"{names.RIG}: must include the actuator node, which leads the test")
     return HostedTest(peers, arguments)
-
-
-def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
-    with ros:
-        time.sleep(QUIET_S)
-        for node in nodes:
-            node.destroy_node()
-        time.sleep(QUIET_S)
 
 
 class HostedNode:
@@ -203,11 +206,17 @@ class HostedTest(ComposedTest):
 def _report(
     nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
 ) -> tuple[int, bool]:
-    left = report_to_launch(last_words(code, problem, test, numbers))
+    indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
+    outcome = (test.exit_code, test.ending, indices, test.counted) if test else (None, "", indices)
+    left = report_to_launch(LastWords(code, problem, *outcome))
     code = ExitCode.FINISHED if left else code
-    with exits_within(FLUSHED_S, code):  # the report is written, so that nothing is lost if the middleware hangs
+    guard = ExitGuard()
+    guard.arm(FLUSHED_S, code)  # the report is written, so that nothing is lost if the middleware hangs
+    try:
         for node in nodes:
             node.flush()
+    finally:
+        guard.disarm()
     return code, left
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.indices.late_periods import LateData
-from rths_nodes.loop.outcomes import ExitCode, LastWords
-from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples
 from rths_nodes.ros.nodes.recorder import recording_gaps
@@ -33,10 +33,6 @@ class Result:
     """True once all nodes have discovered each other and the rig may have moved."""
 
     @property
-    def received_by_all(self) -> bool:
-        return self.begun and self.state in ENDED
-
-    @property
     def outcome(self) -> str:
         return self.exit_code.recorded
 
@@ -47,9 +43,6 @@ class Result:
         if self.exit_code is ExitCode.FINISHED and not self.judged:
             return f"the test ended after {self.sample} samples; its validity is judged on the monitor's machine"
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{reason}"
-
-    def add(self, numbers: Mapping[str, float]) -> None:
-        self.numbers |= numbers
 
     def blame(self, why: str) -> None:
         if why not in self.reason:
@@ -77,31 +70,23 @@ class Result:
         return unflatten(self.numbers, name)
 
 
-def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
-    if test is None:
-        return LastWords(exit_code, problem, indices=indices)
-    return LastWords(exit_code, problem, test.exit_code, test.ending, indices, test.counted)
-
-
 def dropped_messages(numbers: Mapping[str, float]) -> str:
     foreign: dict[tuple[str, str], float] = {}
-    malformed: list[str] = []
-    overflow: list[str] = []
+    malformed, overflow = list[str](), list[str]()
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
+        peer, _, further = rest.partition(".")
         if kind == "foreign":  # all subscribers of a topic count the same messages
-            topic, _, sender = rest.partition(".")[2].partition(".")
+            topic, _, sender = further.partition(".")
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":
             malformed.append(f"{count:.0f} by {rest}")
         elif kind == "overflow":
-            sender, _, topic = rest.partition(".")
-            overflow.append(f"{count:.0f} from {sender} on {topic}")
+            overflow.append(f"{count:.0f} from {peer} on {further}")
     counts = [f"{count:.0f} from {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
-    notes = [f"foreign messages were dropped: {', '.join(counts)}"] if counts else []
-    if malformed:
-        notes.append(f"malformed messages were dropped: {', '.join(malformed)}")
-    if overflow:
-        notes.append(f"messages were lost because their receiver did not read them: {', '.join(overflow)}")
-    return "; ".join(notes)
+    notes = {
+        "foreign messages were dropped": counts,
+        "malformed messages were dropped": malformed,
+        "messages were lost because their receiver did not read them": overflow,
+    }
+    return "; ".join(f"{text}: {', '.join(rows)}" for text, rows in notes.items() if rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
@@ -22,15 +22,9 @@ from rclpy.waitable import Waitable
 from rths_nodes.core.data import Data
 from rths_nodes.core.wire.layout import HEAD, RunMark, number_of
 from rths_nodes.ros import names
+from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter
-from rths_nodes.ros.transport.peers import (
-    NOBODY,
-    AnnouncementGuard,
-    OpenGuard,
-    PublisherGuard,
-    RequestGuard,
-    TripGuard,
-)
+from rths_nodes.ros.transport.peers import PublisherGuard
 from rths_nodes.ros.transport.rclpy_private import publish_bytes, take_bytes
 
 
@@ -80,10 +74,6 @@ class Inbox:
     def receive_by(self, line: SocketReader) -> None:
         self.hang_up()
         self.line = line
-
-    def give_back(self) -> None:
-        if self.line is not None:
-            self.line.give_back()
 
     @property
     def by_line(self) -> bool:
@@ -148,7 +138,7 @@ class Inbox:
             most -= 1
             data, gid = message[0], _gid_of(message[1])
             if not guard.run.has_sent(data) or (gid is not None and gid not in self._known):
-                guard.drop(gid or NOBODY)
+                guard.drop(gid or peers.NOBODY)
 
     def _from_whom(self, data: bytes, info: Data) -> tuple[bytes, bytes]:
         gid = _gid_of(info)
@@ -156,7 +146,7 @@ class Inbox:
             self.guard.go_without_gids()
         if gid is None or gid in self._known:
             self._came_ns = info["received_timestamp"]
-            return data, gid or NOBODY
+            return data, gid or peers.NOBODY
         self.guard.meet(gid, data)
         return self._waiting.popleft() if self._waiting else (b"", gid)
 
@@ -167,17 +157,17 @@ class Inbox:
 class StreamPublisher:
     """Publishes messages as bytes; ``sent`` is their number.
 
-    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` contains the lines
-    to other nodes of this machine, by full name. The middleware receives messages only if
-    ``has_topic_subscribers`` is true. With ``holds``, it receives them only after a call of :meth:`publish_held`.
+    ``partners`` are the subscribing peers (full names), nodes of the loop first. ``neighbours`` are inboxes in
+    this process, which receive every message directly. ``lines`` are the lines to other nodes of this machine, by
+    full name. The middleware receives messages only if ``has_topic_subscribers`` is true, with ``holds`` only
+    after a call of :meth:`publish_held`.
     """
 
-    def __init__(self, publisher: Publisher) -> None:
-        self.publisher = publisher
+    def __init__(self, publisher: Publisher, partners: tuple[str, ...] = ()) -> None:
+        self.publisher, self.partners = publisher, partners
         self.sent = 0
         self.neighbours: tuple[Inbox, ...] = ()
         self.lines: dict[str, SocketWriter] = {}
-        self._hands: list[Callable[[tuple[bytes, int]], None]] = []
         self.has_topic_subscribers = True
         self.holds = False
         self._gone = 0
@@ -186,10 +176,10 @@ class StreamPublisher:
 
     def send(self, data: bytes) -> None:
         self.sent += 1
-        if self._hands:
+        if self.neighbours:
             handed = (data, time.time_ns())
-            for hand in self._hands:
-                hand(handed)
+            for inbox in self.neighbours:
+                inbox.hand(handed)
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
@@ -222,18 +212,13 @@ class StreamPublisher:
         for inbox in neighbours:
             if inbox.owner in self.lines:
                 self.lines.pop(inbox.owner).close()
-        self._hands = [inbox.hand for inbox in neighbours]
-        for inbox in neighbours:
             inbox.fill_by_hand(True)
         self.look()
 
-    def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """Send messages to the node ``partner`` on ``line``. No message to ``partner`` may be in transit.
-
-        ``order`` lists the partners in the order of sending, nodes of the loop first.
-        """
+    def speak_to(self, partner: str, line: SocketWriter, holds: bool) -> None:
+        """Send messages to the node ``partner`` on ``line``. No message to ``partner`` may be in transit."""
         lines = self.lines | {partner: line}
-        self.lines = {name: lines[name] for name in (*order, *lines) if name in lines}
+        self.lines = {name: lines[name] for name in (*self.partners, *lines) if name in lines}
         self.holds = holds
         self.look()
 
@@ -284,10 +269,10 @@ def open_inbox(
 
 def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
     if topic.name == names.TRIP:
-        return TripGuard if topic.publishers else RequestGuard
+        return peers.TripGuard if topic.publishers else peers.RequestGuard
     if topic.name == names.TEST_STATE:
-        return AnnouncementGuard
-    return PublisherGuard if topic.publishers else OpenGuard
+        return peers.AnnouncementGuard
+    return PublisherGuard if topic.publishers else peers.OpenGuard
 
 
 def quality(

@@ -13,11 +13,12 @@ import os
 import pwd
 import socket
 import struct
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 LONGEST_NAME = 107
 LONGEST_GREETING = 4096
-WELCOME = b"welcome"
+WAIT, WELCOME = b"wait", b"welcome"
+"""Answers to a valid greeting: at once, and after the called node has discovered the caller."""
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -30,8 +31,7 @@ def address(node: str, domain: int, user: int | None = None) -> bytes:
     return b"\0" + name
 
 
-@dataclass(frozen=True)
-class Credentials:
+class Credentials(NamedTuple):
     process: int
     user: int
 
@@ -57,8 +57,7 @@ class Credentials:
         return f"process {self.process} of user {self.user}"
 
 
-@dataclass(frozen=True)
-class Greeting:
+class Greeting(NamedTuple):
     """First message of a caller: its ``run``, full name, topic, and the gid of its publisher."""
 
     run: str
@@ -67,16 +66,16 @@ class Greeting:
     gid: str
 
     def pack(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> Greeting:
         """Unpack a greeting. Raises ValueError if ``data`` is not a greeting."""
-        values = json.loads(data)  # JSON and encoding errors are ValueErrors
-        names = cls.__dataclass_fields__
-        if not isinstance(values, dict) or values.keys() != names.keys():
-            raise ValueError("unexpected fields")
-        if not all(isinstance(value, str) for value in values.values()):
-            raise ValueError("a field is not text")
-        bytes.fromhex(values["gid"])
-        return cls(**values)
+        try:
+            values = json.loads(data)  # JSON and encoding errors are ValueErrors
+        except RecursionError as error:
+            raise ValueError("too many brackets") from error
+        if not isinstance(values, list) or [type(value) for value in values] != [str] * len(cls._fields):
+            raise ValueError("the fields are not four texts")
+        bytes.fromhex(values[-1])
+        return cls(*values)

@@ -36,8 +36,9 @@ def unused() -> bool:
     return not type_support_loaded()
 
 
-def started(arguments: Sequence[str] = ()) -> Context:
-    """Return a private context without rclpy's signal handlers, which would end the context while the loop runs.
+@contextmanager
+def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
+    """Yield a private context without rclpy's signal handlers, which would end the context while the loop runs.
 
     Raises ConfigError like :func:`settle`, and if ROS 2 does not start.
     """
@@ -45,12 +46,6 @@ def started(arguments: Sequence[str] = ()) -> Context:
     context = Context()
     with in_words():
         rclpy.init(args=list(arguments), context=context, signal_handler_options=SignalHandlerOptions.NO)
-    return context
-
-
-@contextmanager
-def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
-    context = started(arguments)
     try:
         yield context
     finally:
@@ -85,7 +80,12 @@ def settle() -> None:
             if value and value not in ours:
                 return
             if wanted == "LOCALHOST":
-                _refuse_other_machines(os.environ.get(PEERS, ""))
+                peers = os.environ.get(PEERS, "")
+                if {*peers.split(";")} - {"", "localhost", "127.0.0.1"}:
+                    raise ConfigError(
+                        f"{PEERS}: {peers!r} names other machines, but discovery is restricted to this machine; "
+                        f"set {RANGE}=SUBNET, or unset {PEERS}"
+                    )
                 # with LOCALHOST, ROS 2 would add the shared-memory transport
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
             elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set the variable
@@ -99,12 +99,4 @@ def check_reaches_others() -> None:
         raise ConfigError(
             f"{RANGE}: {wanted!r} restricts discovery to this machine, but other machines run nodes of the test; "
             f"set {RANGE}=SUBNET on all machines"
-        )
-
-
-def _refuse_other_machines(peers: str) -> None:
-    if {*peers.split(";")} - {"", "localhost", "127.0.0.1"}:
-        raise ConfigError(
-            f"{PEERS}: {peers!r} names other machines, but discovery is restricted to this machine; "
-            f"set {RANGE}=SUBNET, or unset {PEERS}"
         )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,14 +16,15 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
-from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting, address
+from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WAIT, WELCOME, Credentials, Greeting, address
 from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketWriter, make_room
-from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for receiving and checking the greeting of a caller, ns."""
+"""Timeout for receiving the greeting of a caller, ns."""
 PATIENCE_NS = 3 * SECOND
-"""Timeout of a caller that waits for the answer, ns."""
+"""Timeout of a caller that waits for the first answer, ns."""
+DISCOVERED_NS = 20 * SECOND
+"""Time after which a partner that has not discovered this node receives messages by topic, ns."""
 WAITING = 64
 """Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
@@ -31,6 +32,7 @@ MOST_UNKNOWN = 512
 """Maximum number of callers with unknown identity, enough for two per axis of a large rig."""
 MOST_STRANGERS = 64
 BEYOND = "others"
+UNDISCOVERED = "the called node has not discovered the caller"
 
 Judge = Callable[[Greeting], str | None]
 """Function that checks a greeting. Returns an empty text to accept, a reason to refuse, or None if undecided."""
@@ -38,9 +40,6 @@ Judge = Callable[[Greeting], str | None]
 KEPT = names.TOPICS["measurement"].kept
 """Maximum number of messages queued for a slow partner."""
 AGAIN_NS = 50_000_000
-DISCOVERED_NS = 20 * SECOND
-"""Time after which a partner that has not discovered this node receives messages by topic, ns."""
-UNDISCOVERED = "the called node has not discovered the caller yet"
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,13 @@ class NodeLines:
         self._node, self._run, self._warn, self._clock = node, run, warn, clock
         self._me: str = node.get_fully_qualified_name()
         self._listener: Acceptor | None = None
-        self._outlets: dict[str, tuple[StreamPublisher, tuple[str, ...]]] = {}
+        self._outlets: dict[str, StreamPublisher] = {}
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
-        self._called_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
+        self._queried: set[str] = set()
+        """Topics whose publishers were queried for the callers in this turn."""
         self._load: Load | None = None
         self.direct = False
 
@@ -90,18 +90,14 @@ class NodeLines:
         if self._listener.problem:
             self._warn(f"no process can reach {self._me} by socket ({self._listener.problem}); topics are used")
 
-    def connect(
-        self,
-        published: Mapping[str, Endpoint],
-        outlets: Mapping[str, StreamPublisher],
-        inboxes: Iterable[Inbox],
-    ) -> None:
-        self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
+    def connect(self, outlets: Mapping[str, StreamPublisher], inboxes: Iterable[Inbox]) -> None:
+        self._outlets = dict(outlets)
         self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
         if self._listener is None:
             return
+        self._queried.clear()
         for hello, sock in self._listener.look(self._judge):
             self._by_topic[hello.topic].receive_by(SocketReader(sock))
 
@@ -116,13 +112,11 @@ class NodeLines:
             return f"the caller is in run {hello.run}, but the called node is in run {run}"
         if inbox.by_line or inbox.by_hand:
             return f"{hello.node} already has a line to this node"
-        return self._judge_gid(hello)
-
-    def _judge_gid(self, hello: Greeting) -> str | None:
-        guard, gid = self._by_topic[hello.topic].guard, bytes.fromhex(hello.gid)
-        if gid not in guard.known:
-            guard.look()
-        return "" if gid in guard.known else None
+        gid = bytes.fromhex(hello.gid)
+        if gid not in inbox.guard.known and hello.topic not in self._queried:
+            self._queried.add(hello.topic)
+            inbox.guard.look()
+        return "" if gid in inbox.guard.known else None
 
     def settle(self) -> None:
         """Begin the test: accept no more connections, and receive either all streams by line or none."""
@@ -136,7 +130,8 @@ class NodeLines:
         self.direct = bool(inboxes) and all(inbox.by_line for inbox in inboxes)
         if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in inboxes):
             for inbox in inboxes:
-                inbox.give_back()
+                if inbox.line is not None:
+                    inbox.line.give_back()
 
     @property
     def _expected_inboxes(self) -> list[Inbox]:
@@ -144,50 +139,43 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused connections by process, without connections of partners that were discovered later."""
-        if self._listener is None:
-            return {}
-        early = self._listener.early
-        return {
-            caller: count
-            for caller, count in self._listener.strangers.items()
-            if caller not in early or self._judge_gid(early[caller])
-        }
+        """Number of refused connections by process."""
+        return {} if self._listener is None else self._listener.strangers
 
     def call(self) -> str:
         """Connect to the partners. Return a text about missing answers; empty if none is missing."""
         if self._load is None:
             return ""
         missing = []
-        for outlet, partners in self._outlets.values():
+        for outlet in self._outlets.values():
             if outlet.sent:
                 continue  # messages by topic may still be in transit
-            for partner in partners:
+            for partner in outlet.partners:
                 way = (outlet.publisher.topic_name, partner)
                 if not outlet.speaks_to(partner):
-                    self._go_on(outlet, way, partners, self._load)
+                    self._go_on(outlet, way, self._load)
                     if way not in self._answered:
                         missing.append(f"{partner} to answer a call on {way[0]}")
         return ", ".join(missing)
 
-    def _go_on(self, outlet: StreamPublisher, way: tuple[str, str], order: Sequence[str], load: Load) -> None:
+    def _go_on(self, outlet: StreamPublisher, way: tuple[str, str], load: Load) -> None:
         (topic, partner), now = way, self._clock.monotonic_ns()
         call = self._calls.get(way)
+        if call is not None and call.hello.run != self._run():  # the actuator node has restarted
+            call.close()
+            call = None
         if call is None:
             hello = self._hello(topic) if now >= self._again_at.get(way, 0) else None
             if hello is None:
                 return
             call = self._calls[way] = Connector(self._address(partner), hello, self._clock)
-            self._called_at.setdefault(way, now)
         if not call.look():
             return
         del self._calls[way]
         self._again_at[way] = now + AGAIN_NS
         if call.socket is not None:
             make_room(call.socket, load.messages, load.size)
-            outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds, order)
-        elif call.early and now - self._called_at[way] < DISCOVERED_NS:
-            return
+            outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds)
         elif call.problem and way not in self._answered:
             self._warn(f"{partner} cannot be reached by socket ({call.problem}); messages are sent on {topic}")
         self._answered.add(way)
@@ -206,10 +194,10 @@ class NodeLines:
 
     @property
     def behind(self) -> list[SocketWriter]:
-        return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
+        return [line for outlet in self._outlets.values() for line in outlet.lines.values() if line.behind]
 
     def lost(self) -> dict[str, int]:
-        return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
+        return {key: outlet.lost for key, outlet in self._outlets.items() if outlet.lost}
 
     def close(self) -> None:
         if self._listener is not None:
@@ -217,11 +205,11 @@ class NodeLines:
         for call in self._calls.values():
             call.close()
         self._listener, self._load, self.direct = None, None, False
-        for outlet, _ in self._outlets.values():
+        for outlet in self._outlets.values():
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()
-        states = (self._calls, self._again_at, self._called_at, self._answered, self._outlets, self._by_topic)
+        states = (self._calls, self._again_at, self._answered, self._outlets, self._by_topic)
         for state in states:
             state.clear()
 
@@ -245,9 +233,9 @@ class Acceptor:
         self._now = clock.monotonic_ns
         self.problem = ""
         self.strangers: dict[str, int] = {}
-        self._silent: dict[socket.socket, int] = {}
-        self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
-        self.early: dict[str, Greeting] = {}
+        self._callers: dict[socket.socket, int] = {}
+        """Callers without an answer, with the time of their connection, ns."""
+        self._greetings: dict[socket.socket, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:
             self._socket.bind(address)
@@ -261,24 +249,36 @@ class Acceptor:
         if self._socket is None:
             return []
         self._accept(self._socket)
-        lines = []
-        now = self._now()
-        for caller in list(self._silent):
-            self._listen_to(caller, now)
-        for caller, (hello, since) in list(self._unknown.items()):
-            refusal = judge(hello)
-            if refusal is None and now - since < ANSWER_NS:
-                continue
-            del self._unknown[caller]
-            if refusal is None:
-                self.early[self._turn_away(caller, UNDISCOVERED)] = hello
-            elif refusal:
+        lines, now = list[tuple[Greeting, socket.socket]](), self._now()
+        for caller, since in list(self._callers.items()):
+            held = caller in self._greetings
+            refusal = None if held else self._greet(caller, now - since >= ANSWER_NS)
+            hello, gone = self._greetings.get(caller), held and _has_hung_up(caller)
+            if hello is not None and not gone:
+                refusal = judge(hello)
+            if refusal:
                 self._turn_away(caller, refusal)
-            elif _say(caller, WELCOME):
-                lines.append((hello, caller))
-            else:
-                caller.close()
+            elif hello is not None and (gone or refusal is not None or now - since > DISCOVERED_NS):
+                del self._callers[caller], self._greetings[caller]
+                if refusal is not None and _say(caller, WELCOME):
+                    lines.append((hello, caller))
+                else:
+                    _say(caller, UNDISCOVERED.encode())
+                    caller.close()
         return lines
+
+    def _greet(self, caller: socket.socket, late: bool) -> str | None:
+        try:
+            hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
+        except BlockingIOError:
+            return "no greeting" if late else None
+        except (OSError, ValueError):
+            return "invalid greeting"
+        if len(self._greetings) >= MOST_UNKNOWN:
+            return "too many callers"
+        self._greetings[caller] = hello
+        _say(caller, WAIT)
+        return None
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(AT_A_TIME):
@@ -291,40 +291,25 @@ class Acceptor:
             if not who.trusted:
                 self._turn_away(caller, f"the caller runs as another user ({who.user})")
                 continue
-            if len(self._silent) >= WAITING:
-                self._turn_away(next(iter(self._silent)), "too many callers")
-            self._silent[caller] = self._now()
+            if len(self._callers) - len(self._greetings) >= WAITING:
+                silent = [waiting for waiting in self._callers if waiting not in self._greetings]
+                self._turn_away(silent[0], "too many callers")
+            self._callers[caller] = self._now()
 
-    def _listen_to(self, caller: socket.socket, now: int) -> None:
-        since = self._silent[caller]
-        try:
-            hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
-        except BlockingIOError:
-            if now - since > ANSWER_NS:
-                self._turn_away(caller, "no greeting")
-        except (OSError, ValueError):
-            self._turn_away(caller, "invalid greeting")
-        else:
-            if len(self._unknown) >= MOST_UNKNOWN:
-                self._turn_away(caller, "too many callers")
-                return
-            del self._silent[caller]
-            self._unknown[caller] = hello, since
-
-    def _turn_away(self, caller: socket.socket, reason: str) -> str:
+    def _turn_away(self, caller: socket.socket, reason: str) -> None:
         who = str(Credentials.of(caller))
         key = who if who in self.strangers or len(self.strangers) < MOST_STRANGERS else BEYOND
         self.strangers[key] = self.strangers.get(key, 0) + 1
-        self._silent.pop(caller, None)
-        _say(caller, reason.encode())
+        self._callers.pop(caller, None)
+        self._greetings.pop(caller, None)
+        _say(caller, reason.encode(errors="replace"))
         caller.close()
-        return key
 
     def close(self) -> None:
-        for caller in (*self._silent, *self._unknown):
+        for caller in self._callers:
             caller.close()
-        self._silent.clear()
-        self._unknown.clear()
+        self._callers.clear()
+        self._greetings.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -334,17 +319,16 @@ class Connector:
     """Connects to the node that listens on ``address``, and sends the greeting ``hello``.
 
     ``answered`` is true once the connection is accepted or refused, or times out. ``problem`` is the reason for a
-    missing ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
-    discovered this node.
+    missing ``socket``; it is empty if no node listens on this machine.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._address, self._hello = address, hello
+        self._address, self.hello = address, hello
         self._now = clock.monotonic_ns
-        self._began = self._now()
-        self._connected = False
+        self._until = self._now() + PATIENCE_NS
+        self._connected = self._held = False
         self.socket: socket.socket | None = _socket()
-        self.answered = self.early = False
+        self.answered = False
         self.problem = ""
 
     def look(self) -> bool:
@@ -352,8 +336,8 @@ class Connector:
             try:
                 self._go_on()
             except BlockingIOError:
-                if self._now() - self._began > PATIENCE_NS:
-                    self._end("the node has not answered")
+                if self._now() > self._until:
+                    self._end(UNDISCOVERED if self._held else "the node has not answered")
             except ConnectionRefusedError:
                 self._end("")
             except OSError as error:
@@ -369,12 +353,14 @@ class Connector:
             if not who.trusted:
                 self._end(f"{who} has bound the address of the node")
                 return
-            self.socket.send(self._hello.pack())
+            self.socket.send(self.hello.pack())
         answer = self.socket.recv(LONGEST_GREETING)
+        if answer == WAIT and not self._held:  # only once: another process may have bound the address
+            self._held, self._until = True, self._now() + DISCOVERED_NS
+            answer = self.socket.recv(LONGEST_GREETING)
         if answer == WELCOME:
             self.answered = True
         elif answer:
-            self.early = answer == UNDISCOVERED.encode()
             self._end(f"the call was refused: {answer.decode(errors='replace')}")
         else:
             self._end(f"{Credentials.of(self.socket)} has closed the connection")
@@ -394,6 +380,15 @@ def _say(caller: socket.socket, text: bytes) -> bool:
         caller.send(text)
         return True
     return False
+
+
+def _has_hung_up(caller: socket.socket) -> bool:
+    try:
+        return not caller.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _holder(address: bytes) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rcl_interfaces.msg import ParameterEvent
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
-from rclpy.impl.rcutils_logger import RcutilsLogger as Logger
+from rclpy.impl.rcutils_logger import RcutilsLogger
 from rclpy.lifecycle import LifecycleNode
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -26,21 +26,6 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 
-__all__ = [
-    "GuardCondition",
-    "Logger",
-    "RCLError",
-    "RequestQueue",
-    "WaitSet",
-    "declared_parameters",
-    "missing",
-    "parameter_overrides",
-    "publish_bytes",
-    "remove_from_graph",
-    "take_bytes",
-    "type_support_loaded",
-]
-
 MEMBERS = {
     "GuardCondition": ("trigger_guard_condition",),
     "LifecycleStateMachine": ("destroy_when_not_in_use",),
@@ -49,12 +34,8 @@ MEMBERS = {
     "Service": ("pointer",),
     "Subscription": ("take_message",),
     "WaitSet": (
-        "add_guard_condition",
-        "add_service",
-        "add_subscription",
-        "clear_entities",
-        "get_ready_entities",
-        "wait",
+        *("add_guard_condition", "add_service", "add_subscription"),
+        *("clear_entities", "get_ready_entities", "wait"),
     ),
 }
 _TO_AND_FROM_C = ("_CONVERT_FROM_PY", "_CONVERT_TO_PY", "_CREATE_ROS_MESSAGE", "_DESTROY_ROS_MESSAGE")
@@ -71,6 +52,7 @@ if absent := missing(vars(_rclpy), type(ParameterEvent)):
     raise ConfigError(f"this version of rclpy lacks {', '.join(absent)}; use ROS 2 Jazzy or Kilted")
 
 GuardCondition, RCLError, WaitSet = _rclpy.GuardCondition, _rclpy.RCLError, _rclpy.WaitSet
+Logger = RcutilsLogger
 
 
 def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, Data] | None]:
@@ -115,15 +97,11 @@ _pointer = ctypes.PYFUNCTYPE(_POINTER, ctypes.py_object, ctypes.c_char_p)(
 )
 
 
-@cache
-def _library(name: str) -> ctypes.CDLL:
-    return ctypes.CDLL(name)
+_library = cache(ctypes.CDLL)
 
 
 def _function(capsule: object, result: object, *arguments: object) -> Function:
-    return ctypes.PYFUNCTYPE(result, *arguments)(  # type: ignore[arg-type]
-        _pointer(capsule, _name(capsule))
-    )
+    return ctypes.PYFUNCTYPE(result, *arguments)(_pointer(capsule, _name(capsule)))  # type: ignore[arg-type]
 
 
 class _Kind:

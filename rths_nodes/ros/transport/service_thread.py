@@ -110,34 +110,27 @@ class ServiceThread:
                 waiting.add_service(queue.service.handle)
             waiting.wait(-1)
             ready = set(waiting.get_ready_entities("service"))
-            for queue in [
-                queue_of_service
-                for queue_of_service in self._queues
-                if queue_of_service.service.handle.pointer in ready
-            ]:
-                if not self._leaving.is_set():
+            for queue in self._queues:
+                if queue.service.handle.pointer in ready and not self._leaving.is_set():
                     self._serve(queue)
 
     def _serve(self, queue: RequestQueue) -> None:
         if not self._first:
             step_back()
-        began = time.thread_time()
+        began, service = time.thread_time(), queue.service
         try:
             request = queue.take()
             if request is not None:
-                queue.respond(self._answer(queue, request))
+                try:
+                    response = self._queues[queue](request, service.srv_type.Response())
+                except CancelledError:
+                    raise
+                except Exception as error:
+                    self._warn(f"{service.srv_name}: the request was refused ({error})")
+                    response = service.srv_type.Response()
+                queue.respond(response)
         except CancelledError:  # the loop has ended
             return
         except Exception as error:  # the request is unreadable, or its client has left
             self._warn(str(error))
         self._leaving.wait(max(PAUSE_S, (time.thread_time() - began) / SHARE))
-
-    def _answer(self, queue: RequestQueue, request: object) -> object:
-        kind = queue.service.srv_type
-        try:
-            return self._queues[queue](request, kind.Response())
-        except CancelledError:
-            raise
-        except Exception as error:
-            self._warn(f"{queue.service.srv_name}: the request was refused ({error})")
-            return kind.Response()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
-import rclpy
 from rclpy.exceptions import InvalidHandle
 from rclpy.executors import Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
@@ -25,8 +24,8 @@ class ThreadedNode:
     def __init__(self, name: str, namespace: str, threads: int) -> None:
         if namespace:
             checked_namespace(namespace)
-        self._context = middleware.started()
-        try:
+        with ExitStack() as stack:
+            self._context = stack.enter_context(middleware.ros_context())
             with middleware.in_words():
                 self._node: Node = Node(
                     name,
@@ -37,17 +36,15 @@ class ThreadedNode:
                     start_parameter_services=False,
                     parameter_overrides=[Parameter("start_type_description_service", value=False)],
                 )
-        except BaseException:
-            rclpy.shutdown(context=self._context)
-            raise
+            stack.callback(self._node.destroy_node)
+            self._owned = stack.pop_all()
+            """Parts to close with the node, the last one first."""
         self._executor: Executor = (  # with one thread, a multi-threaded executor warns
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)
         )
         self._executor.add_node(self._node)
-        self._owned = ExitStack()
-        """Parts that rclpy does not destroy with the node."""
         self._leaving = threading.Event()
         self._spinning = threading.Thread(target=self._spin, name=f"{name} node", daemon=True)
 
@@ -62,8 +59,6 @@ class ThreadedNode:
         if self._spinning.is_alive():
             self._spinning.join()
         self._owned.close()
-        self._node.destroy_node()
-        rclpy.shutdown(context=self._context)
 
     def _take_turn(self) -> None:
         self._executor.spin()

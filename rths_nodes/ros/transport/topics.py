@@ -66,21 +66,12 @@ class Interposer:
         return True
 
 
-class _Counted:
-    def __init__(self, send: Send) -> None:
-        self._send, self.sent = send, 0
-
-    def send(self, data: bytes) -> None:
-        self._send(data)
-        self.sent += 1
-
-
 class NodeTopics:
     """Holds publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
     ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` contains the
-    ``inboxes`` without the interposer. ``senders`` publish through ``outlets`` and count messages for the
-    recorder. ``on_received`` receives each message on a low-rate topic.
+    ``inboxes`` without the interposer. ``senders`` publish through ``outlets``. ``on_received`` receives each
+    message on a low-rate topic.
     """
 
     codec: Codec
@@ -96,11 +87,8 @@ class NodeTopics:
         self.guards: dict[str, PublisherGuard] = {}
         self.senders: dict[str, Send] = {}
         self.malformed = 0
-        self._counts: dict[str, StreamPublisher | _Counted] = {}
-        self._published: dict[str, Endpoint] = {}
-        self._received: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
-        self._streams: list[StreamPublisher] = []
+        self._streams: dict[str, StreamPublisher] = {}
 
     def open(
         self,
@@ -114,7 +102,6 @@ class NodeTopics:
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
-        self._counts.clear()
         if load is not None:
             self.lines.open(load)
         for endpoint in endpoints:
@@ -122,31 +109,27 @@ class NodeTopics:
                 self._open_outlet(endpoint, best_effort, between)
             else:
                 self._open_inbox(endpoint, best_effort, between)
-        self.lines.connect(self._published, self.outlets, self.opened.values())
+        self.lines.connect(self._streams, self.opened.values())
 
     def _open_outlet(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        qos = quality(endpoint.row, best_effort)
-        kind, chosen = message_class(endpoint.row.type), overridable(endpoint.row)
-        outlet = StreamPublisher(
-            self._node.create_publisher(kind, endpoint.name, qos, qos_overriding_options=chosen)
+        row, key = endpoint.row, endpoint.key
+        publisher = self._node.create_publisher(
+            message_class(row.type),
+            endpoint.name,
+            quality(row, best_effort),
+            qos_overriding_options=overridable(row),
         )
-        self._published[endpoint.key], self.outlets[endpoint.key] = endpoint, outlet
-        if endpoint.row.stream:
-            self._streams.append(outlet)
-        send = interposer.sender(endpoint.key, outlet.send)
-        counted = outlet if send == outlet.send else _Counted(send)
-        self._counts[endpoint.key], self.senders[endpoint.key] = counted, counted.send
+        outlet = self.outlets[key] = StreamPublisher(publisher, endpoint.partners)
+        if row.stream:
+            self._streams[key] = outlet
+        self.senders[key] = interposer.sender(key, outlet.send)
 
     def _open_inbox(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        inbox = open_inbox(
-            self._node, endpoint.row, self.group, self.run, best_effort, endpoint.name, endpoint.partners
-        )
-        self.inboxes[endpoint.key] = interposer.inbox(endpoint.key, inbox)
-        self.guards[endpoint.key] = inbox.guard
-        self.opened[endpoint.key] = inbox
-        self._received[endpoint.key] = endpoint
-        if endpoint.awaited:
-            self._awaited.add(endpoint.key)
+        row, key = endpoint.row, endpoint.key
+        inbox = open_inbox(self._node, row, self.group, self.run, best_effort, endpoint.name, endpoint.partners)
+        self.opened[key], self.guards[key] = inbox, inbox.guard
+        self._awaited |= {key} if endpoint.awaited else set()
+        self.inboxes[key] = interposer.inbox(key, inbox)
 
     def join(self, mark: str) -> None:
         """Join a run. Raises ConfigError for an invalid mark."""
@@ -163,11 +146,9 @@ class NodeTopics:
         for inbox in self.opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
-        for collection in (self.outlets, self.inboxes, self.guards, self._published, self._received, self.senders):
+        for collection in (self.outlets, self.senders, self._streams, self.inboxes, self.opened, self.guards):
             collection.clear()
         self._awaited.clear()
-        self.opened.clear()
-        self._streams.clear()
 
     def flush(self) -> None:
         self.publish_held()
@@ -217,12 +198,8 @@ class NodeTopics:
         return messages
 
     @property
-    def sent(self) -> dict[str, int]:
-        return {key: count.sent for key, count in self._counts.items()}
-
-    @property
     def stream_counts(self) -> dict[str, int]:
-        return {key: count for key, count in self.sent.items() if self._published[key].row.stream}
+        return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
@@ -230,17 +207,13 @@ class NodeTopics:
         With ``holds``, other subscribers receive these messages only after a call of :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
-        listening = [
-            inbox
-            for other in neighbours_topics
-            for inbox in other.opened.values()
-            if inbox.guard.speakers == (me,)
-        ]
-        for key, outlet in self.outlets.items():
+        inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
+        for outlet in self._streams.values():
+            topic = outlet.publisher.topic_name
             neighbours = [
-                candidate for candidate in listening if candidate.guard.topic == outlet.publisher.topic_name
+                inbox for inbox in inboxes if inbox.guard.speakers == (me,) and inbox.guard.topic == topic
             ]
-            if neighbours and self._published[key].row.stream:
+            if neighbours:
                 outlet.hand_to(neighbours, holds)
 
     def share(self, codec: Codec) -> None:
@@ -252,22 +225,21 @@ class NodeTopics:
         return [inbox for inbox in self.opened.values() if inbox.by_hand or inbox.by_line]
 
     def publish_held(self) -> None:
-        for outlet in self._streams:
+        for outlet in self._streams.values():
             outlet.publish_held()
 
     def look(self) -> None:
         self.lines.answer()
-        for outlet in self._streams:
+        for outlet in self._streams.values():
             outlet.publish_held()
             outlet.look()
         for inbox in self.filled_directly:
             inbox.drop(FOREIGN_A_TURN)
 
     def missing(self) -> str:
-        for key, outlet in self.outlets.items():
-            listeners = {*self._published[key].partners}
-            if outlet.publisher.get_subscription_count() < len(listeners):
-                return _missing(outlet.publisher.topic_name, listeners - self._found_by(key))
+        for outlet in self.outlets.values():
+            if outlet.publisher.get_subscription_count() < len(outlet.partners):
+                return _missing(outlet.publisher.topic_name, self._absent(outlet))
         guards = [self.guards[key] for key in self.guards if key in self._awaited]
         for guard in guards:
             if guard.subscription.get_publisher_count() < len(guard.speakers):
@@ -278,23 +250,22 @@ class NodeTopics:
         for guard in guards:
             if guard.missing:
                 return _missing(guard.topic, guard.missing, guard.nameless)
-        for key, outlet in self.outlets.items():
-            if absent := {*self._published[key].partners} - self._found_by(key):
+        for outlet in self.outlets.values():
+            if absent := self._absent(outlet):
                 return _missing(outlet.publisher.topic_name, absent)
         return ""
 
-    def _found_by(self, key: str) -> set[str]:
-        return peers.subscribers(self._node, self.outlets[key].publisher.topic_name)
+    def _absent(self, outlet: StreamPublisher) -> set[str]:
+        return {*outlet.partners} - peers.subscribers(self._node, outlet.publisher.topic_name)
 
     def duplicate_names(self, full_names: Sequence[str]) -> str:
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
     def other_versions(self) -> str:
-        for endpoint in [*self._published.values(), *self._received.values()]:
-            version = peers.other_version(
-                self._node, self._node.resolve_topic_name(endpoint.name), endpoint.partners
-            )
-            if version:
+        published = {outlet.publisher.topic_name: outlet.partners for outlet in self.outlets.values()}
+        received = {guard.topic: guard.speakers for guard in self.guards.values()}
+        for topic, partners in (*published.items(), *received.items()):
+            if version := peers.other_version(self._node, topic, partners):
                 return version
         return ""
 
