@@ -712,7 +712,8 @@ def scoreboard(
     progress: Shown | None = None,
 ) -> Scoreboard:
     from rths_nodes.app.studies import engine as engines
-    from rths_nodes.app.studies.competition import Conditions, compete
+    from rths_nodes.app.studies.competition import compete
+    from rths_nodes.app.studies.scoreboard import Conditions
     from rths_nodes.app.studies.study import Hooks
 
     conditions = Conditions(

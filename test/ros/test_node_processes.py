@@ -69,18 +69,6 @@ def test_reason_of_refusal_is_of_actuator_not_of_node_that_follows(processes):
     assert mentions(processes.why(killed), "monitor", "SIGKILL")
 
 
-def test_reason_of_refusal_is_of_actuator_not_of_node_that_follows(processes):
-    """The actuator node exits last, because it announces its refusal to all peers."""
-    follower = started("integrator", "raise SystemExit(2)")
-    leader = started("actuator", f"{REPORT}; raise SystemExit(1)")
-    killed = started("monitor", "import os; os.kill(os.getpid(), 9)")
-    processes.running += [follower, leader, killed]
-    for process in processes.running:
-        process.popen.wait(60)
-    assert mentions(processes.why(follower), "disk")
-    assert mentions(processes.why(killed), "monitor", "SIGKILL")
-
-
 def test_node_that_hangs_after_summary_is_noted(processes, recording, monkeypatch):
     """The middleware may hang in a node while its peers leave; by then the test has ended."""
     monkeypatch.setattr(node_processes, "LEAVING_S", 0.2)

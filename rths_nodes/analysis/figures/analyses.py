@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -143,7 +144,7 @@ def _damping(judgement: Judgement, motion: complex, parameter: str, values: Arra
 
 
 def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
-    marks = [(now, "this test", INK, "-", 0.93)]
+    marks: list[tuple[float, str, str, Any, float]] = [(now, "this test", INK, "-", 0.93)]
     if limit is not None:
         marks.append((limit, f"limit {limit:.3g} {unit}", LIMIT, DASHES, 0.84))
     box = {"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8}

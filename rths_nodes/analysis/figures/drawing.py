@@ -24,6 +24,7 @@ from rths_nodes.analysis.figures.style import INCH, ON_PAGE, SHADES, Look, in_st
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.paper import COLUMN
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import write_columns
@@ -80,7 +81,8 @@ class Drawing(Figure):
             height *= NARROW
             options |= {"sharex": options.get("sharex") is True, "width_ratios": None}
         self.set_size_inches(width, rows * below * height + BOTTOM)
-        grid = self.subplots(rows * below, across, squeeze=False, **options).reshape(rows, -1)
+        panels = self.subplots(rows * below, across, squeeze=False, **options)
+        grid: NDArray[np.object_] = np.reshape(panels, (rows, -1))
         for panel in grid[:, columns:].ravel():
             panel.remove()
         return grid[:, :columns]
@@ -196,7 +198,7 @@ def legend_above(panel: Axes, title: str = "") -> None:
     if not entries:
         panel.set_title(title)
         return
-    across = columns_of([*entries], panel.get_position().width * panel.figure.get_figwidth())
+    across = columns_of([*entries], panel.bbox.width / panel.figure.dpi)
     above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "alignment": "left", "frameon": False}
     panel.legend([*entries.values()], [*entries], ncols=across, title=title or None, **above)
 
@@ -334,7 +336,7 @@ class Recordings:
         for depth, (test, (base, histories)) in enumerate(zip(self.tests, row.shown, strict=True)):
             if len(history := histories[number]):
                 head = self.head(test, row.name + suffix)
-                style = {"label": name or suffix.strip()} | look
+                style: Data = {"label": name or suffix.strip()} | look
                 if not self.alone:
                     style = {"label": test.name, "zorder": 2.9 - 0.9 * depth / len(self.tests)}
                     style |= self.looks[test.name]

@@ -17,6 +17,7 @@ from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Look, 
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile, shown
 from rths_nodes.analysis.units import exact, grouped, sentence
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
@@ -48,7 +49,7 @@ def magnitude_axis(panel: Axes, direction: str, values: Array) -> float:
     least, most = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
     zeros = [0.0] if (finite == 0.0).any() else []
     decades = max(1.0, math.log10(most / least))
-    beyond = max((most / least) ** 0.05, 1.05)
+    beyond: float = max((most / least) ** 0.05, 1.05)
     scale = {"linthresh": least, "linscale": 0.12 * decades} if zeros else {}
     getattr(panel, f"set_{direction}scale")("symlog" if zeros else "log", **scale)
     axis = getattr(panel, f"{direction}axis")
@@ -62,7 +63,7 @@ def magnitude_axis(panel: Axes, direction: str, values: Array) -> float:
 def ticks(least: float, most: float) -> list[float]:
     decades = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
     choices = [[step * 10.0**decade for decade in decades for step in steps] for steps in STEPS]
-    choices.append(MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)).tick_values(least, most).tolist())
+    choices.append(list(MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)).tick_values(least, most)))
     inside = [[value for value in choice if least / 1.05 <= value <= most * 1.05] for choice in choices]
     return next((values for values in inside if len(values) >= TICKS), inside[-1])
 
@@ -234,7 +235,7 @@ def _effect(panel: Axes, table: StudyTable, factor: str, size: Array, edge: floa
     panel.margins(x=0.04)
     if not continuous:
         turned = len(levels) > 4 or any(len(level) > 7 for level in levels)
-        turn = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        turn: Data = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if turned else {}
         panel.set_xticks(range(len(levels)), [_fitted(level) for level in levels], **turn)
         panel.set_xlim(-0.6, len(levels) - 0.4)
 

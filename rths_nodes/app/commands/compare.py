@@ -56,17 +56,18 @@ def variants(
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
         raise ConfigError(f"{scenario.name}: the scenario has no cases to compare; give variants with --variant")
-    common, result = list(common), []
+    shared = list(common)
+    result: list[Variant] = []
     for name in names:
-        changed = override(with_case(scenario, name), common)
+        changed = override(with_case(scenario, name), shared)
         case = scenario.cases[name]
-        assignments = tuple(f"{key}={value}" for key, value in case.set.items())
-        result.append(Variant(name, changed, assignments, case.published))
+        changes_of_case = tuple(f"{key}={value}" for key, value in case.set.items())
+        result.append(Variant(name, changed, changes_of_case, case.published))
     changes = [_BETWEEN.split(text.strip()) if text.strip() else [] for text in settings]
     labels = [_label(assignments) for assignments in changes]
     for label, assignments in zip(labels, changes, strict=True):
         name = label if labels.count(label) == 1 else " ".join(assignments)
-        result.append(Variant(name, override(scenario, [*common, *assignments]), tuple(assignments)))
+        result.append(Variant(name, override(scenario, [*shared, *assignments]), tuple(assignments)))
     for variant in result:
         with within(variant.name):
             indices = known_indices(checked_loop(variant.scenario).assembly)

@@ -137,7 +137,8 @@ class Design:
 
     @cached_property
     def rows(self) -> list[Row]:
-        names, rows = _short(list(self.factors)), []
+        names = _short(list(self.factors))
+        rows: list[Row] = []
         for chosen in itertools.product(*self.factors.values()):
             levels = dict(zip(self.factors, chosen, strict=True))
             labels = [f"{names[name]}={shown(level.label)}" for name, level in levels.items()]
