@@ -14,8 +14,11 @@ import os
 import select
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 PLAIN = {
@@ -109,6 +112,41 @@ def _in_plain(error: UnicodeError) -> tuple[str, int]:
 def _plain(character: str) -> str:
     bare = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return PLAIN.get(character) or bare or "?"
+
+
+class Printer:
+    """Prints in a thread, because a terminal or a pipe can block, and no stop of a rig may wait for either."""
+
+    def __init__(self, show: Callable[[Any], None] | None = None) -> None:
+        self._show = show or partial(print, flush=True)
+        self._queue: SimpleQueue[object] = SimpleQueue()
+        self._error: Exception | None = None
+        Thread(target=self._print, name="printer", daemon=True).start()
+
+    def say(self, shown: object) -> None:
+        self._queue.put(shown)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait, at most ``seconds``, until everything is printed. Raises an error of the output."""
+        printed = Event()
+        self._queue.put(printed)
+        printed.wait(seconds)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _print(self) -> None:
+        while True:
+            shown = self._queue.get()
+            if isinstance(shown, Event):
+                shown.set()
+                continue
+            try:
+                self._show(shown)
+            except OSError:  # the output may be closed
+                continue
+            except Exception as error:
+                self._error = error
 
 
 class _OnStandardError(logging.Handler):
