@@ -143,7 +143,7 @@ def _test(
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
     say = partial(_say, screen)
     console = Console(answers, typed if attended else None, say)
-    record = _record(scenario, answers, console, ladder.planned)
+    record = _record(scenario, answers, console, tuple(ladder.planned))
     if options.socket:  # the page and client programs cannot answer these questions later
         complete(ladder, console, ladder.planned)
         ladder.check()
@@ -166,12 +166,12 @@ def _test(
     if options.page:
         page = page_beside(options.socket, say, shown)
     with page as process, signatures.kept(runner, options.rig, terminal.tell):
+        console.attach(runner, terminal.progress, leads=not (options.answers or options.socket))
         if options.socket:
-            from rths_nodes.app.procedure.served import Attendant
+            from rths_nodes.app.procedure.served import Served
 
-            code = Attendant(runner, options.socket, say, process, _watch_rate(options)).run()
+            code = Served(runner, console.tell, process).conduct(console, options.socket, _watch_rate(options))
         else:
-            console.attach(runner, terminal.progress, leads=not options.answers)
             code = console.run()
     try:
         _tell(options, screen, runner.record, folder)

@@ -84,16 +84,16 @@ def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -
 
     Raises ConfigError if the signatures cannot be read.
     """
-    clearance, scenario = runner.session.clearance, runner.ladder.scenario
+    clearance = runner.session.clearance
     if not clearance.cautions:
         yield
         return
-    file, hashed = files.locate(rig, files.RIG), rig_hash(scenario)
-    clearance.signed_before({caution: str(signature) for caution, signature in of_rig(file, hashed).items()})
+    stored = files.locate(rig, files.RIG), rig_hash(runner.ladder.scenario)
+    clearance.signed_before({caution: str(signature) for caution, signature in of_rig(*stored).items()})
     try:
         yield
     finally:
         try:
-            add(file, hashed, clearance.signed_cautions, runner.record.operator, now())
+            add(*stored, clearance.signed_cautions, runner.record.operator, now())
         except ConfigError as error:
             tell([str(error)])

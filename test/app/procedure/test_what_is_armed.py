@@ -537,7 +537,8 @@ def test_rung_b_rehearses_the_program_with_nodes(tmp_path: Path) -> None:
 def test_failed_arm_renews_the_hash(tmp_path: Path) -> None:
     runner = runner_with_executive(tmp_path, "ac")
     step, served = runner.ladder.step("a"), Served(runner, print)
-    served._armed["a", 0.3, 2] = "stale", ""
+    assert served.situation().scenario_hash == step.hash
+    vars(served._step("a"))["hash"] = "stale"
     assert served.situation().scenario_hash == "stale"
     answer = served.answer(Request("arm"), Credentials(os.getpid(), os.getuid()))
     assert not answer.done
