@@ -15,10 +15,11 @@ import select
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 PLAIN = {
@@ -119,34 +120,35 @@ class Printer:
 
     def __init__(self, show: Callable[[Any], None] | None = None) -> None:
         self._show = show or partial(print, flush=True)
-        self._queue: SimpleQueue[object] = SimpleQueue()
-        self._error: Exception | None = None
+        self._queue: SimpleQueue[tuple[object, Future[None]]] = SimpleQueue()
         Thread(target=self._print, name="printer", daemon=True).start()
 
     def say(self, shown: object) -> None:
-        self._queue.put(shown)
+        """Print later. An error of the output is ignored."""
+        self._put(shown)
+
+    def say_now(self, shown: object) -> None:
+        """Print, and wait until it is printed. Raises errors of the output, except if the output is closed."""
+        self._put(shown).result()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait, at most ``seconds``, until everything is printed. Raises an error of the output."""
-        printed = Event()
-        self._queue.put(printed)
-        printed.wait(seconds)
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        """Wait, at most ``seconds``, until everything is printed."""
+        wait([self._put(None)], seconds)
+
+    def _put(self, shown: object) -> Future[None]:
+        self._queue.put((shown, printed := Future[None]()))
+        return printed
 
     def _print(self) -> None:
         while True:
-            shown = self._queue.get()
-            if isinstance(shown, Event):
-                shown.set()
-                continue
+            shown, printed = self._queue.get()
             try:
-                self._show(shown)
-            except OSError:  # the output may be closed
-                continue
-            except Exception as error:
-                self._error = error
+                with suppress(OSError):  # the output may be closed
+                    if shown is not None:
+                        self._show(shown)
+                printed.set_result(None)
+            except BaseException as error:
+                printed.set_exception(error)
 
 
 class _OnStandardError(logging.Handler):

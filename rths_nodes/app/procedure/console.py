@@ -9,10 +9,12 @@ import select
 import signal
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -101,13 +103,14 @@ class Console:
 
     def say(self, shown: object) -> None:
         """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
-        self.tell(shown)
-        self._printer.wait()
+        self._printer.say_now(self._named(shown))
 
     def tell(self, shown: object) -> None:
         """Print as :meth:`say` without waiting, because a stalled terminal must not delay the rig or a stop."""
-        record = self._record
-        self._printer.say(record.named(shown) if record is not None and isinstance(shown, str) else shown)
+        self._printer.say(self._named(shown))
+
+    def _named(self, shown: object) -> object:
+        return self._record.named(shown) if self._record is not None and isinstance(shown, str) else shown
 
     def line(self, question: str) -> str:
         return self.exact_line(question).strip()
@@ -192,8 +195,11 @@ class Console:
         self.runner, self._record, self._progress, self.leads = runner, runner.record, progress, leads
         runner.changed, runner.ladder.progress = self._changed, far
 
-    def run(self, walk: Callable[[], None] | None = None) -> ExitCode:
-        """Conduct the test, by default with the acts of the terminal. With ``walk``, only stop and finish it."""
+    def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
+        """Conduct the test, by default with the acts of the terminal. With ``walk``, only stop and finish it.
+
+        ``close`` is called at the end, before a stalled terminal can delay it.
+        """
         failed, finish = "", self.perform
         if walk is not None:
             self.attended, finish = False, partial(self.runner.do, way=TERMINAL)
@@ -221,6 +227,7 @@ class Console:
                     failed = failed or f"finish: {error}"
                 finally:
                     self.runner.session.close()
+                    close()
                 code = self.runner.conclude(self.refused, failed, self.stopped)
                 self._printer.wait()
         return code
@@ -310,6 +317,7 @@ class Console:
         self._answered, self._done = 0, (0, 0)
         with self._progress(name) as bar, self.runner.session.act():
             self.runner.starting = bar.starting
+            self.heed_signals()  # a stop before the act ends it before its motion
             result = begun(work, name)
             while wait([result], LOOK_S).not_done:
                 self._attend()
@@ -345,7 +353,8 @@ class Console:
                 elif line == CLEAR:  # stops must work while the act waits for the end of a warning
                     self._signals.clear()
                     self._answered = 0
-                    begun(partial(self._attempt, "resume", clear=CLEAR), "resume")
+                    resume = partial(copy_context().run, self._attempt, "resume", clear=CLEAR)
+                    threading.Thread(target=resume, name="resume", daemon=True).start()
                 elif act == "note":
                     self._attempt("note", text=line)
                 elif act:

@@ -60,8 +60,8 @@ class Served:
     def conduct(self, console: Console, namespace: str, watch_hz: float = 0.0) -> ExitCode:
         """Conduct the test by requests from ``namespace``. A signal stops the rig and ends the test.
 
-        ``watch_hz`` is the rate at which a watcher receives the state of the rig, Hz. Raises ConfigError if an
-        operator node exists already.
+        ``watch_hz`` is the rate at which a watcher receives the state of the rig, Hz. Raises ConfigError if the
+        operator socket is taken. If an operator node exists already, the test is refused.
         """
         environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
@@ -88,6 +88,9 @@ class Served:
                     console.heed_signals()
                     self.disarm_if_page_silent()
                     time.sleep(LOOK_S)
+            except BaseException:
+                runner.session.stop("the test has failed")  # no act may continue without a stop at the terminal
+                raise
             finally:
                 self.ending = lambda: console.stopped or "the procedure has ended"
                 listening.close()  # waits for acts under way and answers them
@@ -95,7 +98,7 @@ class Served:
         with closing(node):
             listening = OperatorSocket(self.answer, self.stop_for, node.address)
             runner.changed, self.ending = changed, lambda: console.stopped
-            return console.run(walk)
+            return console.run(walk, node.close)
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
         """Stop the rig on behalf of ``by``.

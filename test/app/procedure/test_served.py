@@ -411,6 +411,79 @@ def test_ctrl_c_during_arm_disarms_before_the_next_act(tmp_path: Path, monkeypat
     assert [act.act for act in runner.record.acts][-3:] == ["arm", "stop", "finish"]
 
 
+def test_ctrl_c_before_a_motion_ends_it_before_it_begins(tmp_path: Path) -> None:
+    """The motion had begun, and was stopped after the first polling interval."""
+    console = consoled(tmp_path / "test")
+    console.runner.do("connect")
+    console._signal(signal.SIGINT)
+    begun = []
+    with console.runner.session.act():
+        console.meanwhile("run", lambda: begun.append(console.runner.session.stopped))
+    assert begun != [""]
+    console.runner.session.close()
+
+
+def test_failed_output_changes_no_outcome(tmp_path: Path) -> None:
+    """The error of an earlier text had been raised at the end, in place of the exit code."""
+    console = consoled(tmp_path / "test")
+    console.attach(console.runner, lambda name: nullcontext(Bar()), leads=False)
+    console._printer._show = lambda shown: 1 / 0
+    console.runner.tripped = "smoke"
+    console.tell("held")
+    assert console.run(lambda: None) is ExitCode.TRIPPED
+
+
+@pytest.mark.nodes
+def test_failed_socket_stops_the_motion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test had waited for the end of the act that was under way, and heeded no signal."""
+    console, stopped = consoled(tmp_path / "test"), []
+    session, close = console.runner.session, OperatorSocket.close
+
+    def closing(socket: OperatorSocket) -> None:
+        stopped.append(session.stops)
+        close(socket)
+
+    def failed() -> None:
+        raise RuntimeError("smoke")
+
+    monkeypatch.setattr(OperatorSocket, "close", closing)
+    monkeypatch.setattr(console, "heed_signals", failed)
+    with pytest.raises(RuntimeError, match="smoke"):
+        Served(console.runner, console.tell).conduct(console, "rths_0")
+    assert stopped == [1]
+
+
+@pytest.mark.nodes
+def test_node_ends_before_a_stalled_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node had published the last state of a closed rig until the terminal had printed everything."""
+    from rths_nodes.ros.nodes.operator import OperatorNode
+
+    console, ends, close = consoled(tmp_path / "test"), list[str](), OperatorNode.close
+    console._signal(signal.SIGTERM)
+    monkeypatch.setattr(console._printer, "wait", lambda: ends.append("printed"))
+    monkeypatch.setattr(OperatorNode, "close", lambda node: [ends.append("node"), close(node)])
+    Served(console.runner, console.tell).conduct(console, "rths_0")
+    assert ends[:2] == ["node", "printed"]
+
+
+def test_failed_resume_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error had been lost, while the rung stayed held."""
+    console, errors = consoled(tmp_path / "test"), list[str]()
+    reading, writing = os.pipe()
+    os.write(writing, b"CLEAR\n")
+    monkeypatch.setattr(threading, "excepthook", lambda failure: errors.append(str(failure.exc_value)))
+    monkeypatch.setattr(console.runner.session, "do", lambda *_, **__: 1 / 0)
+    with open(reading, encoding="utf-8") as keys:
+        monkeypatch.setattr("sys.stdin", keys)
+        console._listens = True
+        console._attend()
+        for thread in threading.enumerate():
+            if thread.name == "resume":
+                thread.join()
+    os.close(writing)
+    assert errors == ["division by zero"]
+
+
 def test_interrupted_end_of_a_test_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     console = consoled(tmp_path / "test")
     console.runner.do("connect")
