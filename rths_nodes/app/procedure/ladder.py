@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
-
-Rungs are compared at the integration steps, which do not depend on the time ratio. A replayed history has a step
-in each sample, so rungs of equal ratio are compared at the longer of their steps. Histories are divided by the
-level, because the response of a linear test is proportional to the level.
-"""
+"""Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs."""
 
 from __future__ import annotations
 
@@ -14,11 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
+from rths_nodes.analysis.rung_differences import differences, peaks_of
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, EXECUTIVE, LOCKSTEP, REALTIME, STAGES
 from rths_nodes.loop.procedure_record import REDUCED, REHEARSAL, RUNGS, ProcedureRecord, Rung, RungRecord, moves
@@ -239,52 +232,6 @@ class Ladder:
         # not in place: a stop in another thread may be writing the record
         entry.differences = entry.differences | {f"{name}{REHEARSAL}": value for name, value in result.items()}
         return f"{text}; differs from its rehearsal: {differences_text(result, record)}"
-
-
-def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return the relative differences between two runs after the soft start.
-
-    The keys are ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in
-    ``run``.
-    """
-    runs = run, before
-    samples = [one.scenario.samples_per_step for one in runs]
-    if run.scenario.time_ratio == before.scenario.time_ratio:
-        samples = [max(samples)] * 2
-    steps = [slice(one.scenario.soft_start_steps * n, None, n) for one, n in zip(runs, samples, strict=True)]
-    result: dict[str, float] = {}
-    for name in ("displacement", "force"):
-        now, then = (getattr(one, name)[rows] for one, rows in zip(runs, steps, strict=True))
-        n = min(len(now), len(then))
-        for column, axis in enumerate(run.axes):
-            result[f"{name} of {axis}"] = difference(now[:n, column] / level, then[:n, column] / level_before)
-    return result
-
-
-def difference(now: Array, then: Array) -> float:
-    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``.
-
-    Return 0 if both are zero. Return NaN if only ``then`` is zero, or if no value is finite in both.
-    """
-    both = np.isfinite(now) & np.isfinite(then)
-    if not both.any():
-        return math.nan
-    size, off = (float(np.sqrt(np.mean(values[both] ** 2))) for values in (then, now - then))
-    if size > 0.0:
-        return off / size
-    return math.nan if off > 0.0 else 0.0
-
-
-def peaks_of(run: Run) -> dict[str, dict[str, float]]:
-    """Return the largest displacement (m), force (N) and velocity (m/s) of each axis, as magnitudes."""
-    rows = {"displacement": run.displacement, "force": run.force, "velocity": run.rates(run.displacement)}
-    return {
-        axis: {
-            name: float(np.max(np.abs(column[np.isfinite(column)]), initial=0.0))
-            for name, column in zip(rows, columns, strict=True)
-        }
-        for axis, *columns in zip(run.axes, *(values.T for values in rows.values()), strict=True)
-    }
 
 
 def comparison_remarks(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:

@@ -15,7 +15,8 @@ from rig_runner import arm, conducted, positioned
 from served_test import runner_of
 
 import rths_nodes
-from rths_nodes.app.procedure.ladder import Ladder, comparison_remarks, differences, peaks_of
+from rths_nodes.analysis.rung_differences import differences, peaks_of
+from rths_nodes.app.procedure.ladder import Ladder, comparison_remarks
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
