@@ -123,21 +123,14 @@ class Printer:
         self._queue: SimpleQueue[tuple[object, Future[None]]] = SimpleQueue()
         Thread(target=self._print, name="printer", daemon=True).start()
 
-    def say(self, shown: object) -> None:
-        """Print later. An error of the output is ignored."""
-        self._put(shown)
-
-    def say_now(self, shown: object) -> None:
-        """Print, and wait until it is printed. Raises errors of the output, except if the output is closed."""
-        self._put(shown).result()
+    def say(self, shown: object) -> Future[None]:
+        """Print later. The result raises errors of the output, except if the output is closed."""
+        self._queue.put((shown, printed := Future[None]()))
+        return printed
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait, at most ``seconds``, until everything is printed."""
-        wait([self._put(None)], seconds)
-
-    def _put(self, shown: object) -> Future[None]:
-        self._queue.put((shown, printed := Future[None]()))
-        return printed
+        wait([self.say(None)], seconds)
 
     def _print(self) -> None:
         while True:

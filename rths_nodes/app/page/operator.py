@@ -64,7 +64,7 @@ class Operating:
     def __init__(
         self,
         ask: Callable[[Request], Answer],
-        say: Callable[[str], None],
+        say: Callable[[str], object],
         arms: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -11,21 +11,22 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import wait
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
+from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
-from rths_nodes.app.procedure import screens
+from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.ladder import SLOW, Ladder
+from rths_nodes.app.procedure.ladder import SLOW, Ladder, Step
 from rths_nodes.app.procedure.operator_socket import begun
 from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, loads_at_rest, next_act, wrong
-from rths_nodes.app.procedure.screens import NAMED_BY
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.parameters import declared
@@ -36,12 +37,18 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import (
     ANSWERS,
     REDUCED,
+    REHEARSAL,
     RUNGS,
     TERMINAL,
+    WRONG,
+    OffsetsRecord,
     ProcedureRecord,
     RungRecord,
     largest,
+    verdict,
 )
+from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import AT_REST, ActRefused, Seen
 from rths_nodes.procedure.rungs import two_persons
@@ -62,10 +69,15 @@ SAME_KEY_S = 0.2
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Acts by the word that the operator types during a motion. Any other input is a note."""
 ENDING = ("unload", "finish")
+NAMED_BY = 6
+"""Number of characters of a hash that an operator types to arm a rung."""
+UNITS = {"displacement": (MM, "mm"), "force": (KN, "kN")}
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
+Level = float | None
+Work = Callable[[], Level]
 
 
 def typed(question: str, ended: Callable[[], str] = str) -> str:
@@ -103,14 +115,12 @@ class Console:
 
     def say(self, shown: object) -> None:
         """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
-        self._printer.say_now(self._named(shown))
+        self.tell(shown).result()
 
-    def tell(self, shown: object) -> None:
+    def tell(self, shown: object) -> Future[None]:
         """Print as :meth:`say` without waiting, because a stalled terminal must not delay the rig or a stop."""
-        self._printer.say(self._named(shown))
-
-    def _named(self, shown: object) -> object:
-        return self._record.named(shown) if self._record is not None and isinstance(shown, str) else shown
+        record = self._record
+        return self._printer.say(record.named(shown) if record is not None and isinstance(shown, str) else shown)
 
     def line(self, question: str) -> str:
         return self.exact_line(question).strip()
@@ -263,7 +273,7 @@ class Console:
         if not line:
             self.say(f"nothing has moved, because Enter starts no motion. Type {act}")
         elif name in ("?", "help"):
-            self.say(screens.acts(session.possible(), act))
+            self.say(acts_table(session.possible(), act))
         elif name not in ACTS:
             self.say(f"unknown act {name!r}. The known acts are {', '.join(ACTS)}")
         else:
@@ -386,10 +396,13 @@ class Console:
             self._signals.append(number)
 
 
-def complete(ladder: Ladder, console: Console, rungs: Iterable[str]) -> None:
+def complete(
+    ladder: Ladder, console: Console, rungs: Iterable[str], rehearse: Callable[[Work], Level] = lambda work: work()
+) -> None:
+    """Set level and time ratio if ``rungs`` need them. ``rehearse`` runs the rehearsal that proposes a level."""
     needed = set(rungs)
     if ladder.level is None and needed.intersection(REDUCED):
-        ladder.level = float(console.value("level"))
+        ladder.level = float(console.value("level", rehearse(ladder.proposed_level)))
     if ladder.ratio is None and SLOW in needed:
         ladder.ratio = int(console.value("time_ratio", 10))
 
@@ -398,7 +411,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
     record = console.runner.record
     arguments = {"rung": rest} if rest and act == "rehearse" else {}
     message = console.perform(act, f"rung {console.runner.next_rung}", **arguments)
-    console.say(screens.rungs(record) if console.leads else message)
+    console.say(rungs_table(record) if console.leads else message)
     last = record.rungs[-1]
     for remark in last.remarks:
         console.say(f"note: {remark}")
@@ -433,7 +446,7 @@ def counts(console: Console, rung: RungRecord) -> bool:
 def _take_offsets(console: Console, rest: str) -> None:
     console.perform("take_offsets", seconds=console.value("offsets_seconds", 2.0))
     if (offsets := console.runner.session.taken) is not None:
-        console.say(screens.offsets(offsets.record(), console.runner.ladder.scenario))
+        console.say(offsets_table(offsets.record(), console.runner.ladder.scenario))
 
 
 def _confirm_offsets(console: Console, rest: str) -> None:
@@ -463,7 +476,7 @@ def _checklist(console: Console, rest: str) -> None:
 def _check(console: Console, rest: str) -> None:
     console.perform("check")
     record = console.runner.record
-    console.say(screens.checks(record))
+    console.say(checks_table(record))
     for remark in (*(remark for row in record.checks.values() for remark in row.remarks), *wrong(record)):
         console.say(remark)
     if wrong(record) and not console.leads:
@@ -500,14 +513,14 @@ def _arm(console: Console, rest: str) -> None:
     runner, ladder, rung = console.runner, console.runner.ladder, rest or console.runner.next_rung
     if rung not in ladder.planned:
         console.plain("arm", rung)  # raises ConfigError, which lists the rungs
-    complete(ladder, console, rung)
+    complete(ladder, console, rung, partial(console.meanwhile, "rehearsal of rung g"))
     step, offsets, moves = ladder.step(rung), runner.session.offsets, RUNGS[rung].moves
     offsets_hash = offsets.hash if offsets is not None else ""
     shown = moves and (console.leads or rung not in console.answers.arm)
     if shown or (moves and rung in REDUCED):
         console.meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung))
     if shown:
-        console.say(screens.armed(step, ladder, offsets_hash))
+        console.say(armed_table(step, ladder, offsets_hash))
     if moves and not arms(console, rung, step.hash, offsets_hash):
         console.say("not armed")
         console.ends()
@@ -539,10 +552,6 @@ def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> 
             return False
 
 
-def _acknowledge(console: Console, rest: str) -> None:
-    console.plain("acknowledge") if console.leads else console.ends()
-
-
 QUESTIONS: dict[str, Callable[[Console, str], None]] = {
     "rehearse": partial(_climb, "rehearse"),
     "take_offsets": _take_offsets,
@@ -552,7 +561,107 @@ QUESTIONS: dict[str, Callable[[Console, str], None]] = {
     "sign_for": _sign_for,
     "arm": _arm,
     "run": partial(_climb, "run"),
-    "acknowledge": _acknowledge,
+    "acknowledge": lambda console, rest: console.plain("acknowledge") if console.leads else console.ends(),
     "unload": _unload,
 }
 """Functions, by act, that ask the questions of the act. ``rest`` is the remainder of the typed line."""
+
+
+def acts_table(possible: Mapping[str, str], proposed: str) -> Table:
+    grid = Table("", "act", "effect, or reason why the act is not possible now", box=None, pad_edge=False)
+    for name in sorted(ACTS, key=lambda name: bool(possible[name])):
+        if reason := possible[name]:
+            grid.add_row("", f"[dim]{name}[/]", f"[dim]{escape(reason)}[/]")
+        else:
+            grid.add_row("[bold]>[/]" if name == proposed else "", f"[bold]{name}[/]", escape(ACTS[name].words))
+    return grid
+
+
+def offsets_table(record: OffsetsRecord, scenario: Scenario) -> Table:
+    title = f"{rig_kind(scenario)}: offsets, measured for {record.seconds:g} s"
+    grid = Table("axis", "channel", "value", "scatter (rms)", "of the range", title=title)
+    names = axis_names(scenario)
+    for name, row in record.axes.items():
+        axis, called = scenario.axes[name].rig_axis, names[name]
+        for noun in UNITS:
+            value, end = getattr(row, noun), getattr(axis, noun).range_si if axis is not None else math.nan
+            share = f"{plain(value / end, PERCENT)} %" if math.isfinite(end) else "-"
+            grid.add_row(called, noun, _with(value, noun), _with(getattr(row, f"{noun}_scatter"), noun), share)
+        active = _with(row.command, "displacement") if math.isfinite(row.command) else "cannot be read"
+        grid.add_row(called, "active command", active, "", "")
+    return grid
+
+
+def checks_table(record: ProcedureRecord) -> Table:
+    heads = ["axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected"]
+    keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
+    labels = {WRONG: "WRONG", "": "-"}
+    loops = any(row.force_loop for row in record.checks.values())
+    title = f"{label(record.simulation)}: signs and scales, checked by the small move"
+    grid = _narrow(*heads, *["force loop"] * loops, title=title)
+    for name, row in record.checks.items():
+        results = [getattr(row, key) for key in keys]
+        stiffness = "-" if row.stiffness is None else f"{plain(row.stiffness, KN / MM)} kN/mm"
+        band = [plain(bound, KN / MM) for bound in (row.low, row.high) if bound is not None]
+        cells = [labels.get(result, result) for result in (*results, *[row.force_loop] * loops)]
+        cells[4:4] = stiffness, " to ".join(band) or "-"
+        grid.add_row(record.called(name), *cells)
+    return grid
+
+
+def armed_table(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
+    title = f"{rig_kind(ladder.scenario)}: rung {step.rung.name} ({step.rung.words})"
+    grid = Table("", "", title=title, show_header=False)
+    rows = [
+        ("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}"),
+        ("offsets", offsets_hash),
+        *(("file", escape(f"{path}: {digest[:NAMED_BY]}")) for path, digest in step.files.items()),
+        *(("code", escape(f"{name}: {version}")) for name, version in ladder.code.names.items()),
+        ("host, pace", f"{step.host}, {step.pace}"),
+        ("engine", step.engine),
+    ]
+    names, stops, elastic = axis_names(step.scenario), ladder.stops(step), rehearsal.elastic_limits(step.scenario)
+    for name, peak in ladder.expected(step.rung.name).items():
+        expected = [f"{_with(peak[noun], noun)}, stops at {_with(stops[name][noun], noun)}" for noun in UNITS]
+        text = "expected " + "\n         ".join(expected)
+        if name in elastic:
+            text += f"\nelastic up to {_with(elastic[name], 'displacement')}"
+        rows.append((names[name], text))
+    for row in rows + [("note", escape(remark)) for remark in (*step.remarks(), *ladder.unknown(step.rung.name))]:
+        grid.add_row(*row)
+    return grid
+
+
+def rungs_table(record: ProcedureRecord) -> Table:
+    heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
+    title = f"{label(record.simulation)}: peaks, and differences from the previous rung and the rehearsal"
+    grid = _narrow(*heads, title=title)
+    for column in grid.columns[1:-1]:
+        column.no_wrap = True
+    for row in record.rungs:
+        differs = [_worst(row.differences, rehearsal) for rehearsal in (False, True)]
+        slower = f", ratio {row.time_ratio:g}" if row.time_ratio > 1 else ""
+        first = (f"{row.name} {RUNGS[row.name].title}{slower}", f"{PERCENT * row.level:g} %")
+        for axis, peak in (row.peaks or {"": {}}).items():
+            stop = row.limits.get(axis, {})
+            far = [
+                f"{plain(peak.get(noun), factor)} ({plain(stop.get(noun), factor)})"
+                for noun, (factor, _) in UNITS.items()
+            ]
+            grid.add_row(*first, record.called(axis), *far, *differs, verdict(row))
+            first, differs = ("", ""), ["", ""]
+    return grid
+
+
+def _narrow(*heads: str, title: str) -> Table:
+    return Table(*heads, title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+
+
+def _worst(peaks: Mapping[str, float], rehearsal: bool) -> str:
+    values = [value for name, value in peaks.items() if name.endswith(REHEARSAL) == rehearsal]
+    return f"{max(values):.3g}" if values else "-"
+
+
+def _with(value: float, noun: str) -> str:
+    factor, unit = UNITS[noun]
+    return f"{plain(value, factor)} {unit}"

@@ -27,6 +27,11 @@ from rths_nodes.recording.run import Run
 SLOW, UNSENT = "e", "c"
 """Rung in slow time, and rung whose commands are not sent to the rig."""
 
+MOST = 0.3
+"""Largest level that is proposed."""
+ROOM = 0.8
+"""Largest displacement at a proposed level, as a fraction of the elastic limit."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -186,6 +191,14 @@ class Ladder:
         ]
         if beyond:
             raise ConfigError(*beyond)
+
+    def proposed_level(self) -> float | None:
+        """Return a level at which a linear test stays below the elastic limits; None if a value is missing."""
+        expected = self.expected("g") if self._elastic else {}
+        peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
+        levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
+        unit = 10.0 ** math.floor(math.log10(min(levels, default=1.0)))
+        return min(MOST, round(math.floor(min(levels) / unit) * unit, 12)) if levels else None
 
     def describe(self, entry: RungRecord, step: Step) -> None:
         entry.host, entry.pace, entry.limits = step.host, step.pace, self.stops(step)

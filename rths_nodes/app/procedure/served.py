@@ -50,7 +50,7 @@ class Served:
     ``page`` is the pid of this test's page, or 0 without a page. ``say`` must not block.
     """
 
-    def __init__(self, runner: ProcedureRunner, say: Callable[[str], None], page: int = 0) -> None:
+    def __init__(self, runner: ProcedureRunner, say: Callable[[str], object], page: int = 0) -> None:
         self._runner, self._say, self._page = runner, say, page
         self._page_asked = time.monotonic()
         self.ending: Callable[[], str] = str

@@ -16,6 +16,8 @@ from served_test import runner_of
 
 import rths_nodes
 from rths_nodes.analysis.rung_differences import differences, peaks_of
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.console import Console, complete
 from rths_nodes.app.procedure.ladder import Ladder, comparison_remarks
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError
@@ -88,9 +90,24 @@ def test_rung_beyond_the_elastic_limit_is_refused(bounded: Scenario) -> None:
     with pytest.raises(ConfigError, match=reason):
         ladder.check_elastic("f")
     ladder.check_elastic("g")
-    lower = Ladder(bounded, ALL, 0.03, 10, realtime=False)
+    lower = Ladder(bounded, ALL, ladder.proposed_level(), 10, realtime=False)
     lower.check_elastic("f")
     assert lower.expected("f")["story_1"]["displacement"] < ELASTIC
+
+
+def test_proposed_level_stays_below_the_elastic_limit(bounded: Scenario, tmp_path: Path) -> None:
+    ladder = Ladder(bounded, ALL, None, None, realtime=False)
+    displacement = ladder.expected("g")["story_1"]["displacement"]
+    assert 0.3 * ELASTIC < ladder.proposed_level() * displacement <= 0.8 * ELASTIC
+    unbounded = with_elastic_limit(tmp_path, "")
+    assert Ladder(unbounded, ALL, None, None, realtime=False).proposed_level() is None
+
+
+def test_question_for_the_level_proposes_one(bounded: Scenario) -> None:
+    ladder, questions = Ladder(bounded, ALL, None, None, realtime=False), list[str]()
+    complete(ladder, Console(Answers(), lambda question: questions.append(question) or "", print), "d")
+    assert ladder.level == ladder.proposed_level()
+    assert questions[0].endswith(f"({ladder.level}): ")
 
 
 def test_rig_without_simulator_has_no_rehearsal() -> None:

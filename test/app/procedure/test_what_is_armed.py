@@ -21,7 +21,7 @@ from rig_walk import RIG
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.app.procedure import screens
+from rths_nodes.app.procedure.console import armed_table
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -511,7 +511,7 @@ def test_rung_without_commands_runs_the_armed_program(tmp_path: Path) -> None:
     armed, step = arm_rung_c(runner), runner.ladder.step("c")
     assert step.hash != hash_of(step.scenario)
     assert mentions(armed, step.hash, f"executive, program {step.program}")
-    assert step.program in "".join(screens.armed(step, runner.ladder, "").columns[1]._cells)
+    assert step.program in "".join(armed_table(step, runner.ladder, "").columns[1]._cells)
     assert Served(runner, print).situation().engine == step.engine
     runner.do("run", clear="CLEAR")
     rung = runner.record.rungs[-1]
