@@ -94,7 +94,7 @@ LAYERS = {
     "recording": (
         ("run", "records", "tables"),
         ("columns", "plain"),
-        ("procedure", "commissioning"),
+        ("procedure", "commissioning", "signatures"),
         ("journal",),
         ("bag",),
         ("sink", "reading"),
@@ -104,7 +104,7 @@ LAYERS = {
             *("units", "paper", "linear_reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification"),
         ),
-        ("cautions", "study_table", "share_of_structure", "overlay"),
+        ("cautions", "study_table", "share_of_structure", "overlay", "rung_differences"),
         ("index_definitions", "iteration"),
         ("figures",),
         ("report",),

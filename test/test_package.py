@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from rths_nodes.app.commands.cite import publications
-from rths_nodes.app.procedure import signatures
 from rths_nodes.app.studies import entries
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import declared
@@ -26,7 +25,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import file as model_file
-from rths_nodes.recording import commissioning, procedure
+from rths_nodes.recording import commissioning, procedure, signatures
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (

@@ -285,7 +285,7 @@ PROMPTS: Rows = {
         "\n1. REAL RIG: all axes move together.\ntype CLEAR to start this motion; anything else moves nothing: ",
     ),
     "clear": (
-        lambda: prompt(lambda console: console.clear("check", "the small move", str)),
+        lambda: prompt(lambda console: console.clear("check", "the small move")),
         "MOTION: check: the small movetype CLEAR to start this motion; anything else moves nothing: ",
     ),
     "no safety function": (lambda: NO_SAFETY, "The software stop is not a safety function."),
@@ -312,7 +312,7 @@ def test_statements_of_motions_are_pinned(tmp_path: Path) -> None:
         "rung d (moves, force computed), from the zero of the test: story_1: expected up to 0.22 mm at up to "
         "10.24 mm/s; trips at 40 mm, 1200 mm/s and 1800 kN"
     )
-    assert {act: runner.clearing.motion(act) for act in MOTIONS} == {
+    assert {act: runner.motion(act) for act in MOTIONS} == {
         "check": "the small move, one axis after another: story_1 by 1 mm and back, at up to 2 mm/s; ends if the "
         "force changes by 30 kN",
         "position": "to the start of the test: story_1 by 0 mm, to 0 mm, at up to 2 mm/s; trips at 1800 kN",
@@ -321,7 +321,7 @@ def test_statements_of_motions_are_pinned(tmp_path: Path) -> None:
         "unload": "unloading by force: story_1 until its force is zero, by at most 50 mm, at up to 5 mm/s; trips "
         "at 1800 kN",
     }
-    assert runner.clearing.motion("unload", {"to": "0.001"}) == (
+    assert runner.motion("unload", {"to": "0.001"}) == (
         "unloading by displacement: story_1 to 1 mm from the zero of the test, by at most 50 mm, at up to 5 mm/s; "
         "trips at 1800 kN"
     )

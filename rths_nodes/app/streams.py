@@ -14,8 +14,12 @@ import os
 import select
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 PLAIN = {
@@ -92,6 +96,35 @@ def _in_plain(error: UnicodeError) -> tuple[str, int]:
     bare = [unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() for letter in text]
     plain = (PLAIN.get(letter) or other or "?" for letter, other in zip(text, bare, strict=True))
     return "".join(plain), error.end
+
+
+class Printer:
+    """Prints in a thread, because a terminal or a pipe can block, and no stop of a rig may wait for either."""
+
+    def __init__(self, show: Callable[[Any], None] | None = None) -> None:
+        self._show = show or partial(print, flush=True)
+        self._queue: SimpleQueue[tuple[object, Future[None]]] = SimpleQueue()
+        Thread(target=self._print, name="printer", daemon=True).start()
+
+    def say(self, shown: object) -> Future[None]:
+        """Print later. The result raises errors of the output, except if the output is closed."""
+        self._queue.put((shown, printed := Future[None]()))
+        return printed
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait, at most ``seconds``, until everything is printed."""
+        wait([self.say(None)], seconds)
+
+    def _print(self) -> None:
+        while True:
+            shown, printed = self._queue.get()
+            try:
+                with suppress(OSError):  # the output may be closed
+                    if shown is not None:
+                        self._show(shown)
+                printed.set_result(None)
+            except BaseException as error:
+                printed.set_exception(error)
 
 
 class _OnStandardError(logging.Handler):

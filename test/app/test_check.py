@@ -15,11 +15,11 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands.file_kinds import described
-from rths_nodes.app.procedure import answers, signatures
+from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import entries
 from rths_nodes.loop.commissioning import Commissioning
 from rths_nodes.loop.procedure_record import ProcedureRecord
-from rths_nodes.recording import bag, commissioning, plain, procedure
+from rths_nodes.recording import bag, commissioning, plain, procedure, signatures
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = {

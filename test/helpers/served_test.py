@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Answer, Request
@@ -17,6 +18,9 @@ from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.procedure.session import CLEAR, MOTIONS
 from rths_nodes.ros.transport.greeting import Credentials
+
+if TYPE_CHECKING:
+    from rths_nodes.ros.nodes.operator import OperatorNode
 
 MOVES = ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "finish")
 """Acts of a whole test of one rung, in order."""
@@ -51,9 +55,7 @@ class Operator:
         """Return the request of an act in the present situation."""
         seen = self._session.send(Request())
         arguments = arguments_of(act, seen)
-        return Request(
-            act, tuple(arguments), tuple(arguments.values()), "Ada", seen.stops, seen.state, seen.test_id
-        )
+        return Request(act, arguments, "Ada", seen.stops, seen.state, seen.test_id)
 
     def act(self, act: str) -> Answer:
         return self._session.send(self.request(act))
@@ -94,13 +96,17 @@ def directly(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[S
         runner.session.close()
 
 
+def operator_node(session: Session, namespace: str) -> OperatorNode:
+    from rths_nodes.ros.nodes.operator import OperatorNode
+
+    return OperatorNode(session.runner.session, session.served.stop, session.served.hold, namespace)
+
+
 @contextmanager
 def with_node(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[Session]:
     """Session with an operator node in the namespace ``rths_NUMBER``."""
-    from rths_nodes.ros.nodes.operator import OperatorNode
-
     with directly(folder, number, duration) as session:
-        node = OperatorNode(session.served, f"rths_{number}")
+        node = operator_node(session, f"rths_{number}")
         node.start()
         try:
             yield session

@@ -16,7 +16,7 @@ from rig_walk import Walk
 
 from rths_nodes.analysis.report import procedure as report
 from rths_nodes.app.emulation.emulator import Emulator
-from rths_nodes.app.procedure import screens
+from rths_nodes.app.procedure.console import checks_table
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Measurement
 from rths_nodes.loop.procedure_record import VERIFIED, WRONG
@@ -101,7 +101,7 @@ def test_small_force_verifies_loop_without_motion(connect: Connect) -> None:
     for change in (forced[0], forced[-1] + 1):  # to force control and back, by less than the noise of the sensor
         before, after = rig.displacements[change - 200 : change], rig.displacements[change : change + 200]
         assert abs(np.mean(after) - np.mean(before)) < 1e-6
-    assert screens.checks(walk.record).columns[-1].header == "force loop"
+    assert checks_table(walk.record).columns[-1].header == "force loop"
     (part,) = report.checks(walk.record)
     assert mentions(part.items, "load", "verified")
 

@@ -22,7 +22,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
-from served_test import directly
+from served_test import directly, operator_node
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
@@ -34,7 +34,6 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import JOINTS
 from rths_nodes.ros.nodes.monitor import Joints
-from rths_nodes.ros.nodes.operator import OperatorNode
 
 NAME, SHORT = "chen_ricles_2010", "duration=1.5"
 SAMPLE = 1e9 / 1024.0
@@ -260,7 +259,7 @@ def test_nothing_is_imported_while_the_rig_moves(tmp_path):
 
 def test_operator_node_reports_a_trip_as_error(tmp_path, monkeypatch):
     with directly(tmp_path) as session:
-        node, levels = OperatorNode(session.served, "rths_tripped"), []
+        node, levels = operator_node(session, "rths_tripped"), []
         monkeypatch.setattr(node._diagnostics, "publish", lambda message: levels.append(message.status[0].level))
         try:
             for state in (State.HELD, State.TRIPPED):

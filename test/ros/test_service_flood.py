@@ -36,6 +36,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.descriptions import describe
 from rths_nodes.ros.hosting.executor import answers
+from rths_nodes.ros.names import STRANGER
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import ByHand
 from rths_nodes.ros.transport.service_thread import (
@@ -113,12 +114,12 @@ def test_stop_of_procedure_reaches_rig_within_two_samples(tmp_path: Path, patien
         assert rung is not None
         return rung.port._measured.sample - rung.port._zero if rung.port._begun else -1
 
-    def stop(reason: str) -> None:
+    def stop(reason: str, by: str = STRANGER) -> None:
         accepted.append(sample())
-        Served.stop(served, reason)
+        served.stop(reason, by)
 
-    served.stop = stop  # type: ignore[method-assign]
-    node, operator = OperatorNode(served, "rths"), Operator(Session(runner, served))
+    node = OperatorNode(runner.session, stop, served.hold, "rths")
+    operator = Operator(Session(runner, served))
     node.start()
     running = threading.Thread(target=operator.act, args=("run",))
     try:

@@ -24,6 +24,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.options import run_options
+from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names, stack_files
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.descriptions import describe
@@ -139,14 +140,11 @@ def test_policy_follows_its_schema() -> None:
 
 def test_policy_allows_operator_and_page_their_use() -> None:
     text = stack_files.sros2_policy(RIG)
-    conducted: Any = SimpleNamespace(
-        constants={"axis_names": ["story_1"], "auxiliary_names": [], "servo_rate": 1024.0},
-        told_hz=0.0,
-        stream_to=lambda receiver: None,
-        stop=print,
-        hold=print,
-    )
-    operator, page, stopper = OperatorNode(conducted, RIG), RigListener(RIG, "page"), StopClient(RIG, "page")
+    drive = SimpleNamespace(port=SimpleNamespace(auxiliary_names=()), on_measurement=print)
+    record = SimpleNamespace(scenario="", scenario_hash="", test_id="")
+    session: Any = SimpleNamespace(scenario=files.load("chen_ricles_2010"), record=record, drive=drive)
+    operator = OperatorNode(session, print, print, RIG)
+    page, stopper = RigListener(RIG, "page"), StopClient(RIG, "page")
     try:
         page._join()
         for program, name in ((operator, "operator"), (page, "page"), (stopper, "page")):

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.app.commands import importing
-from rths_nodes.app.procedure import answers, signatures
-from rths_nodes.app.procedure.signatures import Signatures
+from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import design, entries
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError, counted
@@ -25,9 +24,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import file as model_file
 from rths_nodes.numerical.ground_motions import readers
 from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD
-from rths_nodes.recording import commissioning, plain, procedure
+from rths_nodes.recording import commissioning, plain, procedure, signatures
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import MAGIC
+from rths_nodes.recording.signatures import Signatures
 
 SCENARIO, YAML = "scenario", (".yaml", ".yml")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments
-from rths_nodes.app.commands.terminal import Printer
 from rths_nodes.app.page.process import PORT, listening_at, url_of
+from rths_nodes.app.streams import Printer
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE

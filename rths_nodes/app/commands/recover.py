@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from rths_nodes.analysis.rung_differences import peaks_of
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.procedure.ladder import peaks_of, update_specimen
+from rths_nodes.app.procedure.ladder import update_specimen
 from rths_nodes.app.procedure.procedure_runner import now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode

@@ -12,10 +12,8 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rths_nodes.analysis.units import span
@@ -36,29 +34,6 @@ SENTENCE = 24
 """Largest number of characters in a cell of an unwrapped column."""
 WIDE = 10_000
 TOGETHER = "\N{NO-BREAK SPACE}"
-LAST_S = 1.0
-
-
-class Printer:
-    """Prints lines in a thread, because a terminal can block."""
-
-    def __init__(self) -> None:
-        self._lines: SimpleQueue[str | None] = SimpleQueue()
-        self._thread = Thread(target=self._print, name="terminal", daemon=True)
-        self._thread.start()
-
-    def say(self, line: str) -> None:
-        self._lines.put(line)
-
-    def _print(self) -> None:
-        while (line := self._lines.get()) is not None:
-            with suppress(OSError):  # stdout may be closed
-                print(line, flush=True)
-
-    def close(self) -> None:
-        """Print the remaining lines for at most ``LAST_S``."""
-        self._lines.put(None)
-        self._thread.join(LAST_S)
 
 
 def check_writable(path: Path) -> None:

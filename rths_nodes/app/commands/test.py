@@ -132,10 +132,10 @@ def _check_second(scenario: Scenario, answers: Answers, operator: str, asked: bo
 def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
-    from rths_nodes.app.procedure import signatures
     from rths_nodes.app.procedure.console import Console, complete, typed
     from rths_nodes.app.procedure.ladder import Ladder
     from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+    from rths_nodes.recording import signatures
 
     ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
     ladder.check()
@@ -143,7 +143,7 @@ def _test(
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
     say = partial(_say, screen)
     console = Console(answers, typed if attended else None, say)
-    record = _record(scenario, answers, console, ladder.planned)
+    record = _record(scenario, answers, console, tuple(ladder.planned))
     if options.socket:  # the page and client programs cannot answer these questions later
         complete(ladder, console, ladder.planned)
         ladder.check()
@@ -165,13 +165,13 @@ def _test(
     page: AbstractContextManager[int] = nullcontext(0)
     if options.page:
         page = page_beside(options.socket, say, shown)
-    with page as process, signatures.kept(runner, options.rig, terminal.tell):
+    with page as process, signatures.kept(runner.session, options.rig, terminal.tell):
+        console.attach(runner, terminal.progress, leads=not (options.answers or options.socket))
         if options.socket:
-            from rths_nodes.app.procedure.served import Attendant
+            from rths_nodes.app.procedure.served import Served
 
-            code = Attendant(runner, options.socket, say, process, _watch_rate(options)).run()
+            code = Served(runner, console.tell, process).conduct(console, options.socket, _watch_rate(options))
         else:
-            console.attach(runner, terminal.progress, leads=not options.answers)
             code = console.run()
     try:
         _tell(options, screen, runner.record, folder)

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments
-from rths_nodes.app.commands.terminal import RUNS, Printer
+from rths_nodes.app.commands.terminal import RUNS
+from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.samples import MODE_FORCE
 from rths_nodes.laboratory.corrections import UNCORRECTED
@@ -41,6 +42,8 @@ from rths_nodes.ros import environment
 
 TURNS = 2
 """Minimum number of loop cycles per pulse period."""
+LAST_S = 1.0
+"""Longest time to print the last lines, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -246,5 +249,5 @@ class WatchRecord:
     def close(self) -> None:
         self._rows.put(None)
         self._thread.join()
-        self._terminal.close()
+        self._terminal.wait(LAST_S)
         self._file.close()

@@ -39,8 +39,8 @@ GONE_S = 3.0
 LONGEST = 2000
 ARM = "arm"
 FIELDS = (
-    *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
-    "test_id",
+    *("possible", "motions", "next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign"),
+    *("checklist", "warning", "test_id"),
 )
 """Fields of an Answer that the page shows unchanged."""
 
@@ -64,7 +64,7 @@ class Operating:
     def __init__(
         self,
         ask: Callable[[Request], Answer],
-        say: Callable[[str], None],
+        say: Callable[[str], object],
         arms: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -164,7 +164,7 @@ class Operating:
         texts = {str(key): str(value) for key, value in arguments.items()}
         if long := [key for key, value in texts.items() if len(value) > LONGEST]:
             raise ConfigError(f"{act}.{long[0]}: must have at most {LONGEST} characters")
-        request = Request(act, tuple(texts), tuple(texts.values()), self.name)
+        request = Request(act, texts, self.name)
         stops, state, test_id = ((seen or {}).get(name) for name in ("stops", "state", "test_id"))
         if isinstance(stops, int) and isinstance(state, int):
             request = replace(request, stops=stops, state=state, test_id=str(test_id))
@@ -177,20 +177,18 @@ class Operating:
     def situation(self) -> dict[str, object] | None:
         try:
             answer = self._ask(Request())
-            possible, state = answer.possible, State(answer.state).name
+            state = State(answer.state)
         except (ConfigError, ValueError):  # no procedure responds
             return None
         return {
-            "possible": possible,
             "words": WORDS,
-            "because": situation(State(answer.state)),
+            "because": situation(state),
             "ladder": [
                 {"name": name, "title": RUNGS[name].title, "words": RUNGS[name].words, "verdict": verdict}
-                for name, verdict in zip(answer.planned, answer.verdicts, strict=True)
+                for name, verdict in answer.verdicts.items()
             ],
             "at_once": MEANWHILE,
-            "motions": dict(zip(answer.acts, answer.motions, strict=True)),
-            "state": state,
+            "state": state.name,
             "seen": {"stops": answer.stops, "state": answer.state, "test_id": answer.test_id},
             "operator": self.name,
             "leader": self._token[:SHOWN],
@@ -201,6 +199,6 @@ class Operating:
         """Disarm the rig if it is armed. A motion under way continues."""
         try:
             if self._ask(Request()).state == State.ARMED:
-                self._ask(Request("stop", ("reason",), (reason,), self.name))
+                self._ask(Request("stop", {"reason": reason}, self.name))
         except ConfigError:  # no procedure responds, so nothing is armed
             return

@@ -8,7 +8,6 @@ level: 0.2
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -21,10 +20,11 @@ from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
 
 ALL = tuple(RUNGS)
+MOVED = tuple(name for name in RUNGS if RUNGS[name].moves)
 HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
-_NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
+_NAME = re.compile(rf"\w[\w .-]{{0,{LONGEST_ID - 1}}}")
 REMOVED = (
     "has been removed. Write the next run of a series with rths iterate --next FOLDER, and start it in rung g"
 )
@@ -101,59 +101,35 @@ class Answers:
     notes: tuple[str, ...] = texts("notes of the operator for the report")
 
     def moves(self, act: str) -> bool | None:
-        answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
+        answer: Motion | None = getattr(self, act) if act in MOVING else None
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
         problems = Problems()
-        if self.test_id is not None:
-            with problems.gathered():
-                check_id(self.test_id)
+        if self.test_id is not None and not _NAME.fullmatch(self.test_id):
+            problems.append(
+                f"test_id = {show(self.test_id)}: must have at most {LONGEST_ID} letters, digits, spaces and "
+                "characters _ . -, because it is the name of a folder"
+            )
         for key in ("operator", "second", "specimen"):
             if (answer := getattr(self, key)) is not None and not answer.strip():
                 problems.append(f"{key} = {show(answer)}: must not be empty")
         for key in ("rungs", "arm"):
-            with problems.gathered():
-                check_rungs(getattr(self, key), key)
-        if extra := [name for name in self.arm if name in RUNGS and not RUNGS[name].moves]:
-            moving = ", ".join(name for name in ALL if RUNGS[name].moves)
-            problems.append(f"arm = {', '.join(extra)}: must be rungs that move the rig ({moving})")
-        for name, value in self.largest_difference.items():
-            with problems.gathered():
-                _check_difference(name, value)
+            rungs = getattr(self, key)
+            if rungs != tuple(name for name in RUNGS if name in rungs):
+                problems.append(
+                    f"{key} = {show(list(rungs))}: must contain each rung at most once, in the order "
+                    f"{', '.join(RUNGS)}"
+                )
+        if extra := [name for name in self.arm if name not in MOVED]:
+            problems.append(f"arm = {', '.join(extra)}: must be rungs that move the rig ({', '.join(MOVED)})")
+        for rung, value in self.largest_difference.items():
+            key = f"largest_difference.{rung}"
+            if rung not in RUNGS:
+                problems += unknown(key, "rung", rung, RUNGS).problems
+            elif isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
+                problems.append(f"{key} = {show(value)}: must be a number >= 0 (rms divided by rms) or .inf")
         problems.refuse()
-
-
-def _check_difference(rung: str, value: object) -> None:
-    key = f"largest_difference.{rung}"
-    if rung not in RUNGS:
-        raise unknown(key, "rung", rung, RUNGS)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
-        raise ConfigError(f"{key} = {show(value)}: must be a number >= 0 (rms divided by rms) or .inf")
-
-
-def check_id(name: str) -> None:
-    if not _NAME.fullmatch(name) or len(name) > LONGEST_ID:
-        raise ConfigError(
-            f"test_id = {show(name)}: must have at most {LONGEST_ID} letters, digits, spaces and characters "
-            "_ . -, because it is the name of a folder"
-        )
-
-
-def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """Return ``names`` as a tuple.
-
-    Raises ConfigError unless they are distinct rungs in the order of the ladder.
-    """
-    rungs = tuple(names)
-    for name in rungs:
-        if name not in RUNGS:
-            raise unknown(key, "rung", name, RUNGS)
-    if rungs != tuple(name for name in RUNGS if name in rungs):
-        raise ConfigError(
-            f"{key} = {show(list(rungs))}: must contain each rung at most once, in the order {', '.join(RUNGS)}"
-        )
-    return rungs
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
@@ -166,18 +142,18 @@ def read(path: str | os.PathLike[str]) -> Answers:
 
 
 def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
-    names = declared(Answers)
-    problems = Problems()
-    for key in MOVING:
-        if isinstance(data.get(key), (bool, str)):
-            problems.append(
-                f"{key} = {show(data[key])}: must be {{moves: y}} or {{moves: n}}, because this act moves the rig"
-            )
-    named = [
-        f"{key}: rung h" for key in ("rungs", "arm") if isinstance(rungs := data.get(key), list) and "h" in rungs
-    ]
-    problems += [f"{path} {REMOVED}" for path in named + ["iteration:"] * ("iteration" in data)]
+    problems = Problems(
+        f"{key} = {show(data[key])}: must be {{moves: y}} or {{moves: n}}, because this act moves the rig"
+        for key in MOVING
+        if isinstance(data.get(key), (bool, str))
+    )
+    for key in ("rungs", "arm"):
+        if isinstance(rungs := data.get(key), list) and "h" in rungs:
+            problems.append(f"{key}: rung h {REMOVED}")
+    if "iteration" in data:
+        problems.append(f"iteration: {REMOVED}")
     problems.refuse()
+    names = declared(Answers)
     answers = {key: value for key, value in data.items() if value is not None or key not in names}
     if isinstance(differences := answers.get("largest_difference"), Mapping):
         answers["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
@@ -186,12 +162,9 @@ def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
 
 def needed(planned: Iterable[str]) -> list[str]:
     rungs = [RUNGS[name] for name in planned]
-    names = {rung.name for rung in rungs}
     keys = ["operator", "specimen"]
-    if names & set(REDUCED):
-        keys.append("level")
-    if "e" in names:
-        keys.append("time_ratio")
+    keys += ["level"] * any(rung.name in REDUCED for rung in rungs)
+    keys += ["time_ratio"] * any(rung.name == "e" for rung in rungs)
     if any(rung.on_rig for rung in rungs):
         keys += ["offsets_seconds", "confirm_offsets", "unloaded", "check", "position"]
     if any(rung.moves for rung in rungs):
@@ -204,25 +177,18 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
 
     If ``only`` is given, other keys may be missing.
     """
-    planned, specs = answers.rungs or ALL, declared(Answers)
-    problems = []
-    for key in needed(planned):
-        if only is not None and key not in only:
-            continue
+    planned, specs, problems = answers.rungs or ALL, declared(Answers), []
+    by_rung = {"arm": [name for name in planned if name in MOVED], "largest_difference": planned[1:]}
+    keys = needed(planned)
+    for key in keys if only is None else [key for key in keys if key in only]:
         value, spec = getattr(answers, key), specs[key]
+        left = [name for name in by_rung.get(key, ()) if not value or name not in value]
         if value is None or value in ((), {}):
             problems.append(f"{key}: must be answered ({spec.doc}{f', {spec.unit}' if spec.unit else ''})")
-        elif key == "arm":
-            left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
-            problems += (
-                [f"arm: must list every planned rung that moves the rig, but lacks {', '.join(left)}"]
-                if left
-                else []
-            )
-        elif key == "largest_difference":
-            problems += [
-                f"{key}.{name}: must be answered ({spec.doc})" for name in planned[1:] if name not in value
-            ]
+        elif key == "arm" and left:
+            problems.append(f"arm: must list every planned rung that moves the rig, but lacks {', '.join(left)}")
+        else:
+            problems += [f"{key}.{name}: must be answered ({spec.doc})" for name in left]
     return problems
 
 
@@ -243,7 +209,3 @@ def template(planned: Iterable[str] = ALL) -> str:
             example = f"[{', '.join(rungs)}]" if name == "rungs" else ""
             lines.append(f"{f'{name}: {example}'.rstrip():<31} {comment}")
     return "\n".join(lines) + "\n"
-
-
-def difference_bound(answers: Answers, rung: str) -> float:
-    return float(answers.largest_difference.get(rung, math.nan))

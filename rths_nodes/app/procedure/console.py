@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -10,20 +11,23 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
+from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
-from rths_nodes.app.procedure import screens
-from rths_nodes.app.procedure.answers import Answers, difference_bound
-from rths_nodes.app.procedure.ladder import SLOW, Ladder
-from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, next_act, wrong
-from rths_nodes.app.procedure.screens import NAMED_BY
+from rths_nodes.analysis.units import KN, MM, PERCENT, plain
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.ladder import SLOW, Ladder, Step
+from rths_nodes.app.procedure.operator_socket import begun
+from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, loads_at_rest, next_act, wrong
+from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import from_data
@@ -33,12 +37,18 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import (
     ANSWERS,
     REDUCED,
+    REHEARSAL,
     RUNGS,
     TERMINAL,
+    WRONG,
+    OffsetsRecord,
     ProcedureRecord,
     RungRecord,
     largest,
+    verdict,
 )
+from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import AT_REST, ActRefused, Seen
 from rths_nodes.procedure.rungs import two_persons
@@ -59,56 +69,43 @@ SAME_KEY_S = 0.2
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Acts by the word that the operator types during a motion. Any other input is a note."""
 ENDING = ("unload", "finish")
+NAMED_BY = 6
+"""Number of characters of a hash that an operator types to arm a rung."""
+UNITS = {"displacement": (MM, "mm"), "force": (KN, "kN")}
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
+Level = float | None
+Work = Callable[[], Level]
 
 
-def typed(question: str) -> str:
-    print(question, end="", file=sys.stderr, flush=True)
-    if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
-        _wait_for_a_line()
-    return input()
+def typed(question: str, ended: Callable[[], str] = str) -> str:
+    """Print the question, and return the typed line.
 
-
-def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
-    """Wait until the terminal has a line, or until ``ended`` returns a reason.
-
-    Return the reason, or an empty string for a line. A signal always interrupts this wait, but not always a plain
-    read.
+    Raises ActRefused if ``ended`` returns a reason before a line is typed at a terminal. A signal always
+    interrupts this wait, but not always a plain read.
     """
-    reader, writer = os.pipe()
-    for end in (reader, writer):
-        os.set_blocking(end, False)
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    try:
-        while sys.stdin not in (ready := select.select([sys.stdin, reader], [], [], ENDED_S)[0]):
-            if ready:
-                os.read(reader, 4096)  # drop the byte of a signal whose handler did not raise
-            if reason := ended():
-                return reason
-        return ""
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(reader)
-        os.close(writer)
+    print(question, end="", file=sys.stderr, flush=True)
+    while sys.stdin.isatty() and not select.select([sys.stdin], [], [], ENDED_S)[0]:
+        if reason := ended():
+            raise ActRefused(f"\n{reason}")
+    return input()
 
 
 class Console:
     """Conducts a test with ``answers``, and asks the operator with ``ask(question)`` for missing answers.
 
-    Without ``ask``, the answers must be complete.
+    Without ``ask``, the answers must be complete. Acts of other programs come over a socket (``served.py``).
     """
 
     runner: ProcedureRunner
 
     def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[object], None]) -> None:
-        self.answers, self._ask, self._print = answers, ask, say
-        self._printer = ThreadPoolExecutor(1, "printer")
+        self.answers, self._ask, self._printer = answers, ask, Printer(say)
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
-        self.asking = self._typed = False
+        self.asking = self._typed = self._over = False
         """``asking`` is true while a question is open. ``_typed`` is true once the operator has typed something
         for the act."""
         self.stopped = self.refused = ""
@@ -118,24 +115,26 @@ class Console:
 
     def say(self, shown: object) -> None:
         """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
-        self._soon(shown).result()
+        self.tell(shown).result()
 
-    def _soon(self, shown: object) -> Future[None]:
+    def tell(self, shown: object) -> Future[None]:
         """Print as :meth:`say` without waiting, because a stalled terminal must not delay the rig or a stop."""
         record = self._record
-        text = record.named(shown) if record is not None and isinstance(shown, str) else shown
-        return self._printer.submit(self._print, text)
+        return self._printer.say(record.named(shown) if record is not None and isinstance(shown, str) else shown)
 
     def line(self, question: str) -> str:
         return self.exact_line(question).strip()
 
-    def exact_line(self, question: str) -> str:
-        """Return the typed line unchanged. Raises KeyboardInterrupt if no terminal is open."""
+    def exact_line(self, question: str, ended: Callable[[], str] = str) -> str:
+        """Return the typed line unchanged. Raises KeyboardInterrupt if no terminal is open.
+
+        Raises ActRefused if ``ended`` returns a reason before a line is typed.
+        """
         if self._ask is None:
             raise KeyboardInterrupt(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
         try:
-            return self._ask(question)
+            return typed(question, ended) if self._ask is typed else self._ask(question)
         except (EOFError, OSError):
             raise KeyboardInterrupt("the terminal is closed") from None
         finally:
@@ -159,7 +158,7 @@ class Console:
             try:
                 return getattr(from_data(Answers, {key: number_in(line)}), key)
             except ConfigError as error:
-                self._print(str(error))
+                self.say(str(error))
 
     def agreed(self, key: str, question: str) -> bool:
         answer = getattr(self.answers, key)
@@ -170,32 +169,32 @@ class Console:
             line = self.line(f"{question} [y/N]: ").lower()
             if line in ("y", "yes", "n", "no", ""):
                 return line.startswith("y")
-            self._print("y or n")
+            self.say("y or n")
 
-    def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
+    def clear(self, act: str, motion: str) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
         The answers file decides. If the file has no answer, print the motion and return the typed line. Raises
-        ActRefused if ``ended`` returns a reason before a line is typed.
+        ActRefused if the act ends before a line is typed.
         """
+
+        def ended() -> str:
+            session = self.runner.session
+            reason = session.stopped or (session.reason if session.state is State.TRIPPED else "")
+            return f"{act}: {reason}" if reason else ""
+
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
             return CLEAR if answer else ""
-        self._print(f"MOTION: {act}: {motion}")
-        if not sys.stdin.isatty():
-            return self.exact_line(TYPE_CLEAR)
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-        if self._ask is not typed:
-            return self.exact_line(TYPE_CLEAR)
-        print(TYPE_CLEAR, end="", file=sys.stderr, flush=True)
-        self.asking = True
-        try:
-            reason = _wait_for_a_line(ended)
-        finally:
-            self.asking = False
-        if reason:
-            raise ActRefused(f"\n{act}: {reason}")
-        return self.exact_line("")
+        self.say(f"MOTION: {act}: {motion}")
+        if sys.stdin.isatty():
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        return self.exact_line(TYPE_CLEAR, ended)
+
+    def ends(self, reason: str = "") -> None:
+        """End a test with an answers file for this ``reason``. If the operator leads, the test continues."""
+        if not self.leads:
+            self.stopped, self._over = self.stopped or reason, True
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
         """Attach the test of ``runner``. If the operator ``leads``, a stop ends only the motion, not the test."""
@@ -204,51 +203,56 @@ class Console:
             self._done = sample, samples
 
         self.runner, self._record, self._progress, self.leads = runner, runner.record, progress, leads
-        runner.changed, runner.progress = self._changed, far
+        runner.changed, runner.ladder.progress = self._changed, far
 
-    def run(self) -> ExitCode:
-        failed = ""
+    def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
+        """Conduct the test, by default with the acts of the terminal. With ``walk``, only stop and finish it.
+
+        ``close`` is called at the end, before a stalled terminal can delay it.
+        """
+        failed, finish = "", self.perform
+        if walk is not None:
+            self.attended, finish = False, partial(self.runner.do, way=TERMINAL)
         with stop_signals_handled(self._signal):
             try:
-                self._walk_on()
+                (walk or self._walk_on)()
             except KeyboardInterrupt as left:
                 self.stopped = self.stopped or str(left) or INTERRUPTED
             except ConfigError as error:
                 self.refused = str(error)
-                self._soon(self.refused)
+                self.tell(self.refused)
             except (RecordingError, PortError) as error:
                 failed = str(error)
-                self._soon(failed)
+                self.tell(failed)
             except Exception as error:
                 failed = f"{type(error).__name__}: {error}"
                 raise
             finally:
                 try:
                     if not self.runner.session.why_not("finish"):
-                        self.perform("finish")
+                        finish("finish")
                 except KeyboardInterrupt:
                     self.stopped = self.stopped or INTERRUPTED
                 except Exception as error:  # the session is closed in any case
                     failed = failed or f"finish: {error}"
                 finally:
                     self.runner.session.close()
+                    close()
                 code = self.runner.conclude(self.refused, failed, self.stopped)
-                self._printer.submit(str).result()  # all states are printed
+                self._printer.wait()
         return code
 
     def _walk_on(self) -> None:
         unloads = self.answers.moves("unload")
-        while True:
-            self._heed_signals()  # signals that arrived during an act that does not poll for them
+        while not self._over:
+            self.heed_signals()  # signals that arrived during an act that does not poll for them
             if self.stopped:
                 return
             seen = self.runner.session.seen  # answers are valid only until the next stop
             if not (act := next_act(self.runner, lambda: self.leads if unloads is None else unloads)):
                 return
-            if self.leads and not self._proposed(act, seen):
-                continue
-            if not self._do(act, "", seen):
-                return
+            if not self.leads or self._proposed(act, seen):
+                self._do(act, "", seen)
 
     def _proposed(self, act: str, seen: Seen) -> bool:
         runner, session = self.runner, self.runner.session
@@ -260,7 +264,7 @@ class Console:
             self.say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
         prompt = f"{act}, for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else act
-        moves = bool(runner.clearing.motion(act))
+        moves = bool(runner.motion(act))
         proposal = f"next: {prompt}; type {act} to move the rig" if moves else f"Enter: {prompt}"
         line = self.line(f"act ({proposal}; ?: list all acts): ")
         name, _, rest = line.partition(" ")
@@ -269,90 +273,73 @@ class Console:
         if not line:
             self.say(f"nothing has moved, because Enter starts no motion. Type {act}")
         elif name in ("?", "help"):
-            self.say(screens.acts(session.possible(), act))
+            self.say(acts_table(session.possible(), act))
         elif name not in ACTS:
             self.say(f"unknown act {name!r}. The known acts are {', '.join(ACTS)}")
         else:
             self._do(name, rest, seen)
         return False
 
-    def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Ask the questions of an act and perform the act; return False if the sequence ends.
+    def _do(self, act: str, rest: str, seen: Seen) -> None:
+        """Ask the questions of an act and perform the act.
 
         A refusal is printed if the operator leads, and raised otherwise.
         """
-        self._typed = False
+        self._typed, session = False, self.runner.session
         try:
-            with self.runner.session.act(act, seen):  # one stop ends the act and its questions
-                return QUESTIONS[act](self, rest) if act in QUESTIONS else self.plain(act, rest)
+            with session.act(act, seen):  # one stop ends the act and its questions
+                if act in QUESTIONS and not session.why_not(act, early=True):
+                    QUESTIONS[act](self, rest)
+                else:
+                    self.plain(act, rest)
         except ConfigError as error:
             if not self.leads:
                 raise
             self.say(f"refused: {error}")
-            return True
 
-    def plain(self, act: str, rest: str) -> bool:
+    def plain(self, act: str, rest: str = "") -> None:
         arguments = {name: rest for name in ACTS[act].arguments[:1] if rest and name != "clear"}
         if result := self.perform(act, **arguments):
             self.say(result)
-        return True
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
         """Perform an act and return its result. The operator can intervene if the act is lasting."""
         session = self.runner.session
-        motion = self.runner.clearing.motion(act, arguments)
+        motion = self.runner.motion(act, arguments)
         if motion and not session.why_not(act):  # an impossible act is refused without a question
-            arguments["clear"] = self.clear(act, motion, self.ended)
+            arguments["clear"] = self.clear(act, motion)
         way = TERMINAL if self.leads or self._typed else ANSWERS
         work = partial(session.do, act, way=way, **arguments)
         return self.meanwhile(shown or act, work) if ACTS[act].lasting else work()
 
-    def ended(self) -> str:
-        session = self.runner.session
-        return session.stopped or (session.reason if session.state is State.TRIPPED else "")
-
     def _changed(self, state: State, reason: str) -> None:
         at_rest, self._last = self._last in AT_REST, state
         if state is State.STOPPING and reason:
-            self._soon(f"{state.name.lower()}: {reason}")
+            self.tell(f"{state.name.lower()}: {reason}")
         elif state is State.TRIPPED and at_rest:
             below = "\n" if self.asking else ""  # do not continue the line of an open question
-            self._soon(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
+            self.tell(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
         if state in NEXT:
-            self._soon(self.runner.record.rest_of_last(NEXT[state]))
+            self.tell(self.runner.record.rest_of_last(NEXT[state]))
 
     def meanwhile(self, name: str, work: Callable[[], T]) -> T:
-        results: list[T] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except BaseException as error:
-                errors.append(error)
-
         del self._signals[: self._answered]
         self._answered, self._done = 0, (0, 0)
         with self._progress(name) as bar, self.runner.session.act():
-            # the thread belongs to the same act, so that one stop ends the act in both threads
-            context = copy_context()
-            thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
             self.runner.starting = bar.starting
-            thread.start()
-            while thread.is_alive():
+            self.heed_signals()  # a stop before the act ends it before its motion
+            result = begun(work, name)
+            while wait([result], LOOK_S).not_done:
                 self._attend()
                 if self._done[1]:
                     bar(*self._done)
                 warning = self.runner.session.warning.text
                 if warning and warning != self._warned:  # the text changes once per second
-                    self._soon(warning)
+                    self.tell(warning)
                 self._warned = warning
-                thread.join(LOOK_S)
-        if errors:
-            raise errors[0]
-        return results[0]
+        return result.result()
 
-    def _heed_signals(self) -> None:
+    def heed_signals(self) -> None:
         if len(self._signals) > self._answered:
             self._answered = len(self._signals)
             first = self._answered == 1 and self._signals[0] == signal.SIGINT
@@ -360,42 +347,38 @@ class Console:
                 raise KeyboardInterrupt
             holds = first and self.attended and not self.runner.session.why_not("hold")
             reason = REQUESTS.get(self._signals[-1], "")
-            self._interrupt("hold" if holds else "stop", bool(reason), reason=reason)
+            self._interrupt("hold" if holds else "stop", reason)
 
     def _attend(self) -> None:
-        self._heed_signals()
+        self.heed_signals()
         if self._listens and select.select([sys.stdin], [], [], 0.0)[0]:
             keys = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             if not keys:
                 self._listens = False
-                self._interrupt("stop", ends=True, reason="the terminal is closed")
+                self._interrupt("stop", "the terminal is closed")
             for line in map(str.strip, keys.splitlines()):
                 act = TYPED.get(line.lower(), "note" if line else "")
                 if line in ("r", "resume"):
                     self._say_held()
-                elif line == CLEAR:
-                    self._interrupt("resume", clear=CLEAR)
+                elif line == CLEAR:  # stops must work while the act waits for the end of a warning
+                    self._signals.clear()
+                    self._answered = 0
+                    resume = partial(copy_context().run, self._attempt, "resume", clear=CLEAR)
+                    threading.Thread(target=resume, name="resume", daemon=True).start()
                 elif act == "note":
                     self._attempt("note", text=line)
                 elif act:
                     self._interrupt(act)
 
     def _say_held(self) -> None:
-        self._soon(f"MOTION: resume: {self.runner.clearing.motion('resume')}")
-        self._soon(f"held: type {CLEAR} to resume this motion, or s to stop")
+        self.tell(f"MOTION: resume: {self.runner.motion('resume')}")
+        self.tell(f"held: type {CLEAR} to resume this motion, or s to stop")
 
-    def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
-        if act == "stop" and (ends or not self.leads):
+    def _interrupt(self, act: str, reason: str = "") -> None:
+        """Stop or hold the rig. With a ``reason``, or if the answers file leads, a stop also ends the test."""
+        if act == "stop" and (reason or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
-        if "reason" in ACTS[act].arguments:
-            arguments["reason"] = reason or f"the operator has asked to {act}"
-        if act == "resume":  # stops must work while the act waits for the end of a warning
-            self._signals.clear()
-            self._answered = 0
-            resume = partial(copy_context().run, self._attempt, act, **arguments)
-            threading.Thread(target=resume, name=act, daemon=True).start()
-            return
-        self._attempt(act, **arguments)
+        self._attempt(act, reason=reason or f"the operator has asked to {act}")
         if act == "hold" and self.runner.can_resume:
             self._say_held()
 
@@ -403,7 +386,7 @@ class Console:
         try:
             self.runner.session.do(act, way=TERMINAL, **arguments)
         except (ConfigError, RecordingError) as error:
-            self._soon(str(error))
+            self.tell(str(error))
 
     def _signal(self, number: int) -> None:
         if self.asking:
@@ -413,35 +396,36 @@ class Console:
             self._signals.append(number)
 
 
-def complete(ladder: Ladder, console: Console, rungs: Iterable[str]) -> None:
+def complete(
+    ladder: Ladder, console: Console, rungs: Iterable[str], rehearse: Callable[[Work], Level] = lambda work: work()
+) -> None:
+    """Set level and time ratio if ``rungs`` need them. ``rehearse`` runs the rehearsal that proposes a level."""
     needed = set(rungs)
     if ladder.level is None and needed.intersection(REDUCED):
-        ladder.level = float(console.value("level", ladder.proposed_level()))
+        ladder.level = float(console.value("level", rehearse(ladder.proposed_level)))
     if ladder.ratio is None and SLOW in needed:
         ladder.ratio = int(console.value("time_ratio", 10))
 
 
-def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
-    record, leads = console.runner.record, console.leads
+def _climb(act: str, console: Console, rest: str) -> None:
+    record = console.runner.record
+    arguments = {"rung": rest} if rest and act == "rehearse" else {}
     message = console.perform(act, f"rung {console.runner.next_rung}", **arguments)
-    console.say(screens.rungs(record) if leads else message)
+    console.say(rungs_table(record) if console.leads else message)
     last = record.rungs[-1]
     for remark in last.remarks:
         console.say(f"note: {remark}")
     if last.outcome != "finished":
-        if leads:
+        if console.leads:
             console.say(message)
-        return leads
-    if last.not_valid and not counts(console, last):
-        return leads
-    difference, bound = largest(last.differences), difference_bound(console.answers, last.name)
-    if not difference > bound:  # the operator decides if there is no bound
-        return True
-    message = f"rung {last.name}: the difference {difference:.3g} (rms divided by rms) must be <= {bound:g}"
-    console.say(message)
-    if not leads:
-        console.stopped = message
-    return leads
+        console.ends()
+        return
+    difference = largest(last.differences)
+    bound = float(console.answers.largest_difference.get(last.name, math.inf))  # or the operator decides
+    if (not last.not_valid or counts(console, last)) and difference > bound:
+        message = f"rung {last.name}: the difference {difference:.3g} (rms divided by rms) must be <= {bound:g}"
+        console.say(message)
+        console.ends(message)
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
@@ -449,112 +433,102 @@ def counts(console: Console, rung: RungRecord) -> bool:
 
     A test with an answers file ends if the rung is not accepted.
     """
-    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}. Does this rung count nevertheless?"):
+    doubt = f"rung {rung.name}: {rung.ending}"
+    accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
+    if accepted:
         console.runner.record.count(rung)
         console.runner.write()
-        return True
-    if not console.leads:
-        console.stopped = f"rung {rung.name}: {rung.ending}"
-    return False
+    else:
+        console.ends(doubt)
+    return accepted
 
 
-def _take_offsets(console: Console, rest: str) -> bool:
+def _take_offsets(console: Console, rest: str) -> None:
     console.perform("take_offsets", seconds=console.value("offsets_seconds", 2.0))
     if (offsets := console.runner.session.taken) is not None:
-        console.say(screens.offsets(offsets.record(), console.runner.ladder.scenario))
-    return True
+        console.say(offsets_table(offsets.record(), console.runner.ladder.scenario))
 
 
-def _confirm_offsets(console: Console, rest: str) -> bool:
+def _confirm_offsets(console: Console, rest: str) -> None:
     session = console.runner.session
-    if (offsets := session.taken) is None:
-        raise ConfigError("confirm_offsets: no offsets were taken")
+    offsets = session.taken
+    assert offsets is not None  # otherwise the act is not possible
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
-        return console.leads
-    for remark in console.runner.loads_at_rest():
+        console.ends()
+        return
+    for remark in loads_at_rest(session):
         console.say(remark)
     unloaded = console.agreed("unloaded", "is the specimen unloaded now, so that its force can be tared?")
     console.perform("confirm_offsets", hash=offsets.hash, unloaded=unloaded)
-    return True
 
 
-def _checklist(console: Console, rest: str) -> bool:
-    clearing = console.runner.clearing
-    for item in clearing.to_answer:
+def _checklist(console: Console, rest: str) -> None:
+    runner = console.runner
+    for item in runner.to_answer:
         answer = console.answers.checklist.get(item)
         yes = console.yes(f"{item}: do you confirm this item?") if answer is None else answer == YES
         console.perform("checklist", item=item, answer=YES if yes else NO)
-    left = clearing.unconfirmed
-    if left and not console.leads:
-        console.stopped = f"the checklist of the rig file has unconfirmed items: {'; '.join(left)}"
-    return console.leads or not left
+    if left := "; ".join(runner.unconfirmed):
+        console.ends(f"the checklist of the rig file has unconfirmed items: {left}")
 
 
-def _check(console: Console, rest: str) -> bool:
+def _check(console: Console, rest: str) -> None:
     console.perform("check")
     record = console.runner.record
-    console.say(screens.checks(record))
+    console.say(checks_table(record))
     for remark in (*(remark for row in record.checks.values() for remark in row.remarks), *wrong(record)):
         console.say(remark)
     if wrong(record) and not console.leads:
         console.refused = "; ".join(wrong(record))
-        return False
-    return True
+        console.ends()
 
 
-def _sign_for(console: Console, rest: str) -> bool:
+def _sign_for(console: Console, rest: str) -> None:
     items = [item for item in console.runner.session.clearance.wanting() if rest in ("", item.name, item.words)]
     if not items:
         console.perform("sign_for", what=rest)  # raises ConfigError, which lists the names
     for item in items:
-        if not signs(console, console.runner.record.named(item.words), item.called):
+        statement = f"{console.runner.record.named(item.words)}. Do you sign for this item?"
+        signed = set(item.called).intersection(console.answers.sign_for)
+        if not signed and not (console.attended and console.yes(statement)):
             if console.leads:
-                return True
+                return
             raise ConfigError(f"sign_for: the operator has not signed for {item.name} ({item.words})")
         console.perform("sign_for", what=item.name)
-    return True
 
 
-def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return true if the operator signs for ``statement``, or if the answers file lists a name in ``called``."""
-    if set(called) & set(console.answers.sign_for):
-        return True
-    return console.attended and console.yes(f"{statement}. Do you sign for this item?")
-
-
-def _unload(console: Console, rest: str) -> bool:
-    if not rest:
-        return console.plain("unload", rest)
+def _unload(console: Console, rest: str) -> None:
     statement = f"unload by displacement to {rest} m from the zero of the test, regardless of the force"
-    if console.yes(f"{statement}. Do you sign for this motion?"):
+    if not rest:
+        console.plain("unload")
+    elif console.yes(f"{statement}. Do you sign for this motion?"):
         signed = console.runner.record.operator or "the operator"
         console.say(console.perform("unload", to=rest, signed=signed))
     else:
         console.say("not unloaded")
-    return True
 
 
-def _arm(console: Console, rest: str) -> bool:
+def _arm(console: Console, rest: str) -> None:
     runner, ladder, rung = console.runner, console.runner.ladder, rest or console.runner.next_rung
     if rung not in ladder.planned:
-        raise ConfigError(f"arm.rung = {rung or 'none left'}: must be a planned rung")
-    complete(ladder, console, rung)
+        console.plain("arm", rung)  # raises ConfigError, which lists the rungs
+    complete(ladder, console, rung, partial(console.meanwhile, "rehearsal of rung g"))
     step, offsets, moves = ladder.step(rung), runner.session.offsets, RUNGS[rung].moves
     offsets_hash = offsets.hash if offsets is not None else ""
     shown = moves and (console.leads or rung not in console.answers.arm)
     if shown or (moves and rung in REDUCED):
-        console.meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, runner.progress))
+        console.meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung))
     if shown:
-        console.say(screens.armed(step, ladder, offsets_hash))
+        console.say(armed_table(step, ladder, offsets_hash))
     if moves and not arms(console, rung, step.hash, offsets_hash):
         console.say("not armed")
-        return console.leads
+        console.ends()
+        return
     arguments = {"rung": rung, "scenario_hash": step.hash, "offsets_hash": offsets_hash}
     if two_persons(rung, ladder.scenario):
         arguments["second"] = str(console.value("second"))
     console.say(console.perform("arm", **arguments))
-    return True
 
 
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
@@ -578,17 +552,116 @@ def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> 
             return False
 
 
-QUESTIONS: dict[str, Callable[[Console, str], bool]] = {
-    "rehearse": lambda console, rest: _climb(console, "rehearse", {"rung": rest} if rest else {}),
+QUESTIONS: dict[str, Callable[[Console, str], None]] = {
+    "rehearse": partial(_climb, "rehearse"),
     "take_offsets": _take_offsets,
     "confirm_offsets": _confirm_offsets,
     "checklist": _checklist,
     "check": _check,
     "sign_for": _sign_for,
     "arm": _arm,
-    "run": lambda console, rest: _climb(console, "run", {}),
-    "acknowledge": lambda console, rest: console.leads and console.plain("acknowledge", rest),
+    "run": partial(_climb, "run"),
+    "acknowledge": lambda console, rest: console.plain("acknowledge") if console.leads else console.ends(),
     "unload": _unload,
 }
-"""Functions, by act, that ask the questions of the act. ``rest`` is the remainder of the typed line. If a function
-returns False, the sequence of an answers file ends."""
+"""Functions, by act, that ask the questions of the act. ``rest`` is the remainder of the typed line."""
+
+
+def acts_table(possible: Mapping[str, str], proposed: str) -> Table:
+    grid = Table("", "act", "effect, or reason why the act is not possible now", box=None, pad_edge=False)
+    for name in sorted(ACTS, key=lambda name: bool(possible[name])):
+        if reason := possible[name]:
+            grid.add_row("", f"[dim]{name}[/]", f"[dim]{escape(reason)}[/]")
+        else:
+            grid.add_row("[bold]>[/]" if name == proposed else "", f"[bold]{name}[/]", escape(ACTS[name].words))
+    return grid
+
+
+def offsets_table(record: OffsetsRecord, scenario: Scenario) -> Table:
+    title = f"{rig_kind(scenario)}: offsets, measured for {record.seconds:g} s"
+    grid = Table("axis", "channel", "value", "scatter (rms)", "of the range", title=title)
+    names = axis_names(scenario)
+    for name, row in record.axes.items():
+        axis, called = scenario.axes[name].rig_axis, names[name]
+        for noun in UNITS:
+            value, end = getattr(row, noun), getattr(axis, noun).range_si if axis is not None else math.nan
+            share = f"{plain(value / end, PERCENT)} %" if math.isfinite(end) else "-"
+            grid.add_row(called, noun, _with(value, noun), _with(getattr(row, f"{noun}_scatter"), noun), share)
+        active = _with(row.command, "displacement") if math.isfinite(row.command) else "cannot be read"
+        grid.add_row(called, "active command", active, "", "")
+    return grid
+
+
+def checks_table(record: ProcedureRecord) -> Table:
+    heads = ["axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected"]
+    keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
+    labels = {WRONG: "WRONG", "": "-"}
+    loops = any(row.force_loop for row in record.checks.values())
+    title = f"{label(record.simulation)}: signs and scales, checked by the small move"
+    grid = _narrow(*heads, *["force loop"] * loops, title=title)
+    for name, row in record.checks.items():
+        results = [getattr(row, key) for key in keys]
+        stiffness = "-" if row.stiffness is None else f"{plain(row.stiffness, KN / MM)} kN/mm"
+        band = [plain(bound, KN / MM) for bound in (row.low, row.high) if bound is not None]
+        cells = [labels.get(result, result) for result in (*results, *[row.force_loop] * loops)]
+        cells[4:4] = stiffness, " to ".join(band) or "-"
+        grid.add_row(record.called(name), *cells)
+    return grid
+
+
+def armed_table(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
+    title = f"{rig_kind(ladder.scenario)}: rung {step.rung.name} ({step.rung.words})"
+    grid = Table("", "", title=title, show_header=False)
+    rows = [
+        ("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}"),
+        ("offsets", offsets_hash),
+        *(("file", escape(f"{path}: {digest[:NAMED_BY]}")) for path, digest in step.files.items()),
+        *(("code", escape(f"{name}: {version}")) for name, version in ladder.code.names.items()),
+        ("host, pace", f"{step.host}, {step.pace}"),
+        ("engine", step.engine),
+    ]
+    names, stops, elastic = axis_names(step.scenario), ladder.stops(step), rehearsal.elastic_limits(step.scenario)
+    for name, peak in ladder.expected(step.rung.name).items():
+        expected = [f"{_with(peak[noun], noun)}, stops at {_with(stops[name][noun], noun)}" for noun in UNITS]
+        text = "expected " + "\n         ".join(expected)
+        if name in elastic:
+            text += f"\nelastic up to {_with(elastic[name], 'displacement')}"
+        rows.append((names[name], text))
+    for row in rows + [("note", escape(remark)) for remark in (*step.remarks(), *ladder.unknown(step.rung.name))]:
+        grid.add_row(*row)
+    return grid
+
+
+def rungs_table(record: ProcedureRecord) -> Table:
+    heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
+    title = f"{label(record.simulation)}: peaks, and differences from the previous rung and the rehearsal"
+    grid = _narrow(*heads, title=title)
+    for column in grid.columns[1:-1]:
+        column.no_wrap = True
+    for row in record.rungs:
+        differs = [_worst(row.differences, rehearsal) for rehearsal in (False, True)]
+        slower = f", ratio {row.time_ratio:g}" if row.time_ratio > 1 else ""
+        first = (f"{row.name} {RUNGS[row.name].title}{slower}", f"{PERCENT * row.level:g} %")
+        for axis, peak in (row.peaks or {"": {}}).items():
+            stop = row.limits.get(axis, {})
+            far = [
+                f"{plain(peak.get(noun), factor)} ({plain(stop.get(noun), factor)})"
+                for noun, (factor, _) in UNITS.items()
+            ]
+            grid.add_row(*first, record.called(axis), *far, *differs, verdict(row))
+            first, differs = ("", ""), ["", ""]
+    return grid
+
+
+def _narrow(*heads: str, title: str) -> Table:
+    return Table(*heads, title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+
+
+def _worst(peaks: Mapping[str, float], rehearsal: bool) -> str:
+    values = [value for name, value in peaks.items() if name.endswith(REHEARSAL) == rehearsal]
+    return f"{max(values):.3g}" if values else "-"
+
+
+def _with(value: float, noun: str) -> str:
+    factor, unit = UNITS[noun]
+    return f"{plain(value, factor)} {unit}"

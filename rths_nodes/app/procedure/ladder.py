@@ -1,27 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
-
-Rungs are compared at the integration steps, which do not depend on the time ratio. A replayed history has a step
-in each sample, so rungs of equal ratio are compared at the longer of their steps. Histories are divided by the
-level, because the response of a linear test is proportional to the level.
-"""
+"""Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
+from rths_nodes.analysis.rung_differences import differences, peaks_of
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, EXECUTIVE, LOCKSTEP, REALTIME, STAGES
-from rths_nodes.loop.procedure_record import REDUCED, RUNGS, ProcedureRecord, Rung, RungRecord, moves
+from rths_nodes.loop.procedure_record import REDUCED, REHEARSAL, RUNGS, ProcedureRecord, Rung, RungRecord, moves
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.files import with_copied_files
@@ -33,12 +26,11 @@ from rths_nodes.recording.run import Run
 
 SLOW, UNSENT = "e", "c"
 """Rung in slow time, and rung whose commands are not sent to the rig."""
+
 MOST = 0.3
-"""Largest reduced level that is proposed."""
+"""Largest level that is proposed."""
 ROOM = 0.8
 """Largest displacement at a proposed level, as a fraction of the elastic limit."""
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -73,28 +65,26 @@ class Step:
         return [*([f"engine {self.engine}"] if self.program else []), *slow]
 
 
+@dataclass(eq=False)
 class Ladder:
     """Provides the ``planned`` rungs of ``scenario``, with their rehearsals.
 
-    ``level`` and the time ``ratio`` may be None until a rung needs them.
+    ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` is the code that computes the
+    test, as it was when the ladder was built. ``abandoned`` returns True once the operator cancels rehearsals.
+    ``progress`` receives the sample and the number of samples.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        planned: Sequence[str],
-        level: float | None,
-        ratio: int | None,
-        realtime: bool,
-    ) -> None:
-        self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
-        self.level, self.ratio = level, ratio
-        self.abandoned: Callable[[], bool] = lambda: False
-        """Function that returns True once the operator cancels rehearsals."""
+    scenario: Scenario
+    planned: Sequence[str]
+    level: float | None
+    ratio: int | None
+    realtime: bool
+    abandoned: Callable[[], bool] = lambda: False
+    progress: Callable[[int, int], None] = lambda sample, samples: None
+
+    def __post_init__(self) -> None:
         self._rehearsed: dict[str, Run] = {}
-        self._files = file_hashes(scenario)
-        self.code = Code.of(scenario)
-        """Code that computes the test, as it was when the ladder was built."""
+        self._files, self.code = file_hashes(self.scenario), Code.of(self.scenario)
 
     def kept(self, folder: Path) -> Ladder:
         """Copy the scenario's files to ``folder``, and return a ladder that reads the copies.
@@ -105,7 +95,7 @@ class Ladder:
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
             raise ConfigError(*(f"{path}: the file has changed since it was read" for path in changed))
-        ladder = Ladder(scenario, self.planned, self.level, self.ratio, self.realtime)
+        ladder = replace(self, scenario=scenario)
         ladder.code = self.code
         return ladder
 
@@ -117,8 +107,11 @@ class Ladder:
     def step(self, name: str) -> Step:
         """Return the rung ``name``. Raises ConfigError for a missing or impossible level or time ratio."""
         rung = RUNGS[name]
-        level = self._required("level", self.level, name) if name in REDUCED else 1.0
-        ratio = int(self._required("time_ratio", self.ratio, name)) if name == SLOW else 1
+        if not self._is_set(name):
+            key = "level" if self.level is None and name in REDUCED else "time_ratio"
+            raise ConfigError(f"{key}: must be set for rung {name}")
+        level = self.level if self.level is not None and name in REDUCED else 1.0
+        ratio = self.ratio if self.ratio is not None and name == SLOW else 1
         base = self.scenario if rung.on_rig else self.simulated
         scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
         fast = self.realtime and rung.on_rig
@@ -131,21 +124,16 @@ class Ladder:
         host = COMPOSED if name == "b" or (fast and not native) else EMBEDDED
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
 
-    @staticmethod
-    def _required(key: str, value: float | None, rung: str) -> float:
-        if value is None:
-            raise ConfigError(f"{key}: must be set for rung {rung}")
-        return value
+    def _is_set(self, name: str) -> bool:
+        return (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
 
     def check(self) -> None:
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
-        for name in self.planned:
-            is_set = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
-            if is_set:
-                self.step(name)
+        for name in filter(self._is_set, self.planned):
+            self.step(name)
 
-    def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
+    def rehearsed(self, name: str) -> Run:
         """Return the run of the rung on a simulator. Each rung is simulated once.
 
         Raises ConfigError if the rung cannot be simulated or the run does not finish.
@@ -153,18 +141,18 @@ class Ladder:
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
         if key not in self._rehearsed:
-            done = hosts.run(scenario, progress=progress, interrupted=self.abandoned)
+            done = hosts.run(scenario, progress=self.progress, interrupted=self.abandoned)
             if done.outcome != "finished":
                 raise ConfigError(f"rung {name}: the outcome of the rehearsal is {done.outcome} ({done.reason})")
             self._rehearsed[key] = done.read()
         return self._rehearsed[key]
 
-    def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+    def expected(self, name: str) -> dict[str, dict[str, float]]:
         """Return the peaks of the rehearsal by axis; empty without a simulator.
 
         Raises the errors of :meth:`rehearsed`.
         """
-        return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
+        return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
     def has_simulator(self) -> bool:
@@ -173,122 +161,99 @@ class Ladder:
         except ConfigError:
             return False
 
+    @cached_property
+    def _elastic(self) -> dict[str, float]:
+        return rehearsal.elastic_limits(self.scenario)
+
     def stops(self, step: Step) -> dict[str, dict[str, float]]:
         """Return, by axis, the ``displacement`` (m) and ``force`` (N) at which the rung is stopped."""
-        elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
+        elastic = self._elastic if step.rung.name in REDUCED else {}
         return {
             axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
             for axis, limit in step.scenario.limits.items()
         }
 
     def unknown(self, name: str) -> list[str]:
-        if self.has_simulator:
-            return []
         message = "the test has no simulator, so the motion of the axes cannot be predicted"
-        limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
-        return [message + ". The rung is stopped at the elastic limit" * limited]
+        limited = ". The rung is stopped at the elastic limit" if name in REDUCED and self._elastic else ""
+        return [] if self.has_simulator else [message + limited]
 
     def check_elastic(self, name: str) -> None:
         """Raise ConfigError if a rung that must stay below the elastic limit is expected to exceed it."""
-        limits = rehearsal.elastic_limits(self.scenario)
-        if name not in REDUCED or not limits:
+        if name not in REDUCED or not self._elastic:
             return
         expected = self.expected(name)
         beyond = [
             f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm, which exceeds elastic_limit "
             f"= {1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
-            for axis, limit in limits.items()
+            for axis, limit in self._elastic.items()
             if axis in expected and (far := expected[axis]["displacement"]) > limit
         ]
         if beyond:
             raise ConfigError(*beyond)
 
     def proposed_level(self) -> float | None:
-        """Return a level, at most ``MOST``, at which a linear test stays below every elastic limit.
+        """Return a level at which a linear test stays below the elastic limits; None if a value is missing."""
+        expected = self.expected("g") if self._elastic else {}
+        peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
+        levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
+        unit = 10.0 ** math.floor(math.log10(min(levels, default=1.0)))
+        return min(MOST, round(math.floor(min(levels) / unit) * unit, 12)) if levels else None
 
-        Return None if no elastic limit is set or the test has no simulator.
-        """
-        limits = rehearsal.elastic_limits(self.scenario)
-        expected = self.expected("g") if limits else {}
-        if not expected:
-            return None
-        shares = [
-            ROOM * limit / far for axis, limit in limits.items() if (far := expected[axis]["displacement"]) > 0
-        ]
-        return min(MOST, _rounded_down(min(shares, default=MOST)))
+    def describe(self, entry: RungRecord, step: Step) -> None:
+        entry.host, entry.pace, entry.limits = step.host, step.pace, self.stops(step)
+        entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
 
+    def judged(self, record: ProcedureRecord, entry: RungRecord, step: Step, recording: Path | None) -> str:
+        """Complete the ``entry`` of an ended rung from its ``recording``, and return its outcome as text."""
+        self.describe(entry, step)
+        entry.remarks += step.remarks()
+        entry.recording, compared = "", ""
+        if recording is not None:
+            entry.recording = recording.name
+            try:
+                run = read_run(recording)
+            except (ConfigError, RecordingError) as error:
+                entry.outcome, entry.reason = "failed", f"the recording of the rung cannot be read: {error}"
+            else:
+                entry.take_late(run.late)
+                entry.peaks = peaks_of(run)
+                compared = self._compared(record, entry, run, recording.parent)
+        update_specimen(record, entry)
+        reason = f": {entry.reason}" if entry.reason else ""
+        return f"rung {entry.name}: {entry.ending} after {entry.samples} samples{reason}{compared}"
 
-def _rounded_down(value: float) -> float:
-    unit = 10.0 ** math.floor(math.log10(value))
-    return round(math.floor(value / unit) * unit, 12)
-
-
-def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) after the soft start, one row per step, ``(n, n_axes)``."""
-    scenario = run.scenario
-    samples_per_step = samples_per_step or scenario.samples_per_step
-    first = scenario.soft_start_steps * samples_per_step
-    return run.displacement[first::samples_per_step], run.force[first::samples_per_step]
-
-
-def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return the relative differences between two runs.
-
-    The keys are ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in
-    ``run``.
-    """
-    result: dict[str, float] = {}
-    same = run.scenario.time_ratio == before.scenario.time_ratio
-    samples_per_step = max(run.scenario.samples_per_step, before.scenario.samples_per_step) if same else None
-    histories = at_steps(run, samples_per_step), at_steps(before, samples_per_step)
-    for name, now, then in zip(("displacement", "force"), *histories, strict=True):
-        n = min(len(now), len(then))
-        for column, axis in enumerate(run.axes):
-            result[f"{name} of {axis}"] = difference(now[:n, column] / level, then[:n, column] / level_before)
-    return result
-
-
-def difference(now: Array, then: Array) -> float:
-    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``.
-
-    Return 0 if both are zero. Return NaN if only ``then`` is zero, or if no value is finite in both.
-    """
-    both = np.isfinite(now) & np.isfinite(then)
-    if not both.any():
-        return math.nan
-    size, off = np.sqrt(np.mean(then[both] ** 2)), np.sqrt(np.mean((now[both] - then[both]) ** 2))
-    if size > 0.0:
-        return float(off / size)
-    return math.nan if off > 0.0 else 0.0
-
-
-def peaks_of(run: Run) -> dict[str, dict[str, float]]:
-    """Return the largest displacement (m), force (N) and velocity (m/s) of each axis, as magnitudes."""
-    rate = run.rates(run.displacement)
-    rows = {"displacement": run.displacement, "force": run.force, "velocity": rate}
-    return {
-        axis: {name: _largest(values[:, column]) for name, values in rows.items()}
-        for column, axis in enumerate(run.axes)
-    }
-
-
-def _largest(values: Array) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.abs(finite).max()) if len(finite) else 0.0
+    def _compared(self, record: ProcedureRecord, entry: RungRecord, run: Run, folder: Path) -> str:
+        """Compare the rung with the last finished rung and with its rehearsal; return the differences as text."""
+        text = ""
+        earlier = [rung for rung in record.rungs if rung is not entry and rung.recording]
+        before = next((rung for rung in reversed(earlier) if rung.outcome == "finished"), None)
+        if before is not None:
+            then = read_run(folder / before.recording)
+            entry.compared_with = before.name
+            entry.differences = differences(run, entry.level, then, before.level)
+            entry.remarks += comparison_remarks(entry.level, entry.time_ratio, before.level, before.time_ratio)
+            shares = differences_text(entry.differences, record)
+            text = f"; differs from rung {before.name} (rms over rms): {shares}"
+        if not (RUNGS[entry.name].moves and self.has_simulator and entry.outcome == "finished"):
+            return text
+        try:
+            result = differences(run, 1.0, self.rehearsed(entry.name), 1.0)
+        except ConfigError as error:
+            entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
+            return text
+        # not in place: a stop in another thread may be writing the record
+        entry.differences = entry.differences | {f"{name}{REHEARSAL}": value for name, value in result.items()}
+        return f"{text}; differs from its rehearsal: {differences_text(result, record)}"
 
 
 def comparison_remarks(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:
-    result = []
-    if level != level_before:
-        result.append(
-            f"the previous rung has level {level_before:g}. Displacement and force are divided by the level, so "
-            "results of nonlinear specimens differ"
-        )
-    if ratio != ratio_before:
-        result.append(
-            f"the previous rung has time ratio {ratio_before:g}, so results of rate-dependent parts differ"
-        )
-    return result
+    levels = (
+        f"the previous rung has level {level_before:g}. Displacement and force are divided by the level, so "
+        "results of nonlinear specimens differ"
+    )
+    ratios = f"the previous rung has time ratio {ratio_before:g}, so results of rate-dependent parts differ"
+    return [levels] * (level != level_before) + [ratios] * (ratio != ratio_before)
 
 
 def differences_text(differences_by_name: dict[str, float], record: ProcedureRecord) -> str:
@@ -307,7 +272,7 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     }
     named = {"date": entry.started, "test": record.test_id, "rung": entry.name}
     rows, values = record.specimen.history, named | {"level": entry.level} | largest
-    begun = [row for row in rows if all(row.get(key) == value for key, value in named.items())]
+    begun = [row for row in rows if named.items() <= row.items()]
     if begun:
         begun[-1] |= values
     else:
@@ -319,9 +284,9 @@ def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path
     """Complete the record of an aborted rung from its recording, because the rung has loaded the specimen."""
     try:
         run = read_run(recording)
+        entry.samples, entry.peaks = len(run.time) - 1, peaks_of(run)
+        entry.remarks.append("the rung was aborted, so its peaks are from the recorded samples")
     except (ConfigError, RecordingError) as error:
         entry.remarks.append(f"the recording of the rung cannot be read: {error}")
         return
-    entry.samples, entry.peaks = len(run.time) - 1, peaks_of(run)
-    entry.remarks.append("the rung was aborted, so its peaks are from the recorded samples")
     update_specimen(record, entry)

@@ -16,12 +16,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from contextvars import copy_context
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import NAMESPACE
+from rths_nodes.recording.plain import built
 from rths_nodes.ros.transport.greeting import Credentials, address
 
 LONGEST_PACKET = 1 << 16
@@ -34,18 +38,19 @@ LOOK_S = 0.05
 UNSEEN = -1
 """Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Request:
-    """Request for an act, with the ``names`` and text ``values`` of its arguments. An empty act only queries.
+    """Request for an act, with its ``arguments`` as text. An empty act only queries.
 
     ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
     the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.
     """
 
     act: str = ""
-    names: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
+    arguments: dict[str, str] = field(default_factory=dict)
     by: str = ""
     stops: int = UNSEEN
     state: int = UNSEEN
@@ -56,12 +61,12 @@ class Request:
 class Answer:
     """Result of a request, and the situation after the request.
 
-    ``stops`` is the number of stops so far. ``why_not`` has a reason for each of the ``acts``; the reason is empty
-    if the act is possible. ``motions`` has a text for each act; the text is empty if the act is not possible or
-    moves nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the last
+    ``stops`` is the number of stops so far. ``possible`` has a reason for each act; the reason is empty if the act
+    is possible. ``motions`` has a text for each act; the text is empty if the act is not possible or moves
+    nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the last
     offsets. The act ``sign_for`` accepts the names in ``to_sign``. ``checklist`` has the items to answer.
     ``warning`` is the text of an active warning output, with the seconds until the motion. ``verdicts`` has a
-    verdict for each ``planned`` rung; the verdict is empty until the rung has run.
+    verdict for each planned rung; the verdict is empty until the rung has run.
     """
 
     done: bool = False
@@ -69,33 +74,38 @@ class Answer:
     result: str = ""
     state: int = UNSEEN
     stops: int = UNSEEN
-    acts: tuple[str, ...] = ()
-    why_not: tuple[str, ...] = ()
+    possible: dict[str, str] = field(default_factory=dict)
     next_rung: str = ""
     scenario_hash: str = ""
     engine: str = ""
     offsets_hash: str = ""
     test_id: str = ""
-    to_sign: tuple[str, ...] = ()
-    motions: tuple[str, ...] = ()
-    checklist: tuple[str, ...] = ()
+    to_sign: list[str] = field(default_factory=list)
+    motions: dict[str, str] = field(default_factory=dict)
+    checklist: list[str] = field(default_factory=list)
     warning: str = ""
     next_act: str = ""
-    planned: tuple[str, ...] = ()
-    verdicts: tuple[str, ...] = ()
-
-    @property
-    def possible(self) -> dict[str, str]:
-        return dict(zip(self.acts, self.why_not, strict=True))
+    verdicts: dict[str, str] = field(default_factory=dict)
 
 
-Answering = Callable[[Request, Credentials], Answer]
+def begun(work: Callable[[], T], name: str) -> Future[T]:
+    """Start ``work`` in a thread with the context of the caller, so that one stop ends the work of one act."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
+    return future
 
 
 @dataclass
 class _Call:
     socket: socket.socket
-    process: int
+    peer: Credentials
     busy: bool = False
 
 
@@ -105,7 +115,9 @@ class OperatorSocket:
     ``left`` is called if a process disconnects during its act. Raises ConfigError if ``name`` is taken.
     """
 
-    def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:
+    def __init__(
+        self, answering: Callable[[Request, Credentials], Answer], left: Callable[[Credentials], None], name: bytes
+    ) -> None:
         self._answering, self._left = answering, left
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._calls: dict[threading.Thread, _Call] = {}
@@ -151,79 +163,56 @@ class OperatorSocket:
                 with connection, suppress(OSError):
                     _send(connection, Answer(reason=f"{peer} is not an operator of this test"))
                 continue
-            call = _Call(connection, peer.process)
-            thread = threading.Thread(target=self._serve, args=(call, peer), name=f"operator {peer}", daemon=True)
+            call = _Call(connection, peer)
+            thread = threading.Thread(target=self._serve, args=(call,), name=f"operator {peer}", daemon=True)
             with self._changing:
                 self._make_room()
                 self._calls[thread] = call
             thread.start()
 
     def _make_room(self) -> None:
-        counts = Counter(call.process for call in self._calls.values())
+        counts = Counter(call.peer.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
-            oldest = max(idle, key=lambda thread: counts[self._calls[thread].process])
+            oldest = max(idle, key=lambda thread: counts[self._calls[thread].peer.process])
             with suppress(OSError):  # the client may have disconnected
                 self._calls.pop(oldest).socket.shutdown(socket.SHUT_RDWR)
 
-    def _serve(self, call: _Call, peer: Credentials) -> None:
+    def _serve(self, call: _Call) -> None:
+        left = select.poll()
+        left.register(call.socket, select.POLLHUP)
         with call.socket, suppress(OSError):
             while packet := call.socket.recv(LONGEST_PACKET + 1):
-                _send(call.socket, self._answer(call, packet, peer))
+                call.busy = True
+                answer = begun(partial(self._answer, packet, call.peer), f"act of {call.peer}")
+                while wait([answer], LOOK_S).not_done:
+                    if left.poll(0):
+                        self._left(call.peer)
+                        break
+                _send(call.socket, answer.result())
+                call.busy = False
         with self._changing:
             self._calls.pop(threading.current_thread(), None)
 
-    def _answer(self, call: _Call, packet: bytes, peer: Credentials) -> Answer:
+    def _answer(self, packet: bytes, peer: Credentials) -> Answer:
         try:
             request = unpacked(Request, packet)
         except ValueError as error:
             return Answer(reason=f"invalid request: {error}")
-        over = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(call.socket, peer, over), daemon=True)
-        call.busy = True
-        watching.start()
-        try:
-            return self._answering(request, peer)
-        finally:
-            over.set()
-            watching.join()
-            call.busy = False
-
-    def _watch(self, connection: socket.socket, peer: Credentials, over: threading.Event) -> None:
-        looking = select.poll()
-        looking.register(connection, select.POLLHUP)
-        while not over.wait(LOOK_S):
-            if any(event & select.POLLHUP for _, event in looking.poll(0)):
-                self._left(peer)
-                return
+        return self._answering(request, peer)
 
 
 def _send(connection: socket.socket, message: Request | Answer) -> None:
     connection.send(json.dumps(asdict(message)).encode(), socket.MSG_DONTWAIT)
 
 
-def unpacked(kind: type[Any], packet: bytes) -> Any:
+def unpacked(kind: type[T], packet: bytes) -> T:
     if len(packet) > LONGEST_PACKET:
         raise ValueError(f"the packet is longer than {LONGEST_PACKET} bytes")
     try:
-        values = json.loads(packet)  # JSON and encoding errors are ValueErrors
+        return built(kind, json.loads(packet), "")  # all errors are ValueErrors
     except RecursionError:
         raise ValueError("the packet has too many nested lists") from None
-    defaults = {field.name: field.default for field in fields(kind)}
-    if not isinstance(values, dict) or values.keys() - defaults.keys():
-        raise ValueError(f"the packet must be an object with only the fields {', '.join(defaults)}")
-    for name, value in values.items():
-        values[name] = _like(defaults[name], value, name)
-    return kind(**values)
-
-
-def _like(default: object, value: object, name: str) -> object:
-    if isinstance(default, tuple):
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-    elif type(value) is type(default):
-        return value
-    raise ValueError(f"{name}: must have the type {type(default).__name__}")
 
 
 class SocketOperator:
@@ -242,15 +231,16 @@ class SocketOperator:
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
         """Request an act, and wait for its end; an empty act only queries. Raises the errors of :meth:`send`."""
-        names, values, seen = tuple(arguments), tuple(arguments.values()), self.seen
-        self.seen = self.send(Request(act, names, values, by, seen.stops, seen.state, seen.test_id))
+        seen = self.seen
+        self.seen = self.send(Request(act, arguments, by, seen.stops, seen.state, seen.test_id))
         return self.seen
 
     def send(self, request: Request) -> Answer:
         """Send a request, and return the answer. Raises ConfigError if no process of the user answers."""
+        name = address(f"/{self._namespace}/operator", self._domain, self._user)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
-                connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))
+                connection.connect(name)
             except OSError as error:
                 raise ConfigError(
                     f"no test in namespace {self._namespace} of domain {self._domain} accepts operators "
@@ -261,11 +251,10 @@ class SocketOperator:
             try:
                 with suppress(OSError):  # the peer may answer and close before it reads the request
                     _send(connection, request)
-                answer: Answer = unpacked(Answer, _packet(connection))
+                return unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
                 act = request.act or "situation"
                 raise ConfigError(f"{act}: received no answer, because the test has ended ({error})") from None
-            return answer
 
 
 def _packet(connection: socket.socket) -> bytes:

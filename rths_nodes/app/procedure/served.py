@@ -7,104 +7,98 @@ the user who runs the test (``operator_socket.py``).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, OperatorSocket, Request
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
-from rths_nodes.core.data import Data
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, loads_at_rest, next_act
 from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
-from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.interrupts import REQUESTS, stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets, verdict
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import UNCONDITIONAL, Seen
 from rths_nodes.procedure.session import ACTS
-from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
 from rths_nodes.ros.names import STRANGER
 
 if TYPE_CHECKING:
+    from rths_nodes.app.procedure.console import Console
     from rths_nodes.ros.transport.greeting import Credentials
 
-INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has disconnected during its act"
 PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung armed by the page is disarmed, s."""
 LOOK_S = 0.05
-SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
-"""States in which the rig's state is not published, because the port is closed or a run has its own topics."""
-_TRUE, _FALSE = ("true", "yes"), ("false", "no")
+_FLAGS = {"true": True, "yes": True, "false": False, "no": False}
+_KINDS: dict[str, tuple[Callable[[str], object], str]] = {
+    "seconds": (float, "a number of seconds"),
+    "unloaded": (lambda text: _FLAGS[text.lower()], "true or false"),
+}
+"""Conversions of arguments, by name. Other arguments are texts."""
 
 
 class Served:
     """Connects a ``runner`` with the operator socket and the operator node.
 
-    ``page`` is the pid of this test's page, or 0 without a page. ``told_hz`` is the rate at which a watcher
-    receives the state of the rig, Hz.
+    ``page`` is the pid of this test's page, or 0 without a page. ``say`` must not block.
     """
 
-    def __init__(
-        self, runner: ProcedureRunner, say: Callable[[str], None], page: int = 0, told_hz: float = 0.0
-    ) -> None:
-        self.told_hz = told_hz
+    def __init__(self, runner: ProcedureRunner, say: Callable[[str], object], page: int = 0) -> None:
         self._runner, self._say, self._page = runner, say, page
         self._page_asked = time.monotonic()
-        self.ending = ""
-        """Reason why no further act begins; empty during the test."""
-        self._armed: dict[tuple[str, float | None, int | None], tuple[str, str]] = {}
-        drive = runner.session.drive
-        self._received, drive.on_measurement = drive.on_measurement, self._receive
-        self._receiver: Callable[[Measurement], None] | None = None
-        scenario, record = runner.ladder.scenario, runner.record
-        self.constants: Data = {
-            "scenario": record.scenario,
-            "scenario_hash": record.scenario_hash,
-            "run_id": record.test_id,
-            "servo_rate": scenario.servo_rate,
-            "substeps": scenario.samples_per_step,
-            "samples": scenario.samples,
-            "transport_samples": scenario.transport_samples,
-            "axis_names": list(scenario.axes),
-            "auxiliary_names": list(runner.session.drive.port.auxiliary_names),
-        }
+        self.ending: Callable[[], str] = str
+        """Function that returns the reason why no further act begins, or an empty string during the test."""
+        self._step = cache(runner.ladder.step)
 
-    @property
-    def state(self) -> State:
-        return self._runner.state
+    def conduct(self, console: Console, namespace: str, watch_hz: float = 0.0) -> ExitCode:
+        """Conduct the test by requests from ``namespace``. A signal stops the rig and ends the test.
 
-    @property
-    def reason(self) -> str:
-        return self._runner.session.reason
+        ``watch_hz`` is the rate at which a watcher receives the state of the rig, Hz. Raises ConfigError if the
+        operator socket is taken. If an operator node exists already, the test is refused.
+        """
+        environment.check()
+        from rths_nodes.ros.nodes.operator import OperatorNode
 
-    @property
-    def resting(self) -> Measurement | None:
-        return None if self.state in SILENT else self._runner.session.drive.measured
+        runner = self._runner
+        node = OperatorNode(runner.session, self.stop, self.hold, namespace, watch_hz)
 
-    def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
-        self._receiver = receiver
+        def changed(state: State, reason: str) -> None:
+            if state is State.FINISHED:  # the procedure has ended, but the test may not have finished
+                code, why = runner.outcome(stopped=console.stopped)
+                reason = f"{code.outcome}: {why}" if why else ""
+            node.publish_state(state, reason)
+            self._say(f"{runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")
 
-    def _receive(self, measured: Measurement) -> None:
-        self._received(measured)
-        if (receiver := self._receiver) is not None:
-            receiver(measured)
+        def walk() -> None:
+            try:
+                node.start()
+                listening.start()
+                self._say(
+                    "programs of this user act over the socket of this computer. Any node may observe, stop "
+                    f"({node.stop_service}) and hold the rig. Ctrl-C stops the rig and ends the test"
+                )
+                while next_act(runner, lambda: True) and not console.stopped:
+                    console.heed_signals()
+                    self.disarm_if_page_silent()
+                    time.sleep(LOOK_S)
+            except BaseException:
+                runner.session.stop("the test has failed")  # no act may continue without a stop at the terminal
+                raise
+            finally:
+                self.ending = lambda: console.stopped or "the procedure has ended"
+                listening.close()  # waits for acts under way and answers them
 
-    @property
-    def scenario(self) -> Scenario:
-        return self._runner.session.scenario
-
-    def curves(self) -> list[tuple[int, int, int, Array]]:
-        return self._runner.session.drive.curves.take()
+        with closing(node):
+            listening = OperatorSocket(self.answer, self.stop_for, node.address)
+            runner.changed, self.ending = changed, lambda: console.stopped
+            return console.run(walk, node.close)
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
         """Stop the rig on behalf of ``by``.
@@ -132,7 +126,7 @@ class Served:
         except (ConfigError, PortError) as error:
             reason = str(error)
             if request.act == "arm":
-                self._armed.clear()  # a stored hash would make every further attempt to arm fail
+                self._step.cache_clear()  # a stored hash would make every further attempt to arm fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
             self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
@@ -145,7 +139,7 @@ class Served:
 
     def disarm_if_page_silent(self) -> None:
         """Disarm a rung that this test's page has armed, if the page's process no longer polls."""
-        if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
+        if self._runner.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
         by, way = self._runner.session.armed_by
         if way == PAGE:
@@ -155,91 +149,75 @@ class Served:
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
 
     def situation(self) -> Answer:
-        runner, seen = self._runner, self._runner.session.seen
-        rung, taken = runner.next_rung, runner.session.taken or runner.session.offsets
-        possible, wanting = runner.session.possible(), runner.session.clearance.wanting()
+        runner, session = self._runner, self._runner.session
+        seen, rung, taken = session.seen, runner.next_rung, session.taken or session.offsets
+        possible, wanting = session.possible(), session.clearance.unsigned()
         proposed = next_act(runner, lambda: True) if possible["resume"] else "resume"
-        verdicts, armed_by = {row.name: verdict(row) for row in runner.record.rungs}, self._armed_by(rung)
+        verdicts, arming = {row.name: verdict(row) for row in runner.record.rungs}, ("", "")
+        if rung:
+            with suppress(ConfigError):  # arming reports the error
+                step = self._step(rung)
+                arming = step.hash, step.engine
         return Answer(
             state=seen.state,
             stops=seen.stops,
-            acts=tuple(possible),
-            why_not=tuple(possible.values()),
+            possible=possible,
             next_rung=rung,
-            scenario_hash=armed_by[0],
-            engine=armed_by[1],
+            scenario_hash=arming[0],
+            engine=arming[1],
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
-            to_sign=() if possible["sign_for"] else tuple(item.name for item in wanting),
-            checklist=tuple(runner.clearing.to_answer),
-            warning=runner.session.warning.text,
-            motions=tuple("" if why else self._motion(act) for act, why in possible.items()),
+            to_sign=[] if possible["sign_for"] else wanting,
+            checklist=runner.to_answer,
+            warning=session.warning.text,
+            motions={act: "" if why else self._motion(act) for act, why in possible.items()},
             next_act="" if possible.get(proposed) else proposed,
-            planned=runner.ladder.planned,
-            verdicts=tuple(verdicts.get(name, "") for name in runner.ladder.planned),
+            verdicts={name: verdicts.get(name, "") for name in runner.ladder.planned},
         )
 
     def _motion(self, act: str) -> str:
         try:
-            return self._runner.clearing.motion(act)
+            return self._runner.motion(act)
         except ConfigError:  # the act reports the error
             return ""
 
-    def _armed_by(self, rung: str) -> tuple[str, str]:
-        ladder = self._runner.ladder
-        key = rung, ladder.level, ladder.ratio
-        armed = self._armed.get(key)  # another thread may clear the stored hashes
-        if rung and armed is None:
-            try:
-                step = ladder.step(rung)
-                armed = self._armed[key] = step.hash, step.engine
-            except ConfigError:  # arming reports the error
-                return "", ""
-        return armed or ("", "")
-
     def _do(self, request: Request, peer: Credentials) -> str:
-        name, by = request.act, printable(request.by or peer.name)
-        request = replace(request, values=tuple(map(printable, request.values)))
+        name, by, record = request.act, printable(request.by or peer.name), self._runner.record
+        arguments = {key: printable(text) for key, text in request.arguments.items()}
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
-        if ACTS[name].anybody:  # a mistake in the request must not prevent a stop
-            reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
-            return self._runner.do(name, by, self._way(peer), reason=reason)
-        if self.ending:
-            raise ConfigError(f"{name}: no act can begin, because the test is ending ({self.ending})")
-        arguments = _arguments(request)
+        do, act = partial(self._runner.do, name, by, self._way(peer)), ACTS[name]
+        if act.anybody:  # a mistake in the request must not prevent a stop
+            return do(reason=arguments.get("reason", ""))
+        if ending := self.ending():
+            raise ConfigError(f"{name}: no act can begin, because the test is ending ({ending})")
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
             raise ConfigError(f"{name}: stops and state are missing. Query both first with the empty act")
-        if name not in UNCONDITIONAL and request.test_id != (test := self._runner.record.test_id):
+        if name not in UNCONDITIONAL and request.test_id != record.test_id:
             raise ConfigError(
-                f"{name}: the request is for test {request.test_id!r}, but the current test is {test!r}. Query "
-                "again"
+                f"{name}: the request is for test {request.test_id!r}, but the current test is "
+                f"{record.test_id!r}. Query again"
             )
-        needed = set(ACTS[name].arguments) - set(ACTS[name].optional) if ACTS[name].needed else set()
+        needed = set(act.arguments) - set(act.optional) if act.needed else set()
         if lacking := sorted(needed - set(arguments)):
             raise ConfigError(f"{name}: the request lacks {', '.join(lacking)}")
         values = {key: _value(name, key, text) for key, text in arguments.items()}
-        seen = Seen(request.stops, request.state)
-        done = self._runner.do(name, by, self._way(peer), seen, **values)
-        return self._runner.record.named("\n".join([done, *self._findings(name)]).strip())
+        done = do(Seen(request.stops, request.state), **values)
+        return record.named("\n".join([done, *self._findings(name)]).strip())
 
     def _findings(self, act: str) -> list[str]:
-        runner = self._runner
-        if act == "take_offsets" and runner.session.taken is not None:
-            rows = runner.session.taken.record().axes
-            return [
-                _offsets(runner.record.called(name), row) for name, row in rows.items()
-            ] + runner.loads_at_rest()
+        session, record = self._runner.session, self._runner.record
+        if act == "take_offsets" and session.taken is not None:
+            rows = [
+                f"{record.called(name)}: displacement {MM * row.displacement:.5g} mm (scatter "
+                f"{MM * row.displacement_scatter:.3g} mm), force {KN * row.force:.5g} kN (scatter "
+                f"{KN * row.force_scatter:.3g} kN)"
+                for name, row in session.taken.record().axes.items()
+            ]
+            return rows + loads_at_rest(session)
         if act == "check":
-            return [finding for row in runner.record.checks.values() for finding in (*row.findings, *row.remarks)]
+            return [finding for row in record.checks.values() for finding in (*row.findings, *row.remarks)]
         return []
-
-
-def _offsets(axis: str, row: AxisOffsets) -> str:
-    return (
-        f"{axis}: displacement {MM * row.displacement:.5g} mm (scatter {MM * row.displacement_scatter:.3g} mm), "
-        f"force {KN * row.force:.5g} kN (scatter {KN * row.force_scatter:.3g} kN)"
-    )
 
 
 def _parent(process: int) -> int:
@@ -249,115 +227,9 @@ def _parent(process: int) -> int:
     return 0
 
 
-def _arguments(request: Request) -> dict[str, str]:
-    act, names, values = request.act, request.names, request.values
-    if len(names) != len(values):
-        raise ConfigError(f"{act}: the request has {len(names)} argument names, but {len(values)} values")
-    if len(set(names)) < len(names):
-        raise ConfigError(f"{act}: an argument name occurs more than once in {', '.join(names)}")
-    return dict(zip(names, values, strict=True))
-
-
 def _value(act: str, name: str, text: str) -> object:
-    if name == "seconds":
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = math.nan
-        if not math.isfinite(seconds):
-            raise ConfigError(f"{act}.{name} = {text!r}: must be a finite number of seconds")
-        return seconds
-    if name == "unloaded":
-        if text.lower() not in (*_TRUE, *_FALSE):
-            raise ConfigError(f"{act}.{name} = {text!r}: must be true or false")
-        return text.lower() in _TRUE
-    return text
-
-
-class Attendant:
-    """Provides the operator socket and node of a test in ``namespace`` until the test ends.
-
-    A signal stops the rig and ends the test. ``page`` and ``told_hz`` are as in :class:`Served`. Raises
-    ConfigError if an operator node exists already.
-    """
-
-    def __init__(
-        self,
-        runner: ProcedureRunner,
-        namespace: str,
-        say: Callable[[str], None],
-        page: int = 0,
-        told_hz: float = 0.0,
-    ) -> None:
-        environment.check()
-        from rths_nodes.ros.nodes.operator import OperatorNode
-
-        self._runner, self._say = runner, say
-        self._served = served = Served(runner, say, page, told_hz)
-        self._node = OperatorNode(served, namespace)
-        try:
-            self._socket = OperatorSocket(served.answer, served.stop_for, self._node.address)
-        except ConfigError:
-            self._node.close()
-            raise
-        self._stopped = ""
-        self._printer = ThreadPoolExecutor(1, "printer")  # a stalled terminal must not delay the rig or a stop
-        runner.changed = self._changed
-
-    def run(self) -> ExitCode:
-        failed = ""
-        with stop_signals_handled(self._signal):
-            try:
-                self._node.start()
-                self._socket.start()
-                self._say(
-                    "programs of this user act over the socket of this computer. Any node may observe, stop "
-                    f"({self._node.stop_service}) and hold the rig. Ctrl-C stops the rig and ends the test"
-                )
-                while not (self._over or self._stopped):
-                    self._served.disarm_if_page_silent()
-                    time.sleep(LOOK_S)
-            except Exception as error:
-                failed = f"{type(error).__name__}: {error}"
-                raise
-            finally:
-                code = self._leave(failed)
-        return code
-
-    @property
-    def _over(self) -> bool:
-        runner = self._runner
-        return runner.state is State.FINISHED or (runner.state is State.IDLE and not runner.next_rung)
-
-    def _leave(self, failed: str) -> ExitCode:
-        runner = self._runner
-        try:
-            self._served.ending = self._stopped or failed or "the procedure has ended"
-            if self._stopped:
-                runner.do("stop", way=TERMINAL, reason=self._stopped)
-            self._socket.close()  # waits for acts under way and answers them
-            if not runner.session.possible()["finish"]:
-                runner.do("finish", way=TERMINAL)
-        except (ConfigError, RecordingError) as error:
-            self._printer.submit(self._say, str(error))
-        finally:
-            self._close()
-            runner.session.close()
-        code = runner.conclude("", failed, self._stopped)
-        self._printer.submit(str).result()  # all states are printed
-        return code
-
-    def _close(self) -> None:
-        self._socket.close()
-        self._node.close()
-
-    def _changed(self, state: State, reason: str) -> None:
-        if state is State.FINISHED:  # the procedure has ended, but the test may not have finished
-            code, why = self._runner.outcome(stopped=self._stopped)
-            reason = f"{code.outcome}: {why}" if why else ""
-        self._node.publish_state(state, reason)
-        text = f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}"
-        self._printer.submit(self._say, text)
-
-    def _signal(self, number: int) -> None:
-        self._stopped = self._stopped or REQUESTS.get(number, INTERRUPTED)
+    kind, expected = _KINDS.get(name, (str, "text"))
+    try:
+        return kind(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"{act}.{name} = {text!r}: must be {expected}") from None

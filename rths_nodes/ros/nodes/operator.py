@@ -23,8 +23,11 @@ from std_srvs.srv import Trigger
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.loop.indices.live_columns import MotionCurves
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Measurement as MeasurementMessage
@@ -61,49 +64,62 @@ THREADS = 2
 """Number of threads; with two, a trip request does not wait for a timer."""
 
 
-class Conducted(Protocol):
-    """Interface of a procedure for the operator node. All members are thread-safe."""
+SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
+"""States in which ``rig_state`` needs a watcher, because the port is closed or a run has its own topics."""
 
-    told_hz: float
-    """Rate at which a watcher needs the state of the rig, Hz; 0 without a watcher."""
 
-    constants: Data
-
-    @property
-    def state(self) -> State: ...
+class Drive(Protocol):
+    measured: Measurement
+    on_measurement: Callable[[Measurement], None]
+    """Receives every Measurement, in the thread that drives the rig."""
 
     @property
-    def reason(self) -> str: ...
+    def port(self) -> Port: ...
 
     @property
-    def resting(self) -> Measurement | None:
-        """Last Measurement, numbered by the rig; None during a run or without an open port."""
-        ...
+    def curves(self) -> MotionCurves: ...
+
+
+class Session(Protocol):
+    """State and rig of a procedure, for the operator node."""
+
+    state: State
+    reason: str
+    scenario: Scenario
+    record: ProcedureRecord
 
     @property
-    def scenario(self) -> Scenario: ...
+    def drive(self) -> Drive: ...
 
-    def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement to ``receiver`` (None: no receiver), in the thread that drives the rig."""
-        ...
 
-    def curves(self) -> list[tuple[int, int, int, Array]]:
-        """Return number, samples per column, first sample and new values ``(columns, curves, 4)`` by motion."""
-        ...
-
-    def stop(self, reason: str, by: str = STRANGER) -> None: ...
-
-    def hold(self, reason: str) -> None:
-        """Hold the run of the current rung. Raises ConfigError if no rung is running."""
-        ...
+class Stop(Protocol):
+    def __call__(self, reason: str, by: str = ...) -> None: ...
 
 
 class OperatorNode(ThreadedNode):
-    """Publishes the state of the ``conducted`` procedure in ``namespace``, and stops the procedure on request."""
+    """Publishes the state of a procedure in ``namespace``, and stops or holds the procedure on request.
 
-    def __init__(self, conducted: Conducted, namespace: str) -> None:
+    ``hold`` raises ConfigError if no rung is running. ``watch_hz`` is the rate at which a watcher needs the state
+    of the rig, Hz; 0 without a watcher.
+    """
+
+    def __init__(
+        self, session: Session, stop: Stop, hold: Callable[[str], None], namespace: str, watch_hz: float = 0.0
+    ) -> None:
         super().__init__(OPERATOR, namespace, THREADS)
-        self._conducted = conducted
+        self._session, self._stop = session, stop
+        scenario, record = session.scenario, session.record
+        self._constants: Data = {
+            "scenario": record.scenario,
+            "scenario_hash": record.scenario_hash,
+            "run_id": record.test_id,
+            "servo_rate": scenario.servo_rate,
+            "substeps": scenario.samples_per_step,
+            "samples": scenario.samples,
+            "transport_samples": scenario.transport_samples,
+            "axis_names": list(scenario.axes),
+            "auxiliary_names": list(session.drive.port.auxiliary_names),
+        }
         self._publishers = {
             name: self._node.create_publisher(message_class(topic.type), name, quality(topic))
             for name, topic in OPERATOR_TOPICS.items()
@@ -112,14 +128,13 @@ class OperatorNode(ThreadedNode):
         self._ticks = 0
         self._motions = f"{MOTION}{uuid4().hex[:8]} "
         self._motion = 0
-        constants = conducted.constants
-        n_axes, n_auxiliary = len(constants["axis_names"]), len(constants["auxiliary_names"])
-        self._codec = Codec(0, n_axes, 0, n_auxiliary)
-        self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
+        self._codec = Codec(0, len(scenario.axes), 0, len(self._constants["auxiliary_names"]))
+        self._every = max(1, round(scenario.servo_rate / watch_hz)) if watch_hz else 0
+        self._received_by = session.drive.on_measurement
         self._threads = (
-            self._thread(STOP, conducted.stop, first=True),
-            self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
-            self._thread(HOLD, conducted.hold),
+            self._thread(STOP, stop, first=True),
+            self._thread(PAGE_STOP, partial(stop, by=PAGE), "the page", first=True),
+            self._thread(HOLD, hold),
         )
         """One thread per service, so that a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
@@ -156,10 +171,10 @@ class OperatorNode(ThreadedNode):
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request
             self._received.append(request)
-            self._conducted.stop(_asked(STRANGER, reason))
+            self._stop(_asked(STRANGER, reason))
 
     def _former_trip(self, _: Empty) -> None:
-        self._conducted.stop(_asked(STRANGER, "trip requested"))
+        self._stop(_asked(STRANGER, "trip requested"))
         self._node.get_logger().warning(
             f"the topic {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name"
         )
@@ -175,20 +190,20 @@ class OperatorNode(ThreadedNode):
                     "operator node"
                 )
             time.sleep(LOOK_S)
-        self.publish_state(self._conducted.state, self._conducted.reason)
+        self.publish_state(self._session.state, self._session.reason)
         if self._every:
-            self._conducted.stream_to(self._publish_to_watcher)
+            self._session.drive.on_measurement = self._publish_to_watcher
         for thread in self._threads:
             thread.start()
             self._owned.callback(thread.close)
         super().start()
 
     def close(self) -> None:
-        self._conducted.stream_to(None)
+        self._session.drive.on_measurement = self._received_by
         super().close()
 
     def publish_state(self, state: State, reason: str) -> None:
-        message = TestState(state=int(state), reason=reason, **self._conducted.constants)
+        message = TestState(state=int(state), reason=reason, **self._constants)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["procedure_state"].publish(message)
 
@@ -200,31 +215,33 @@ class OperatorNode(ThreadedNode):
         self._draw()
 
     def _publish_to_watcher(self, measured: Measurement) -> None:
+        self._received_by(measured)
         if measured.sample % self._every:
             return
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
-            self._conducted.stream_to(None)  # no reason to stop the rig: the watcher ends its pulse
+            # no reason to stop the rig: the watcher ends its pulse
+            self._session.drive.on_measurement = self._received_by
             self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
 
     def _diagnose(self) -> None:
-        state = self._conducted.state
+        state = self._session.state
         status = DiagnosticStatus(
             name=self._node.get_fully_qualified_name().lstrip("/"),
             hardware_id=self._node.get_namespace().strip("/"),
             level=DiagnosticStatus.ERROR if state is State.TRIPPED else DiagnosticStatus.OK,
             message=state.name.lower(),
-            values=[KeyValue(key="rig", value=rig_kind(self._conducted.scenario))],
+            values=[KeyValue(key="rig", value=rig_kind(self._session.scenario))],
         )
         message = DiagnosticArray(status=[status])
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
     def _publish_rig_state(self) -> None:
-        measured = None if self._every else self._conducted.resting
-        if measured is None:
+        if self._every or self._session.state in SILENT:
             return
+        measured = self._session.drive.measured
         message = MeasurementMessage(
             sample=measured.sample,
             flags=measured.flags,
@@ -240,11 +257,11 @@ class OperatorNode(ThreadedNode):
         self._publishers["rig_state"].publish(message)
 
     def _draw(self) -> None:
-        for number, per, first, values in self._conducted.curves():
+        for number, per, first, values in self._session.drive.curves.take():
             header, motion = Header(stamp=self._node.get_clock().now().to_msg()), f"{self._motions}{number}"
             if number != self._motion:
                 self._motion = number
-                self._publishers["live_curves"].publish(curves_of(self._conducted.scenario, header, motion))
+                self._publishers["live_curves"].publish(curves_of(self._session.scenario, header, motion))
             self._publishers["live"].publish(message_of(header, motion, first, per, values))
 
 

@@ -72,7 +72,7 @@ class Procedure:
             self.arming()
             self.state = State.ARMED
         if request.act:
-            self.acts.append((request.act, request.by, dict(zip(request.names, request.values, strict=True))))
+            self.acts.append((request.act, request.by, request.arguments))
             self.seen = request.stops, request.state
         return Answer(done=True, state=int(self.state), stops=7)
 

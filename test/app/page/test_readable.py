@@ -78,12 +78,12 @@ class SyntheticSource:
 
 def procedure_in(state: State, next_act: str, **changes: Any) -> Answer:
     """Answer of a procedure of five rungs in ``state``, after rungs a to c."""
-    why_not = tuple(barred_by_state(act, state) for act in ACTS)
+    possible = {act: barred_by_state(act, state) for act in ACTS}
     return Answer(
         **{"done": True, "state": int(state), "stops": 0, "test_id": "first", "next_rung": "d"}
-        | {"acts": tuple(ACTS), "why_not": why_not, "next_act": next_act, "motions": ("",) * len(ACTS)}
-        | {"scenario_hash": "0123456789abcdef", "planned": ("a", "b", "c", "d", "g")}
-        | {"verdicts": ("ok", "ok", "differs", "", "")}
+        | {"possible": possible, "next_act": next_act, "motions": dict.fromkeys(ACTS, "")}
+        | {"scenario_hash": "0123456789abcdef"}
+        | {"verdicts": {"a": "ok", "b": "ok", "c": "differs", "d": "", "g": ""}}
         | changes
     )
 
@@ -269,7 +269,7 @@ def test_page_proposes_next_act_with_reasons_and_ladder() -> None:
     assert [rung[:3] for rung in ladder] == ["✓ a", "✓ b", "▲ c", "▶ d", "○ g"]
     assert proposal == "Next: check"
     assert mentions(because, "offsets", "positioned")
-    impossible = {act for act, why in zip(answer.acts, answer.why_not, strict=True) if why}
+    impossible = {act for act, why in answer.possible.items() if why}
     assert {name for name, _, _ in buttons} == {f"act_{act}" for act in ACTS if act not in impossible} - {
         "act_stop"
     }

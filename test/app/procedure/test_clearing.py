@@ -64,7 +64,7 @@ def test_any_other_word_than_clear_is_refused(runner: ProcedureRunner, clear: st
 
 
 def test_cleared_motion_is_recorded(runner: ProcedureRunner) -> None:
-    motion = runner.clearing.motion("check")
+    motion = runner.motion("check")
     runner.do("check", "Ada", TERMINAL, clear=CLEAR)
     act = runner.record.acts[-1]
     assert (act.act, act.motion, act.arguments) == ("check", motion, {"clear": CLEAR})
@@ -100,7 +100,7 @@ def test_programs_cannot_arm_or_run_a_real_rig(tmp_path: Path) -> None:
     runner.session.drive.port.simulated = True
     arm(runner, "d")
     for part in ("rung d", "expected up to", "mm/s", "trips at"):
-        assert part in runner.clearing.motion("run")
+        assert part in runner.motion("run")
     runner.session.drive.port.simulated = False
     with pytest.raises(ActRefused, match="run: refused, because the source of the request is answers"):
         runner.do("run", "a script", ANSWERS, clear=CLEAR)
@@ -241,7 +241,7 @@ def test_unconfirmed_checklist_bars_motion(checklist: ProcedureRunner, answers: 
     for item, answer in zip(ITEMS, answers, strict=False):
         checklist.do("checklist", "Ada", TERMINAL, item=item, answer=answer)
     unconfirmed = [item for item, answer in zip(ITEMS, [*answers, "", ""], strict=False) if answer != "y"]
-    assert checklist.clearing.unconfirmed == unconfirmed
+    assert checklist.unconfirmed == unconfirmed
     with pytest.raises(ActRefused, match=naming("check", "checklist", *unconfirmed)):
         checklist.do("check", "Ada", TERMINAL, clear=CLEAR)
     assert (checklist.session.drive.command == command).all()
@@ -264,7 +264,7 @@ def test_confirmation_can_be_withdrawn_before_motion(checklist: ProcedureRunner)
         checklist.do("checklist", "Ada", TERMINAL, item=item, answer="y")
     assert checklist.session.possible()["checklist"] == ""
     checklist.do("checklist", "Ben", TERMINAL, item=ITEMS[0], answer="n")
-    assert checklist.clearing.unconfirmed == ITEMS[:1]
+    assert checklist.unconfirmed == ITEMS[:1]
     with pytest.raises(ActRefused, match=naming("check", "checklist", ITEMS[0])):
         checklist.do("check", "Ada", TERMINAL, clear=CLEAR)
 
@@ -273,7 +273,7 @@ def test_confirmation_can_be_withdrawn_before_motion(checklist: ProcedureRunner)
 def test_unknown_item_or_answer_is_refused(checklist: ProcedureRunner, arguments: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="checklist"):
         checklist.do("checklist", "Ada", TERMINAL, **arguments)
-    assert checklist.clearing.unconfirmed == ITEMS
+    assert checklist.unconfirmed == ITEMS
 
 
 def test_programs_cannot_confirm_on_a_real_rig(checklist: ProcedureRunner) -> None:

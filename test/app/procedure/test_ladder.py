@@ -15,7 +15,10 @@ from rig_runner import arm, conducted, positioned
 from served_test import runner_of
 
 import rths_nodes
-from rths_nodes.app.procedure.ladder import Ladder, comparison_remarks, differences, peaks_of
+from rths_nodes.analysis.rung_differences import differences, peaks_of
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.console import Console, complete
+from rths_nodes.app.procedure.ladder import Ladder, comparison_remarks
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
@@ -98,6 +101,13 @@ def test_proposed_level_stays_below_the_elastic_limit(bounded: Scenario, tmp_pat
     assert 0.3 * ELASTIC < ladder.proposed_level() * displacement <= 0.8 * ELASTIC
     unbounded = with_elastic_limit(tmp_path, "")
     assert Ladder(unbounded, ALL, None, None, realtime=False).proposed_level() is None
+
+
+def test_question_for_the_level_proposes_one(bounded: Scenario) -> None:
+    ladder, questions = Ladder(bounded, ALL, None, None, realtime=False), list[str]()
+    complete(ladder, Console(Answers(), lambda question: questions.append(question) or "", print), "d")
+    assert ladder.level == ladder.proposed_level()
+    assert questions[0].endswith(f"({ladder.level}): ")
 
 
 def test_rig_without_simulator_has_no_rehearsal() -> None:

@@ -100,7 +100,7 @@ def test_two_percent_bridged_are_valid(runner: ProcedureRunner) -> None:
 @pytest.mark.parametrize(("simulated", "loads"), [("", 1), ("simulated", 0), ("emulated", 0)])
 def test_only_real_rungs_load_the_specimen(runner: ProcedureRunner, simulated: str, loads: int) -> None:
     runner.record.port, runner.record.simulated = "udp", simulated
-    runner._judged(finished("g"), runner.ladder.step("g"), None)
+    runner.ladder.judged(runner.record, finished("g"), runner.ladder.step("g"), None)
     assert len(runner.record.specimen.history) == loads
 
 
@@ -165,7 +165,7 @@ def test_lost_rig_is_printed_in_red(runner: ProcedureRunner) -> None:
     reason = "port.silence: no datagram"
     runner.record.held.append(HeldRecord(WHEN, "tripped", reason, {"story_1": 0.012}, {"story_1": -3e3}))
     console._changed(State.TRIPPED, reason)
-    console._printer.shutdown()
+    console._printer.wait()
     shown, rest = output
     assert isinstance(shown, Text)
     assert mentions(str(rest), "12.000 mm", "-3.000 kN", "acknowledge")

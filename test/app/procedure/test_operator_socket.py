@@ -50,7 +50,7 @@ class Procedure:
         if request.act == "run":
             self.started.set()
             self.gate.wait(30.0)
-        return Answer(done=True, result=request.act, state=3, stops=2, to_sign=("a", "b"))
+        return Answer(done=True, result=request.act, state=3, stops=2, to_sign=["a", "b"])
 
     def leave(self, peer: Credentials) -> None:
         """End the current act, as a stop would do."""
@@ -112,12 +112,12 @@ def test_process_of_the_same_user_is_answered(
 ) -> None:
     procedure.gate.set()
     operator = SocketOperator(f"/{namespace}/")
-    answer = Answer(done=True, result="arm", state=3, stops=2, to_sign=("a", "b"))
+    answer = Answer(done=True, result="arm", state=3, stops=2, to_sign=["a", "b"])
     assert operator.ask("arm", by="Ada", rung="d") == operator.seen == answer
     operator.ask("run")
     assert procedure.requests == [
-        (Request("arm", ("rung",), ("d",), "Ada"), os.getuid()),
-        (Request("run", (), (), "", stops=2, state=3), os.getuid()),
+        (Request("arm", {"rung": "d"}, "Ada"), os.getuid()),
+        (Request("run", stops=2, state=3), os.getuid()),
     ], "an act has the stops and the state of the last answer"
     served.close()
     assert procedure.left == []
@@ -200,8 +200,8 @@ def test_socket_owned_by_another_user_is_refused(name: bytes, procedure: Procedu
         b"\xff",
         b"[]",
         b'{"act": 1}',
-        b'{"names": "rung"}',
-        b'{"names": [1]}',
+        b'{"arguments": "rung"}',
+        b'{"arguments": {"rung": 1}}',
         b'{"acts": ""}',
         b" " * (LONGEST_PACKET + 1),
         b"[" * LONGEST_PACKET,

@@ -66,7 +66,7 @@ def test_stop_ends_rehearsal_before_connecting(runner: ProcedureRunner) -> None:
             stopped.append(sample)
             stop_elsewhere(runner)
 
-    runner.progress = progress
+    runner.ladder.progress = progress
     assert mentions(runner.do("rehearse"), "rung a", "held")
 
 

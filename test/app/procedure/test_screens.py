@@ -7,7 +7,7 @@ import pytest
 from messages import mentions
 from rich.console import Console
 
-from rths_nodes.app.procedure import screens
+from rths_nodes.app.procedure.console import armed_table, checks_table, offsets_table, rungs_table
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.loop.procedure_record import (
     SIGNED,
@@ -68,7 +68,7 @@ def test_axes_have_the_names_of_the_rig(scenario: Scenario, record: ProcedureRec
 
 
 def test_ladder_has_units_limits_and_verdicts(record: ProcedureRecord) -> None:
-    lines = shown(screens.rungs(record))
+    lines = shown(rungs_table(record))
     assert "mm (stop) kN (stop)" in lines[1]
     assert mentions(lines[2], "30 %", "story_1", "27.8", "250", "255", "1800", "0.4", "0.02")
     assert mentions(lines[4], "30 %", "story_1", "27.8", "250", "255", "1800", "0.2")
@@ -77,21 +77,21 @@ def test_ladder_has_units_limits_and_verdicts(record: ProcedureRecord) -> None:
 
 
 def test_stiffness_is_in_kn_per_mm(record: ProcedureRecord) -> None:
-    text = " ".join(shown(screens.checks(record)))
+    text = " ".join(shown(checks_table(record)))
     assert mentions(text, "north (story_1)", "7.59 kN/mm", "7.37 to 7.83")
     assert "e+06" not in text
 
 
 def test_offsets_have_three_digits(scenario: Scenario) -> None:
     offsets = OffsetsRecord(WHEN, 2.0, {"story_1": AxisOffsets(1.23456e-4, 2.4e-6, -5371.2, 99.9, 0.0)}, "ab")
-    text = " ".join(shown(screens.offsets(offsets, scenario)))
+    text = " ".join(shown(offsets_table(offsets, scenario)))
     assert "north (story_1) displacement 0.123 mm 0.002 mm" in text
     assert "north (story_1) force -5.37 kN 0.100 kN" in text
 
 
 def test_armed_rung_is_shown_with_its_limits(scenario: Scenario) -> None:
     ladder = Ladder(scenario, ("f", "g"), 0.3, None, realtime=False)
-    text = " ".join(shown(screens.armed(ladder.step("f"), ladder, "ab")))
+    text = " ".join(shown(armed_table(ladder.step("f"), ladder, "ab")))
     assert "level 30 %" in text
     assert "north (story_1) expected" in text
     assert mentions(text, "stops", "40.0 mm")

@@ -27,7 +27,7 @@ from stop_at import elsewhere
 from rths_nodes.app.procedure import procedure_runner, served
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, typed
-from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
+from rths_nodes.app.procedure.operator_socket import UNSEEN, OperatorSocket, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.indices.live_columns import LAST, OF_AXIS, PER_CURVE
@@ -96,11 +96,11 @@ def test_proposed_acts_are_possible_and_verdicts_are_shown(session: Session) -> 
     for act in (*MOVES[:-1], "unload", MOVES[-1]):
         seen = session.send(Request())
         proposed.append(seen.next_act)
-        verdicts.append(seen.verdicts)
-        assert seen.planned == ("g",)
+        verdicts += seen.verdicts.values()
+        assert [*seen.verdicts] == ["g"]
         assert operator.act(act).done
     assert proposed == [*MOVES[:-1], "unload", "finish"]
-    assert [*dict.fromkeys(verdicts)] == [("",), (verdict(session.runner.record.rungs[-1]),)]
+    assert [*dict.fromkeys(verdicts)] == ["", verdict(session.runner.record.rungs[-1])]
     assert session.send(Request()).next_act == ""
 
 
@@ -160,8 +160,8 @@ def test_stop_is_never_refused(session: Session, last: str) -> None:
     before = session.runner.session.seen.stops
     requests = (
         Request("stop"),
-        Request("stop", ("reason",), ()),
-        Request("stop", ("reason", "speed"), ("smoke", "fast"), "Ada", stops=99, state=99),
+        Request("stop", {"reason": ""}),
+        Request("stop", {"reason": "smoke", "speed": "fast"}, "Ada", stops=99, state=99),
     )
     for request in requests:
         assert session.send(request).done
@@ -193,11 +193,11 @@ def test_end_of_a_program_disarms(session: Session) -> None:
 
 def test_acts_of_the_started_page_are_recorded_as_such(session: Session) -> None:
     """A page has two processes: it is identified by its process or the parent."""
-    session.send(Request("note", ("text",), ("by a program",)))
+    session.send(Request("note", {"text": "by a program"}))
     for page in (os.getpid(), os.getppid()):
         served = Served(session.runner, print, page)
-        served.answer(Request("note", ("text",), ("by the page",), "Ada"), PEER)
-        served.answer(Request("note", ("text",), ("by no process",), "Ada"), Credentials(2**22, os.getuid()))
+        served.answer(Request("note", {"text": "by the page"}, "Ada"), PEER)
+        served.answer(Request("note", {"text": "by no process"}, "Ada"), Credentials(2**22, os.getuid()))
     assert [(act.by, act.way) for act in session.runner.record.acts] == [
         (PEER.name, SOCKET),
         *[("Ada", PAGE), ("Ada", SOCKET)] * 2,
@@ -206,7 +206,7 @@ def test_acts_of_the_started_page_are_recorded_as_such(session: Session) -> None
 
 def test_text_that_utf8_cannot_encode_is_escaped(session: Session) -> None:
     """JSON has such texts: the report failed after a complete test."""
-    assert session.send(Request("note", ("text",), ("a crack \ud800",), "Ada\udfff")).done
+    assert session.send(Request("note", {"text": "a crack \ud800"}, "Ada\udfff")).done
     note = session.runner.record.notes[-1]
     assert (note.text, note.by) == (r"a crack \ud800", r"Ada\udfff")
 
@@ -290,19 +290,19 @@ def test_ctrl_c_finishes_a_connected_test(tmp_path: Path) -> None:
 @pytest.mark.nodes
 def test_no_act_begins_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test had waited for the end of an act that began between the stop and the end of the socket."""
-    runner = conducted(tmp_path / "test")
-    attendant = served.Attendant(runner, "rths_0", lambda text: None)
-    close, answers = attendant._socket.close, []
+    console, answers = consoled(tmp_path / "test"), []
+    runner, close = console.runner, OperatorSocket.close
+    of_test = Served(runner, console.tell)
 
-    def closing() -> None:
-        seen = attendant._served.answer(Request(), PEER)
+    def closing(socket: OperatorSocket) -> None:
+        seen = of_test.answer(Request(), PEER)
         request = Request("rehearse", stops=seen.stops, state=seen.state, test_id=seen.test_id)
-        answers.append(attendant._served.answer(request, PEER))
-        close()
+        answers.append(of_test.answer(request, PEER))
+        close(socket)
 
-    monkeypatch.setattr(attendant._socket, "close", closing)
-    attendant._signal(signal.SIGTERM)
-    assert attendant.run() is ExitCode.HELD
+    monkeypatch.setattr(OperatorSocket, "close", closing)
+    console._signal(signal.SIGTERM)
+    assert of_test.conduct(console, "rths_0") is ExitCode.HELD
     assert mentions(answers[0].reason, "rehearse", "ending", "SIGTERM")
     assert runner.record.rungs == []
 
@@ -351,7 +351,7 @@ def test_prompt_for_clear_ends_with_the_act(
         timer = threading.Timer(0.3, trip if trips else stop)
         timer.start()
         with pytest.raises(ActRefused, match=naming("check", "smoke")):
-            console.clear("check", "by 1 mm", console.ended)
+            console.clear("check", "by 1 mm")
         timer.join()
     os.close(terminal)
     assert "CLEAR" in capfd.readouterr().err
@@ -374,25 +374,23 @@ def test_stalled_terminal_delays_no_stop(led: str, tmp_path: Path, monkeypatch: 
         return code
 
     def refused(*_: object, **__: object) -> None:
-        if led == "terminal":
-            console._attempt("hold")
+        if led == "socket":
+            assert elsewhere(lambda: runner.session.stop("smoke")) is None
+        console._attempt("hold")
         raise ConfigError("smoke")
 
-    attendant = served.Attendant(runner, "rths_0", stalled)
-    if led == "terminal":
-        console.attach(runner, lambda name: nullcontext(Bar()), leads=False)
+    console.attach(runner, lambda name: nullcontext(Bar()), leads=False)
     positioned(runner)
     arm(runner, "d")
-    assert elsewhere(lambda: runner.session.stop("smoke")) is None
-    assert runner.state is State.HELD
     monkeypatch.setattr(runner, "conclude", concluded)
     if led == "terminal":
+        assert elsewhere(lambda: runner.session.stop("smoke")) is None
         monkeypatch.setattr(console, "_walk_on", refused)
         console.run()
-        attendant._close()
     else:
-        monkeypatch.setattr(runner, "do", refused)
-        attendant._leave("")
+        monkeypatch.setattr(console, "heed_signals", refused)
+        Served(runner, console.tell).conduct(console, "rths_0")
+    assert runner.state is State.FINISHED
     assert len(in_time) > 1
     assert all(in_time)
 
@@ -411,6 +409,79 @@ def test_ctrl_c_during_arm_disarms_before_the_next_act(tmp_path: Path, monkeypat
     monkeypatch.setattr(runner.ladder, "check_elastic", interrupted)
     console.run()
     assert [act.act for act in runner.record.acts][-3:] == ["arm", "stop", "finish"]
+
+
+def test_ctrl_c_before_a_motion_ends_it_before_it_begins(tmp_path: Path) -> None:
+    """The motion had begun, and was stopped after the first polling interval."""
+    console = consoled(tmp_path / "test")
+    console.runner.do("connect")
+    console._signal(signal.SIGINT)
+    begun = []
+    with console.runner.session.act():
+        console.meanwhile("run", lambda: begun.append(console.runner.session.stopped))
+    assert begun != [""]
+    console.runner.session.close()
+
+
+def test_failed_output_changes_no_outcome(tmp_path: Path) -> None:
+    """The error of an earlier text had been raised at the end, in place of the exit code."""
+    console = consoled(tmp_path / "test")
+    console.attach(console.runner, lambda name: nullcontext(Bar()), leads=False)
+    console._printer._show = lambda shown: 1 / 0
+    console.runner.tripped = "smoke"
+    console.tell("held")
+    assert console.run(lambda: None) is ExitCode.TRIPPED
+
+
+@pytest.mark.nodes
+def test_failed_socket_stops_the_motion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test had waited for the end of the act that was under way, and heeded no signal."""
+    console, stopped = consoled(tmp_path / "test"), []
+    session, close = console.runner.session, OperatorSocket.close
+
+    def closing(socket: OperatorSocket) -> None:
+        stopped.append(session.stops)
+        close(socket)
+
+    def failed() -> None:
+        raise RuntimeError("smoke")
+
+    monkeypatch.setattr(OperatorSocket, "close", closing)
+    monkeypatch.setattr(console, "heed_signals", failed)
+    with pytest.raises(RuntimeError, match="smoke"):
+        Served(console.runner, console.tell).conduct(console, "rths_0")
+    assert stopped == [1]
+
+
+@pytest.mark.nodes
+def test_node_ends_before_a_stalled_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node had published the last state of a closed rig until the terminal had printed everything."""
+    from rths_nodes.ros.nodes.operator import OperatorNode
+
+    console, ends, close = consoled(tmp_path / "test"), list[str](), OperatorNode.close
+    console._signal(signal.SIGTERM)
+    monkeypatch.setattr(console._printer, "wait", lambda: ends.append("printed"))
+    monkeypatch.setattr(OperatorNode, "close", lambda node: [ends.append("node"), close(node)])
+    Served(console.runner, console.tell).conduct(console, "rths_0")
+    assert ends[:2] == ["node", "printed"]
+
+
+def test_failed_resume_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error had been lost, while the rung stayed held."""
+    console, errors = consoled(tmp_path / "test"), list[str]()
+    reading, writing = os.pipe()
+    os.write(writing, b"CLEAR\n")
+    monkeypatch.setattr(threading, "excepthook", lambda failure: errors.append(str(failure.exc_value)))
+    monkeypatch.setattr(console.runner.session, "do", lambda *_, **__: 1 / 0)
+    with open(reading, encoding="utf-8") as keys:
+        monkeypatch.setattr("sys.stdin", keys)
+        console._listens = True
+        console._attend()
+        for thread in threading.enumerate():
+            if thread.name == "resume":
+                thread.join()
+    os.close(writing)
+    assert errors == ["division by zero"]
 
 
 def test_interrupted_end_of_a_test_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,11 +95,12 @@ def test_socket_takes_the_second_name_as_argument(runner: ProcedureRunner) -> No
 
     served = Served(runner, print)
     seen = served.answer(Request(), PEER)
-    names = ("rung", "scenario_hash", "offsets_hash")
-    values = ("g", runner.ladder.step("g").hash, runner.session.offsets.hash)
-    refused = served.answer(Request("arm", names, values, "Ada", seen.stops, seen.state, seen.test_id), PEER)
+    hashes = {"scenario_hash": runner.ladder.step("g").hash, "offsets_hash": runner.session.offsets.hash}
+    arguments = {"rung": "g", **hashes}
+    refused = served.answer(Request("arm", arguments, "Ada", seen.stops, seen.state, seen.test_id), PEER)
     assert (refused.done, "second: must not" in refused.reason) == (False, True)
-    both = Request("arm", (*names, "second"), (*values, "Grace"), "Ada", seen.stops, seen.state, seen.test_id)
+    arguments["second"] = "Grace"
+    both = Request("arm", arguments, "Ada", seen.stops, seen.state, seen.test_id)
     assert served.answer(both, PEER).done
 
 

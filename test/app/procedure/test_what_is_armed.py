@@ -21,7 +21,7 @@ from rig_walk import RIG
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.app.procedure import screens
+from rths_nodes.app.procedure.console import armed_table
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -511,7 +511,7 @@ def test_rung_without_commands_runs_the_armed_program(tmp_path: Path) -> None:
     armed, step = arm_rung_c(runner), runner.ladder.step("c")
     assert step.hash != hash_of(step.scenario)
     assert mentions(armed, step.hash, f"executive, program {step.program}")
-    assert step.program in "".join(screens.armed(step, runner.ladder, "").columns[1]._cells)
+    assert step.program in "".join(armed_table(step, runner.ladder, "").columns[1]._cells)
     assert Served(runner, print).situation().engine == step.engine
     runner.do("run", clear="CLEAR")
     rung = runner.record.rungs[-1]
@@ -537,7 +537,8 @@ def test_rung_b_rehearses_the_program_with_nodes(tmp_path: Path) -> None:
 def test_failed_arm_renews_the_hash(tmp_path: Path) -> None:
     runner = runner_with_executive(tmp_path, "ac")
     step, served = runner.ladder.step("a"), Served(runner, print)
-    served._armed["a", 0.3, 2] = "stale", ""
+    assert served.situation().scenario_hash == step.hash
+    vars(served._step("a"))["hash"] = "stale"
     assert served.situation().scenario_hash == "stale"
     answer = served.answer(Request("arm"), Credentials(os.getpid(), os.getuid()))
     assert not answer.done

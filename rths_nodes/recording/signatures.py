@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import reason
 from rths_nodes.loop.commissioning import rig_hash
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import plain
+
+if TYPE_CHECKING:
+    from rths_nodes.procedure.session import RigSession
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
@@ -79,21 +83,22 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 
 @contextmanager
-def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
+def kept(session: RigSession, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
     """Apply the stored signatures for the rig file ``rig``, and store new signatures after the block.
 
     Raises ConfigError if the signatures cannot be read.
     """
-    clearance, scenario = runner.session.clearance, runner.ladder.scenario
+    clearance = session.clearance
     if not clearance.cautions:
         yield
         return
-    file, hashed = files.locate(rig, files.RIG), rig_hash(scenario)
-    clearance.signed_before({caution: str(signature) for caution, signature in of_rig(file, hashed).items()})
+    stored = files.locate(rig, files.RIG), rig_hash(session.scenario)
+    clearance.signed_before({caution: str(signature) for caution, signature in of_rig(*stored).items()})
     try:
         yield
     finally:
         try:
-            add(file, hashed, clearance.signed_cautions, runner.record.operator, now())
+            date = datetime.now().astimezone().isoformat(timespec="seconds")
+            add(*stored, clearance.signed_cautions, session.record.operator, date)
         except ConfigError as error:
             tell([str(error)])

@@ -11,13 +11,13 @@ import rig_walk
 from messages import naming
 from rig_runner import referenced
 
-from rths_nodes.app.procedure import signatures
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
+from rths_nodes.recording import signatures
 
 LONG = "port.silence = 10 s: port.longest_wait is 5 s"
 OTHER = "port.silence = 20 s: port.longest_wait is 5 s"
@@ -62,7 +62,7 @@ def sign_all(folder: Path, rig: Path, overrides: Sequence[str] = ()) -> list[str
     record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
     runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, folder)
     try:
-        with signatures.kept(runner, str(rig), lambda line: pytest.fail(str(line))):
+        with signatures.kept(runner.session, str(rig), lambda line: pytest.fail(str(line))):
             referenced(runner)
             names = runner.session.clearance.unsigned()
             for name in names:
