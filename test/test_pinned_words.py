@@ -107,8 +107,7 @@ def hops_reason() -> str:
 
 def level_reason(force: float) -> object:
     levels = {"levels": {"force": {"maximum": 1e3}}}
-    watch = LevelWatch.of({"a": from_data(Limits, LIMITS | levels)}, DT)
-    assert watch is not None
+    watch = LevelWatch({"a": from_data(Limits, LIMITS | levels)}, DT)
     command = Command(1, np.zeros(1), np.zeros(1))
     breach = watch.judge(command, Measurement(1, np.zeros(1), np.array([force]), np.zeros(1)))
     assert breach is not None

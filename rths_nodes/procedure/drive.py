@@ -300,7 +300,7 @@ class RigDrive:
             limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
         )
         levels = self._scenario.levels
-        self.levels = LevelWatch.of(limits, self._dt, channels, tares, levels.expressions, levels.quantities)
+        self.levels = LevelWatch(limits, self._dt, channels, tares, levels.expressions, levels.quantities) or None
 
     def unfit(self) -> str:
         port, axes = self.port, self._scenario.axes

@@ -286,7 +286,7 @@ def test_levels_equal_evaluation_of_whole_histories(seed: int) -> None:
         name: Limits(stroke=1.0, velocity=1.0, force=1.0, levels=Levels(**of_axis))
         for name, of_axis in zip("ab", levels, strict=True)
     }
-    watch = LevelWatch.of(limits, dt)
+    watch = LevelWatch(limits, dt)
     breaches = [watch.judge(command, measured) for command, measured in samples]
     expected: dict[int, tuple[str, str]] = {}
     numbers: dict[str, Any] = {}

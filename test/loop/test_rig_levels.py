@@ -39,7 +39,7 @@ CHANNELS = ("oil [bar]", "count", "light [lx]")
 def watch_levels(data: dict[str, Any], simulated: bool = True, limits: dict[str, Limits] = LIMITS) -> Any:
     levels = from_data(WholeLevels, data)
     in_effect = levels.in_effect(simulated, 1.0 / DT)
-    return LevelWatch.of(limits, DT, CHANNELS, whole=in_effect, quantities=levels.quantities)
+    return LevelWatch(limits, DT, CHANNELS, whole=in_effect, quantities=levels.quantities)
 
 
 def watch(quantities: Any = None, **expressions: Any) -> LevelWatch:
@@ -340,7 +340,7 @@ def test_bridged_samples_do_not_count_for_parameter_at_bound() -> None:
 
 
 def test_real_rig_holds_parameter_at_bound_by_default() -> None:
-    assert watch_levels({}) is None
+    assert not watch_levels({})
     levels = watch_levels({}, simulated=False)
     assert actions(levels, [FLAG_AT_BOUND] * 502).index("hold") == 500  # half a second
     assert mentions(levels.told[0], "sample 1", "1", "levels.parameter_at_bound")

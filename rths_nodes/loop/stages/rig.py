@@ -71,7 +71,7 @@ class RigStage:
         self._end = State.TRIPPED
         self._samples = scenario.samples
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, acting, levels.quantities)
+        self.levels = LevelWatch(limits, dt, port.auxiliary_names, tares, acting, levels.quantities) or None
         self._stop = SafeStop(limits, dt, tares, groups)
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late

@@ -33,7 +33,7 @@ class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
     ``action`` is due after ``persistence`` consecutive samples outside the bounds. ``text`` follows ``path`` in a
-    report and is formatted with the value, ``high`` and ``low``.
+    report. It is formatted with the value, ``high``, ``low``, sign and value of the violated bound, and duration.
     """
 
     path: str
@@ -44,8 +44,9 @@ class Row(NamedTuple):
     action: str = STOP
     text: str = ""
 
-    def words(self, value: float) -> str:
-        return self.path + self.text.format(value, self.high, self.low)
+    def words(self, value: float, duration: str = "") -> str:
+        sign, bound = (">=", self.low) if value < self.low else ("<=", self.high)
+        return self.path + self.text.format(value, self.high, self.low, sign, bound, duration)
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
