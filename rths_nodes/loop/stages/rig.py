@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -127,7 +128,7 @@ class RigStage:
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
         """Open the port and move a simulator to its start. Raises ConfigError if opening fails."""
-        open_port(self.port, self._bridges.counting(pacer))
+        open_port(self.port, None if pacer is None else partial(self._bridges.tick, pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
@@ -279,7 +280,7 @@ class RigStage:
         pause.held = asked.held and self._driving is not None and not self.stopping
         if pause.held and pause.can_be_held and self._driving is not None:
             pause.begin(self._driven_before or self._driving, self._driving)
-            self._bridges.end()
+            self._bridges.follow(False)
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
         if (self.pause.allowed or self.pause.active) and self._stands_still(command, late):
@@ -293,7 +294,7 @@ class RigStage:
             missing = "Target"
             command = self._bridge.rejoin(command)
         if command.flags & FLAG_BRIDGED or self._bridges.in_a_row:
-            self._bridges.follow(command, missing)
+            self._bridges.follow(command.flags & FLAG_BRIDGED > 0, missing)
         return command
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:
@@ -304,7 +305,7 @@ class RigStage:
         wanting = command is None and pause.needs_command if pause.active else bridged
         if wanting and pause.allowed and self._bridges.exhausted:
             pause.begin(self._driven_before or driving, driving)
-            self._bridges.end()
+            self._bridges.follow(False)
         return pause.active
 
     def _paused(self, command: Command | None, sample: int) -> Command:
@@ -324,7 +325,7 @@ class RigStage:
         if self._handover is not None and not pause.active:
             self._handover.under_way()
         if pause.sampled:
-            self._bridges.follow(driven, "Target")
+            self._bridges.follow(driven.flags & FLAG_BRIDGED > 0, "Target")
         return driven
 
     def _refusal(self, command: Command | None, sample: int) -> str:
