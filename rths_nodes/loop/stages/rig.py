@@ -31,9 +31,8 @@ from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadStop
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import LoadStop, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
@@ -82,13 +81,13 @@ class RigStage:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
         self._n_moved = len(limits) - len(rates)
-        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if rates else None
+        stop_of_loads = self._stop, limits, self._n_moved, dt, self._check.measurement
+        self._load_stop = LoadStop(*stop_of_loads) if rates else None
         self.pause = Pause(bridge, limits, dt)
         self._dt = dt
         fading = fading_of(bridge, limits, dt)
         self._bridge = CommandBridge(fading, dt, np.zeros(len(limits)), self._passive, rates)
-        self._sent = self._sent_before = self._targets = at_zero.tolist()
-        self._asked = self._targets, self._sent
+        self._sent = self._sent_before = self._aims = at_zero.tolist()
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         self._driven_before: Command | None = None
@@ -148,7 +147,7 @@ class RigStage:
         assert measured is not None
         if sent is not None:
             self.sample = sample
-            self._sent = self._sent_before = self._targets = sent
+            self._sent = self._sent_before = self._aims = sent
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
@@ -206,10 +205,9 @@ class RigStage:
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
                 command = self._load_stop.command(command, self._measured, self._shown)
-            self._asked = command.target.tolist(), command.command.tolist()
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before = self._sent
-        self._targets, self._sent = self._asked
+        self._aims, self._sent = command.target.tolist(), command.command.tolist()
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
@@ -227,19 +225,17 @@ class RigStage:
             return measured
         self.ticks = measured.sample
         sample = measured.sample = shown.sample = self.ticks - self._between
-        port, check = self.port, self._check
+        port = self.port
         if port.interlock:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             opened = why_opened(port, measured) if measured.interlock == INTERLOCK_OPEN else ""
             reason = opened or why_failed(port, measured.hydraulics)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
-            moved = shown.displacement.tolist()
-            aims = self._targets
+            aims = self._aims
             if self.under_way.depth:
-                aims = self.under_way.compared(aims, moved, self.pause.active)
-            arguments = moved, shown.force.tolist(), shown.auxiliary.tolist(), aims
-            reason = reason or check.measured(*arguments, command.control_mode, shown.control_mode)
+                aims = self.under_way.compared(aims, shown.displacement.tolist(), self.pause.active)
+            reason = reason or self._check.measurement(shown, aims, command.control_mode)
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
@@ -332,9 +328,7 @@ class RigStage:
         modes = self._driving.control_mode if self._driving is not None else b""
         beyond = "no command came"
         if command is not None:
-            self._asked = command.target.tolist(), command.command.tolist()
-            arguments = *self._asked, command.auxiliary.tolist(), self._sent, command.control_mode
-            beyond = self._check.commanded(*arguments, modes)
+            beyond = self._check.command(command, self._sent, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
@@ -371,7 +365,7 @@ class RigStage:
             before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
         self._stop.begin(before, last)
         if self._load_stop is not None:
-            self._load_stop.begin(self._driven_before, self._driving, self._stop.goal, self._stop.samples, reason)
+            self._load_stop.begin(self._driven_before, self._driving, reason)
 
 
 def check_armed(port: Port) -> None:

@@ -243,14 +243,9 @@ class LimitCheck:
 
         ``previous`` are the last sent commands; ``modes`` are their control modes.
         """
-        arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
-        return self.commanded(*arguments, previous, command.control_mode, modes)
-
-    def commanded(
-        self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
-    ) -> str:
+        targets, commands = command.target.tolist(), command.command.tolist()
         if self.loads:
-            all_modes = modes, before, self._told
+            all_modes = command.control_mode, modes, self._told
             values = of_load_commands(self.loads, targets, commands, previous, all_modes)
             if (index := acting(self.commands, values, 0)) >= 0:
                 return self.of_command[index].words(values[index])
@@ -259,7 +254,7 @@ class LimitCheck:
             code = broken_together(self.groups, commands, previous)
         if code >= 0:
             return self._unfit(code, targets, commands, previous)
-        return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
+        return _not_finite("command", command.auxiliary.tolist(), self._inputs) if len(command.auxiliary) else ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
         i, limit = divmod(code, PER_MOVE)
@@ -283,21 +278,14 @@ class LimitCheck:
 
         ``modes`` are the control modes of ``targets``.
         """
-        arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
-        return self.measured(*arguments, targets, modes, measured.control_mode)
-
-    def measured(
-        self,
-        moved: list[float],
-        forces: list[float],
-        channels: Floats,
-        targets: Floats,
-        modes: bytes,
-        shown: bytes,
-    ) -> str:
+        moved, forces, channels = (
+            measured.displacement.tolist(),
+            measured.force.tolist(),
+            measured.auxiliary.tolist(),
+        )
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
-        values, self._told = moved + forces, shown
+        values, self._told = moved + forces, measured.control_mode
         if self.beside:
             values += of_errors(self.zeros, moved, forces, targets, modes)
         if (index := acting(self.measurements, values, 0)) >= 0:
@@ -316,11 +304,9 @@ class OutgoingCommands(LimitCheck):
 
     def refusal(self, command: Command) -> str:
         """Return the reason not to publish ``command``, or an empty string."""
-        commands, modes = command.command.tolist(), command.control_mode
-        arguments = command.target.tolist(), commands, command.auxiliary.tolist()
-        reason = self.commanded(*arguments, self._sent, modes, self._modes)
+        reason = self.command(command, self._sent, self._modes)
         if not reason:
-            self._sent, self._modes = commands, modes
+            self._sent, self._modes = command.command.tolist(), command.control_mode
         return reason
 
 
