@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,36 +99,6 @@ class MonitorParams:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")
 
 
-Slopes = Callable[[list[float], list[float]], tuple[float, float]]
-
-
-def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
-    """Return a function that computes the largest slopes of tracking indicators over ``SPAN`` samples of ``dt`` s.
-
-    Call the function at each sample with the tracking indicators (m^2) and the largest targets so far (m) of all
-    axes. It returns the largest slope (m^2/s) and the largest ratio of slope to squared largest target (1/s), by
-    magnitude but with sign. Both are 0 during the first samples. ``smallest`` (m) replaces smaller targets; if it
-    is None, the ratio is 0.
-    """
-    span, missing = SPAN * dt, SPAN
-    last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
-
-    def slopes(indicators: list[float], reach: list[float]) -> tuple[float, float]:
-        nonlocal missing
-        before, missing = last[0], missing - 1
-        last.append(indicators)
-        if missing > 0:
-            return 0.0, 0.0
-        steep = [(now - then) / span for now, then in zip(indicators, before, strict=True)]
-        if smallest is None:
-            return max(steep, key=_size), 0.0
-        amplitudes = [largest if largest > smallest else smallest for largest in reach]
-        relative = [x / (size * size) if size else 0.0 for x, size in zip(steep, amplitudes, strict=True)]
-        return max(steep, key=_size), max(relative, key=_size)
-
-    return slopes
-
-
 class Monitor:
     """Computes all indices of a test and checks their limits.
 
@@ -147,9 +117,7 @@ class Monitor:
         corridor: Corridor | None = None,
         spread: bool = False,
     ) -> None:
-        self.names = tuple(axes)
-        self._dt = dt
-        n_axes = len(self.names)
+        self.names, self._dt, n_axes = tuple(axes), dt, len(axes)
         self.longest = max(1, math.ceil(params.longest_delay / dt))
         self.energy = EnergyMonitor(n_dof, reference_energy)
         self._corridor_trips = params.corridor_action == TRIP
@@ -171,11 +139,9 @@ class Monitor:
             if bound is not None
         }
         self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
-        steep = params.tracking_indicator_rate, params.tracking_indicator_rate_over_amplitude
-        self._steepest: Slopes | None = None
-        if any(bound is not None for bound in steep):
-            self._steepest = steepest(n_axes, dt, params.smallest_amplitude)
-        self.in_order = corridor is not None or self._steepest is not None
+        self._steep, self._smallest = bool(self._rows.keys() & {1, 2}), params.smallest_amplitude
+        self._indicators = deque([[0.0] * n_axes], maxlen=SPAN)
+        self.in_order = corridor is not None or self._steep
         """True if judging a sample requires all earlier samples."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
         """Largest energy error (J) that is within its limit for every input energy."""
@@ -216,13 +182,30 @@ class Monitor:
             self.energy.take(tracking.sample)
             error, scale = tracking.energy_error, self.energy.scale
             values[0] = 100.0 * error / scale if scale else 0.0 * error
-        if self._steepest is not None:
-            values[1:3] = self._steepest(tracking.indicator, tracking.reach)
+        if self._steep:
+            values[1:3] = self._steepest()
         if (index := acting(self._limits, values, 0)) >= 0:
             self.breach = self.sample, self._rows[index].words(values[index])
         elif corridor is not None and corridor.left and self._corridor_trips:
             sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
+
+    def _steepest(self) -> tuple[float, float]:
+        """Return the largest slope of a tracking indicator (m^2/s), and its ratio to the squared largest target.
+
+        Both are the largest by magnitude, but with sign. They are 0 during the first samples.
+        """
+        tracking, last, smallest = self.tracking, self._indicators, self._smallest
+        before, complete = last[0], len(last) == SPAN
+        last.append(tracking.indicator)
+        if not complete:
+            return 0.0, 0.0
+        steep = [(now - then) / (SPAN * self._dt) for now, then in zip(last[-1], before, strict=True)]
+        if smallest is None:
+            return max(steep, key=_size), 0.0
+        sizes = [reach if reach > smallest else smallest for reach in tracking.reach]
+        relative = [x / (size * size) if size else 0.0 for x, size in zip(steep, sizes, strict=True)]
+        return max(steep, key=_size), max(relative, key=_size)
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
         """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""
