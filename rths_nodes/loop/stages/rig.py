@@ -81,8 +81,7 @@ class RigStage:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
         self._n_moved = len(limits) - len(rates)
-        stop_of_loads = self._stop, limits, self._n_moved, dt, self._check.measurement
-        self._load_stop = LoadStop(*stop_of_loads) if rates else None
+        self._load_stop = LoadStop(limits, self._n_moved, dt, self._check.measurement) if rates else None
         self.pause = Pause(bridge, limits, dt)
         self._dt = dt
         fading = fading_of(bridge, limits, dt)
@@ -314,7 +313,7 @@ class RigStage:
             command = self._bridge.rejoin(command)
             apart = (command.target - target)[: self._n_moved]
         if command is not None:
-            self._unfit = self._check.command(command, *pause.sent)
+            self._unfit = self._check.command(command, pause.known.command.tolist(), pause.known.control_mode)
             pause.supply(command, apart)
         driven = pause.command(sample)
         self._sampled = pause.sampled
@@ -365,7 +364,7 @@ class RigStage:
             before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
         self._stop.begin(before, last)
         if self._load_stop is not None:
-            self._load_stop.begin(self._driven_before, self._driving, reason)
+            self._load_stop.begin(self._driven_before, self._driving, self._stop, reason)
 
 
 def check_armed(port: Port) -> None:

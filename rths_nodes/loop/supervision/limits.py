@@ -49,6 +49,12 @@ class Row(NamedTuple):
         return self.path + self.text.format(value, self.high, self.low, sign, bound, duration)
 
 
+def within(path: str, slot: int, most: float, unit: str, noun: str = "") -> Row:
+    """Return the row of a value with a magnitude of at most ``most``."""
+    shown = f"{noun} = " if noun else ""
+    return Row(path, slot, -most, most, text=f": {shown}{{:.6g}} {unit}: must be within +- {{:g}} {unit}")
+
+
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
 """Rows (index of a value, lower bound, upper bound, persistence), and two lists by index: the number of
 consecutive samples outside the bounds, and the last of these samples."""
@@ -181,21 +187,13 @@ LARGEST = sys.float_info.max
 NO_TARGET, NO_COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
 RUN_AWAY = f"{NO_TARGET}: the response has run away, or lies beyond the reach of the setup"
 NOT_TAKEN = ": the rig reports no control mode for commands in N (MODE_HELD or MODE_FORCE), so none are sent"
-STROKE = ".limits.stroke: command = {:.6g} m: must be within +- {:g} m"
-VELOCITY = ".limits.velocity: command = {:.6g} m/s: must be within +- {:g} m/s"
 BRAKING_WAY = (
     ".limits.stroke: command = {:.6g} m at {:.4g} m/s: its braking way of {:.4g} m must be within the {:.4g} m "
     "that are left to +- {:g} m"
 )
-LOAD = ".limits.force: command = {:.6g} N: must be within +- {:g} N"
-LOAD_RATE = ".limits.force_rate: command = {:.6g} N/s: must be within +- {:g} N/s"
-DISPLACEMENT = ".limits.stroke: measured = {:.6g} m: must be within +- {:g} m"
-FORCE = ".limits.force: measured = {:.6g} N: must be within +- {:g} N"
 MOVED = (
     ".rig_axis.elastic_limit: measured = {:.6g} m from the zero of the test: must be within +- {:g} m on this rung"
 )
-ERROR = ".limits.tracking_error: target - measured = {:.6g} m: must be within +- {:g} m"
-LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within +- {:g} N"
 
 
 class LimitCheck:
@@ -263,9 +261,10 @@ class LimitCheck:
         if limit == TARGET:
             return axis + RUN_AWAY.format(targets[i])
         if limit == PLACE:
-            return axis + (STROKE.format(now + zero, stroke) if math.isfinite(now) else NO_COMMAND.format(now))
+            row = within(f"{axis}.limits.stroke", i, stroke, "m", "command")
+            return row.words(now + zero) if math.isfinite(now) else axis + NO_COMMAND.format(now)
         if limit == STEP:
-            return axis + VELOCITY.format(step * rate, most * rate)
+            return within(f"{axis}.limits.velocity", i, most * rate, "m/s", "command").words(step * rate)
         group = [move] if limit == WAY else next(group for group in self.groups if move in group)
         samples = samples_to_rest(
             (commands[j] - previous[j] for j, *_ in group), (0.5 * braking for *_, braking in group)
@@ -311,23 +310,26 @@ class OutgoingCommands(LimitCheck):
 
 
 def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
-    index = 0
-    for axis, lim in limits.items():
-        bounds = {LOAD: lim.force, LOAD_RATE: lim.force_rate, STROKE: lim.stroke, VELOCITY: lim.velocity}
-        within = {NO_TARGET: LARGEST, NO_COMMAND: LARGEST, NOT_TAKEN: 0.0} | bounds
-        for text, most in within.items() if lim.of_force else ():
-            yield Row(f"axes.{axis}", index, -(most or 0.0), most or 0.0, text=text)
-            index += 1
+    loads = [(f"axes.{axis}", lim) for axis, lim in limits.items() if lim.of_force]
+    for at, (path, lim) in zip(range(0, PER_LOAD * len(loads), PER_LOAD), loads, strict=True):
+        for slot, (text, most) in enumerate(((NO_TARGET, LARGEST), (NO_COMMAND, LARGEST), (NOT_TAKEN, 0.0)), at):
+            yield Row(path, slot, -most, most, text=text)
+        bounds = ("force", "N"), ("force_rate", "N/s"), ("stroke", "m"), ("velocity", "m/s")
+        for slot, (key, unit) in enumerate(bounds, at + 3):
+            yield within(f"{path}.limits.{key}", slot, getattr(lim, key), unit, "command")
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda pair: not pair[1][1].of_force):
-        error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
-        bounds = (i, DISPLACEMENT, lim.stroke), (n + i, FORCE, lim.force), (2 * (n + i), MOVED, zeros[i][3])
-        for index, text, most in (*bounds, (2 * (n + i) + 1, *error)):
-            if most is not None and most < math.inf:
-                yield Row(f"axes.{axis}", index, -most, most, text=text)
+        path, reach = f"axes.{axis}", zeros[i][3]
+        yield within(f"{path}.limits.stroke", i, lim.stroke, "m", "measured")
+        yield within(f"{path}.limits.force", n + i, lim.force, "N", "measured")
+        if reach < math.inf:
+            yield Row(path, 2 * (n + i), -reach, reach, text=MOVED)
+        key, unit = ("force_error", "N") if lim.of_force else ("tracking_error", "m")
+        if (most := getattr(lim, key)) is not None:
+            yield within(f"{path}.limits.{key}", 2 * (n + i) + 1, most, unit, "target - measured")
 
 
 def _not_finite(noun: str, auxiliary: Floats, names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.tracking import Tracking
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
-from rths_nodes.loop.supervision.limits import Row, acting, table
+from rths_nodes.loop.supervision.limits import acting, table, within
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
@@ -132,9 +132,7 @@ class Monitor:
             "tracking_indicator": (math.inf, "m^2"),
         }
         self._rows = {
-            index: Row(
-                f"monitor.{name}", index, -bound, bound, text=f": {{:.6g}} {unit}: must be within +- {{:g}} {unit}"
-            )
+            index: within(f"monitor.{name}", index, bound, unit)
             for index, (name, (bound, unit)) in enumerate(limits.items())
             if bound is not None
         }

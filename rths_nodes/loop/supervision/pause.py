@@ -72,11 +72,6 @@ class Pause:
         self.count += 1
 
     @property
-    def sent(self) -> tuple[list[float], bytes]:
-        """Command ``(n_axes,)`` of the last sample, and its control modes."""
-        return self.known.command.tolist(), self.known.control_mode
-
-    @property
     def rests(self) -> bool:
         return self.active and self.held and self._rests
 

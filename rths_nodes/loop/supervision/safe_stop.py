@@ -160,7 +160,7 @@ LONGEST_LEAD_S = 0.1
 
 
 class LoadStop:
-    """Inserts force axes ("loads"), the ``axes`` after the first ``n_moved``, into the commands of a ``stop``.
+    """Inserts force axes ("loads"), the ``axes`` after the first ``n_moved``, into the commands of a stop.
 
     Each load keeps its force until the other axes rest, and then holds its position. Holding the position earlier
     would unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
@@ -174,14 +174,9 @@ class LoadStop:
     """
 
     def __init__(
-        self,
-        stop: SafeStop,
-        axes: Iterable[str],
-        n_moved: int,
-        dt: float,
-        breach: Callable[[Measurement, Array, bytes], str],
+        self, axes: Iterable[str], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
     ) -> None:
-        self._stop, self._names, self._n = stop, tuple(axes), n_moved
+        self._names, self._n = tuple(axes), n_moved
         self._longest, self._breach = LONGEST_LEAD_S / dt, breach
         self._loads: dict[int, tuple[float, int]] = {}
         """Kept force (N) or held position (m), and mode, by index of the axis."""
@@ -191,8 +186,8 @@ class LoadStop:
     def at_rest(self) -> bool:
         return not any(mode == MODE_FORCE for _, mode in self._loads.values())
 
-    def begin(self, before: Command | None, last: Command | None, reason: str) -> None:
-        """Begin after Commands ``before`` and ``last``, when the other axes have begun to stop."""
+    def begin(self, before: Command | None, last: Command | None, stop: SafeStop, reason: str) -> None:
+        """Begin after Commands ``before`` and ``last``, together with the ``stop`` of the other axes."""
         if last is None or not last.control_mode:
             return
         before, n = before or last, self._n
@@ -201,11 +196,11 @@ class LoadStop:
             for axis in range(n, len(self._names))
             if last.control_mode[axis] == MODE_FORCE and not self._caused(reason, axis)
         }
-        self._start, self._end = last.target[:n], self._stop.after(self._stop.samples)[:n]
+        self._start, self._end = last.target[:n], stop.after(stop.samples)[:n]
         self._step = last.target[:n] - before.target[:n]
         lead, speed = np.abs(last.command[:n] - last.target[:n]), np.abs(self._step)
         later = np.minimum(np.divide(lead, speed, out=np.zeros(n), where=speed > 0.0), self._longest)
-        self._samples, self._done = self._stop.samples + 2 * math.ceil(later.max()), 0
+        self._samples, self._done = stop.samples + 2 * math.ceil(later.max()), 0
 
     def command(self, command: Command, measured: Measurement, shown: Measurement) -> Command:
         """Insert the loads into the ``command`` of the stop. ``measured`` is tared, ``shown`` is untared."""
