@@ -13,7 +13,6 @@ function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -132,36 +131,6 @@ def _too_long(position: float, step: float, stroke: float, samples: float) -> bo
     return braking_way(step, least if least >= samples else least + 1.0) > way_left(position, step, stroke)
 
 
-PER_LOAD = 7
-Load = tuple[int, float, float, float]
-"""Constants of a force axis: index, zero of its commands in m and in N, and dt (s)."""
-
-
-def of_load_commands(
-    loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
-) -> list[float]:
-    """Return seven values for each load: target, command, refusal, force, force rate, position and velocity.
-
-    The refusal is 1 if a command in N is refused, otherwise 0. Force and force rate are 0 for a command in m;
-    position and velocity are 0 for a command in N. ``modes`` are the control modes of ``commands``, of
-    ``previous``, and of the last Measurement.
-    """
-    modes_now, before, shown = modes
-    values, at = [0.0] * (PER_LOAD * len(loads)), 0
-    for axis, zero, force_zero, dt in loads:
-        now, forced = commands[axis], len(modes_now) > 0 and modes_now[axis] == MODE_FORCE
-        same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
-        rate = (now - previous[axis]) / dt if same else 0.0
-        taken = len(shown) > 0 and (shown[axis] == MODE_FORCE or shown[axis] == MODE_HELD)
-        values[at], values[at + 1], values[at + 2] = targets[axis], now, 1.0 if forced and not taken else 0.0
-        if forced:
-            values[at + 3], values[at + 4] = now + force_zero, rate
-        else:
-            values[at + 5], values[at + 6] = now + zero, rate
-        at += PER_LOAD
-    return values
-
-
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
@@ -183,7 +152,6 @@ def of_errors(
     return values
 
 
-LARGEST = sys.float_info.max
 NO_TARGET, NO_COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
 RUN_AWAY = f"{NO_TARGET}: the response has run away, or lies beyond the reach of the setup"
 NOT_TAKEN = ": the rig reports no control mode for commands in N (MODE_HELD or MODE_FORCE), so none are sent"
@@ -226,11 +194,10 @@ class LimitCheck:
         self.moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
         together = [group for group in braked_together(axis_limits, groups) if len(group) > 1]
         self.groups = [[self.moves[i] for i in group] for group in together]
-        self.loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(axis_limits) if lim.of_force]
-        self.of_command = list(_of_load_commands(limits))
+        self.loads = [(i, lim, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(axis_limits) if lim.of_force]
         measured = list(_of_measurements(limits, zeros))
         self.of_measurement = {row.slot: row for row in measured}
-        self.commands, self.measurements = table(self.of_command), table(measured)
+        self.measurements = table(measured)
         self.zeros = [
             (position, force, lim.of_force) for lim, (position, force, *_) in zip(axis_limits, zeros, strict=True)
         ]
@@ -242,17 +209,37 @@ class LimitCheck:
         ``previous`` are the last sent commands; ``modes`` are their control modes.
         """
         targets, commands = command.target.tolist(), command.command.tolist()
-        if self.loads:
-            all_modes = command.control_mode, modes, self._told
-            values = of_load_commands(self.loads, targets, commands, previous, all_modes)
-            if (index := acting(self.commands, values, 0)) >= 0:
-                return self.of_command[index].words(values[index])
+        if self.loads and (reason := self._unfit_load(command, targets, commands, previous, modes)):
+            return reason
         code = broken_alone(self.moves, targets, commands, previous)
         if code < 0 and self.groups:
             code = broken_together(self.groups, commands, previous)
         if code >= 0:
             return self._unfit(code, targets, commands, previous)
         return _not_finite("command", command.auxiliary.tolist(), self._inputs) if len(command.auxiliary) else ""
+
+    def _unfit_load(
+        self, command: Command, targets: Floats, commands: Floats, previous: Floats, before: bytes
+    ) -> str:
+        modes, shown = command.control_mode, self._told
+        for i, lim, zero, force_zero, dt in self.loads:
+            path, now, forced = self._paths[i], commands[i], len(modes) > 0 and modes[i] == MODE_FORCE
+            same = forced == (len(before) > 0 and before[i] == MODE_FORCE)
+            rate = (now - previous[i]) / dt if same else 0.0
+            if not math.isfinite(targets[i]):
+                return path + NO_TARGET.format(targets[i])
+            if not math.isfinite(now):
+                return path + NO_COMMAND.format(now)
+            if forced and not (shown and shown[i] in (MODE_FORCE, MODE_HELD)):
+                return path + NOT_TAKEN
+            rows = ("stroke", "m", now + zero), ("velocity", "m/s", rate)
+            if forced:
+                rows = ("force", "N", now + force_zero), ("force_rate", "N/s", rate)
+            for key, unit, value in rows:
+                most = getattr(lim, key)
+                if not -most <= value <= most:
+                    return within(f"{path}.limits.{key}", i, most, unit, "command").words(value)
+        return ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
         i, limit = divmod(code, PER_MOVE)
@@ -307,16 +294,6 @@ class OutgoingCommands(LimitCheck):
         if not reason:
             self._sent, self._modes = command.command.tolist(), command.control_mode
         return reason
-
-
-def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
-    loads = [(f"axes.{axis}", lim) for axis, lim in limits.items() if lim.of_force]
-    for at, (path, lim) in zip(range(0, PER_LOAD * len(loads), PER_LOAD), loads, strict=True):
-        for slot, (text, most) in enumerate(((NO_TARGET, LARGEST), (NO_COMMAND, LARGEST), (NOT_TAKEN, 0.0)), at):
-            yield Row(path, slot, -most, most, text=text)
-        bounds = ("force", "N"), ("force_rate", "N/s"), ("stroke", "m"), ("velocity", "m/s")
-        for slot, (key, unit) in enumerate(bounds, at + 3):
-            yield within(f"{path}.limits.{key}", slot, getattr(lim, key), unit, "command")
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
