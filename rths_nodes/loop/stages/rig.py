@@ -112,11 +112,12 @@ class RigStage:
         return self.stop_request is not None and self.stop_request.due(self.sample + 1)
 
     @property
-    def pause_counts(self) -> dict[str, float]:
-        """Number of slowed samples, number of pauses, and added time (s); empty if pauses are impossible."""
-        if not (self.pause.allowed or self.pause.count):
-            return {}
-        return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
+    def counts(self) -> Data:
+        """Slowed samples, pauses, and added time (s), unless pauses are impossible; numbers of levels, if any."""
+        counts: Data = {}
+        if self.pause.allowed or self.pause.count:
+            counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
+        return counts | ({} if self.levels is None else {"levels": self.levels.numbers()})
 
     def truth(self) -> Measurement | None:
         true = self.port.truth()

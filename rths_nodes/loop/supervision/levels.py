@@ -124,7 +124,7 @@ class LevelWatch:
         self._levels: dict[int, tuple[str, str]] = {}
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
-        for axis, of_axis in (of_axes | {WHOLE_RIG: whole or {}}).items():
+        for axis, of_axis in [*of_axes.items(), (WHOLE_RIG, whole or {})]:
             for quantity, level in of_axis.items():
                 index = self._of_level(axis, quantity, level)
                 self._levels[index] = axis, quantity
@@ -300,10 +300,6 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
             f"{path}.channel = {channel!r}: its unit is {unit_of_channel or 'none'}, but must be {unit}"
         )
     return names.index(channel)
-
-
-def level_numbers(watch: LevelWatch | None) -> dict[str, object]:
-    return {} if watch is None else {"levels": watch.numbers()}
 
 
 def level_path(axis: str, quantity: str) -> str:
