@@ -169,8 +169,8 @@ _Followed = tuple[int, Rows]
 class MotionBridge:
     """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While
-    ``apart`` is true, ``rejoin`` returns the real motion plus the remaining difference.
+    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target, and with the
+    real motion while ``apart`` is true.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -185,11 +185,16 @@ class MotionBridge:
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
 
-    def motion(self, sample: int) -> Rows:
-        return self._joined(self._series(self._last, sample), sample, self._last)
-
-    def rejoin(self, real: Rows, sample: int) -> Rows:
-        return self._joined(np.array(real), sample, None)
+    def motion(self, sample: int, real: Rows | None = None) -> Rows:
+        """Return the motion of the last Target, or the ``real`` motion, plus the remaining difference."""
+        source = self._last if real is None else None
+        rows = np.array(real) if source is None else self._series(source, sample)
+        if self._driving is not None and self._driving is not source:
+            self._fading.begin(self._series(self._driving, sample) - rows)
+        self._driving = source
+        x, v, a = (rows + self._fading.step() if self._fading.active else rows).tolist()
+        self.apart = source is not None or self._fading.active
+        return x, v, a
 
     def _series(self, last: _Followed, sample: int) -> Array:
         start, rows = last
@@ -197,14 +202,6 @@ class MotionBridge:
         t = (sample - start) * self._dt
         moved = self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
         return np.array((moved.displacement, moved.velocity, moved.acceleration))
-
-    def _joined(self, rows: Array, sample: int, source: _Followed | None) -> Rows:
-        if self._driving is not None and self._driving is not source:
-            self._fading.begin(self._series(self._driving, sample) - rows)
-        self._driving = source
-        x, v, a = (rows + self._fading.step() if self._fading.active else rows).tolist()
-        self.apart = source is not None or self._fading.active
-        return x, v, a
 
 
 _Known = tuple[Command, Command]

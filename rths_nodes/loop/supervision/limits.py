@@ -175,6 +175,9 @@ class LimitCheck:
     constants of the kernels.
     """
 
+    _sent: Floats = ()
+    _modes = b""
+
     def __init__(
         self,
         limits: dict[str, Limits],
@@ -278,18 +281,12 @@ class LimitCheck:
             return self.of_measurement[index].words(values[index])
         return _not_finite("measured", channels, self._channels) if channels else ""
 
-
-class OutgoingCommands(LimitCheck):
-    """Checks Commands before they are published. The rig checks them again on arrival."""
-
-    _sent: Floats = ()
-    _modes = b""
-
     def start(self, measured: Measurement) -> None:
+        """Start to check Commands before they are published (:meth:`refusal`)."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return the reason not to publish ``command``, or an empty string."""
+        """Return the reason not to publish ``command``, or an empty string. The rig checks it again on arrival."""
         reason = self.command(command, self._sent, self._modes)
         if not reason:
             self._sent, self._modes = command.command.tolist(), command.control_mode

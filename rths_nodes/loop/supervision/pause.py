@@ -142,23 +142,19 @@ class Pause:
         self._tick = self._samples = 0
         self._starts, self._rests = True, False
         while self.active:
-            yield self._start()
-
-    def _start(self) -> Array:
-        self._tick += 1
-        ahead = self._ahead(self._tick)
-        behind, coming = self._samples, self.coming
-        if ahead <= behind or coming is None:  # just before the last sample, which was taken early
-            behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
-        else:
-            one, other = self._rows(self.known), self._rows(coming)
-            self.sampled = ahead >= behind + 0.5
-            self._samples += self.sampled
-        self.active = self._tick < self._ticks
-        rows: Array = one + (ahead - behind) * (other - one)
-        if self.active:
-            rows[1] *= _rate(self._tick / self._ticks)
-        return rows
+            self._tick += 1
+            ahead, behind = self._ahead(self._tick), self._samples
+            if ahead <= behind or self.coming is None:  # just before the last sample, which was taken early
+                behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
+            else:
+                one, other = self._rows(self.known), self._rows(self.coming)
+                self.sampled = ahead >= behind + 0.5
+                self._samples += self.sampled
+            self.active = self._tick < self._ticks
+            rows: Array = one + (ahead - behind) * (other - one)
+            if self.active:
+                rows[1] *= _rate(self._tick / self._ticks)
+            yield rows
 
     def _ahead(self, tick: int) -> float:
         if tick >= self._ticks:
