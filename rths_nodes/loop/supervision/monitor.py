@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params, path, text
+from rths_nodes.core.parameters import declared, number, params, path, text
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.tracking import Tracking
@@ -24,6 +24,8 @@ NEVER = -1.0
 """Bound (J) that every energy error exceeds, so that every sample is judged."""
 ROUNDED = 0.999
 """Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
+INDICES = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
+"""Parameters that limit an index."""
 SPAN = 32
 """Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
@@ -125,17 +127,10 @@ class Monitor:
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
-        limits = {
-            "energy_error_percent": (params.energy_error_percent, "%"),
-            "tracking_indicator_rate": (params.tracking_indicator_rate, "m^2/s"),
-            "tracking_indicator_rate_over_amplitude": (params.tracking_indicator_rate_over_amplitude, "1/s"),
-            "tracking_indicator": (math.inf, "m^2"),
-        }
-        self._rows = {
-            index: within(f"monitor.{name}", index, bound, unit)
-            for index, (name, (bound, unit)) in enumerate(limits.items())
-            if bound is not None
-        }
+        units, names = declared(MonitorParams), (*INDICES, "tracking_indicator")
+        bounds = [(getattr(params, name), units[name].unit) for name in INDICES] + [(math.inf, "m^2")]
+        rows = enumerate(zip(names, bounds, strict=True))
+        self._rows = {i: within(f"monitor.{name}", i, *bound) for i, (name, bound) in rows if bound[0] is not None}
         self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
         self._steep, self._smallest = bool(self._rows.keys() & {1, 2}), params.smallest_amplitude
         self._indicators = deque([[0.0] * n_axes], maxlen=SPAN)

@@ -26,6 +26,7 @@ from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import Found, Seen, caution, parameter, refused, rules
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Axis, Scenario
+from rths_nodes.loop.supervision.monitor import INDICES
 
 SLACK = 4.0
 """Largest usual ratio of velocity to sqrt(deceleration x stroke). With a ratio of 2 an axis can just stop within
@@ -44,7 +45,6 @@ SIGMAS = 6.0
 """Number of standard deviations of the noise that one sample in 500 million exceeds."""
 ERRORS = (("tracking_error", "stroke", "m", "displacement"), ("force_error", "force", "N", "force"))
 """Error, the limit that bounds it, unit, and the sensor of the limit."""
-BOUNDS = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
 WEAKER = "level_of_rig_is_weaker"
 
 
@@ -221,7 +221,7 @@ def weaker_than_rig(scenario: Scenario, rig: RigFile, levels: WholeLevels | None
             if scenario.levels.quantities.get(name) != quantity:
                 yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as in the rig file")
     bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
-    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in BOUNDS]
+    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in INDICES]
     for path, stated, now, key in bounds:
         most, value = (None if part is None else getattr(part, key) for part in (stated, now))
         if most is not None and (value is None or value > most):
