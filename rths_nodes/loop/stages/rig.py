@@ -205,9 +205,10 @@ class RigStage:
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
                 command = self._load_stop.command(command, self._measured, self._shown)
+        asked = command.target.tolist(), command.command.tolist()  # a port may change the arrays
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before = self._sent
-        self._aims, self._sent = command.target.tolist(), command.command.tolist()
+        self._aims, self._sent = asked
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:

@@ -267,11 +267,8 @@ class LimitCheck:
 
         ``modes`` are the control modes of ``targets``.
         """
-        moved, forces, channels = (
-            measured.displacement.tolist(),
-            measured.force.tolist(),
-            measured.auxiliary.tolist(),
-        )
+        moved, forces = measured.displacement.tolist(), measured.force.tolist()
+        channels = measured.auxiliary.tolist()
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
         values, self._told = moved + forces, measured.control_mode
@@ -302,7 +299,7 @@ def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]
         if reach < math.inf:
             yield Row(path, 2 * (n + i), -reach, reach, text=MOVED)
         key, unit = ("force_error", "N") if lim.of_force else ("tracking_error", "m")
-        if (most := getattr(lim, key)) is not None:
+        if (most := getattr(lim, key)) is not None and most < math.inf:
             yield within(f"{path}.limits.{key}", 2 * (n + i) + 1, most, unit, "target - measured")
 
 
