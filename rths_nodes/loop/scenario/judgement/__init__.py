@@ -36,7 +36,7 @@ def refuse_weaker(scenario: Scenario, rig: RigFile, levels: WholeLevels | None) 
     """Raise ConfigError if the scenario is weaker than a real ``rig``."""
     if not simulation(scenario):
         by_name = {rule.name: rule for rule in LIMITS}
-        weaker = [_text(by_name[found.rule], found) for found in weaker_than_rig(scenario, rig, levels)]
+        weaker = [_text(by_name[finding.rule], finding) for finding in weaker_than_rig(scenario, rig, levels)]
         if weaker:
             raise ConfigError(*weaker)
 

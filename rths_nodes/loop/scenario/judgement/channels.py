@@ -82,16 +82,16 @@ def _of_other_unit(number: float) -> bool:
 def _scale(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
         number, unit = channel.range / channel.scale, channel.unit
-        place, shown = f"{path}.scale", f"{channel.scale:g} {unit}"
+        key_path, shown = f"{path}.scale", f"{channel.scale:g} {unit}"
         if not _converts_units(channel.scale) and _of_other_unit(number):
             text = f"must be {channel.scale / THOUSAND:g} {unit}, because no converter reaches the range of "
             text += f"{channel.range:g} {unit} at {number:.4g} (V, mA or counts)"
-            yield Found("scale_of_another_unit", place, shown, text)
+            yield Found("scale_of_another_unit", key_path, shown, text)
         elif channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             text = (
                 f"the range of {channel.range:g} {unit} corresponds to {number:.3g} at the port (V, mA or counts)"
             )
-            yield Found("signal_of_no_converter", place, shown, text)
+            yield Found("signal_of_no_converter", key_path, shown, text)
 
 
 def _range(seen: Seen) -> Iterator[Found]:
@@ -100,25 +100,25 @@ def _range(seen: Seen) -> Iterator[Found]:
             if axis.rig_axis is None:
                 continue
             channel, limit = getattr(axis.rig_axis, noun), getattr(axis.limits, key)
-            ratio, place = channel.range_si / limit, f"{path}.rig_axis.{noun}.range"
+            ratio, key_path = channel.range_si / limit, f"{path}.rig_axis.{noun}.range"
             text = f"the range is {channel.range_si:g} {unit}, {ratio:.3g} times limits.{key} = {limit:g} {unit}"
             for name, most in (("range_of_another_unit", ratio >= LOST), ("range_is_large", ratio > OVERSIZED)):
                 if most:
-                    yield Found(name, place, f"{channel.range:g} {channel.unit}", text)
+                    yield Found(name, key_path, f"{channel.range:g} {channel.unit}", text)
 
 
 def _calibration(seen: Seen) -> Iterator[Found]:
     longest, today = TEN_YEARS if seen.simulated else A_YEAR, seen.today
     for path, noun, channel in _channels(seen):
-        place, shown = f"{path}.calibrated", channel.calibrated
+        key_path, shown = f"{path}.calibrated", channel.calibrated
         day = date.fromisoformat(shown) if shown else today
         if day > today + A_DAY:
-            yield Found("calibrated_in_future", place, shown, f"today is {today}")
+            yield Found("calibrated_in_future", key_path, shown, f"today is {today}")
         if today - day > longest:
             text = f"this date is {(today - day).days / 365.25:.3g} years ago"
-            yield Found("calibrated_long_ago", place, shown, text)
+            yield Found("calibrated_long_ago", key_path, shown, text)
         if not shown and noun in ("displacement", "force"):
-            yield Found("never_calibrated", place, "''", "missing date")
+            yield Found("never_calibrated", key_path, "''", "missing date")
         if channel.expires and date.fromisoformat(channel.expires) < today:
             yield Found("calibration_expired", f"{path}.expires", channel.expires, f"today is {today}")
 
@@ -128,14 +128,14 @@ def _correction(seen: Seen) -> Iterator[Found]:
         if axis.rig_axis is None or axis.rig_axis.corrections is None:
             continue
         force, braking, mass = axis.limits.force, axis.limits.deceleration, axis.rig_axis.corrections.fixture_mass
-        friction, place = axis.rig_axis.corrections.friction, f"{path}.rig_axis.corrections"
+        friction, key_path = axis.rig_axis.corrections.friction, f"{path}.rig_axis.corrections"
         if friction is not None and friction > LARGE_FRICTION * force:
             rule = "friction_beyond_force" if friction >= force else "friction_is_large"
-            yield Found(rule, f"{place}.friction", f"{friction:g} N", f"limits.force is {force:g} N")
+            yield Found(rule, f"{key_path}.friction", f"{friction:g} N", f"limits.force is {force:g} N")
         if mass is not None and mass * braking >= force:
             text = f"the inertia at limits.deceleration = {braking:g} m/s^2 is {mass * braking:.4g} N, but "
             text += f"limits.force is {force:g} N"
-            yield Found("fixture_beyond_force", f"{place}.fixture_mass", f"{mass:g} kg", text)
+            yield Found("fixture_beyond_force", f"{key_path}.fixture_mass", f"{mass:g} kg", text)
 
 
 def _rig_axis(seen: Seen) -> Iterator[Found]:
@@ -150,10 +150,10 @@ def _rig_axis(seen: Seen) -> Iterator[Found]:
         if not low <= force <= high:
             text = f"the usual range is {low:g} to {high:g}"
             yield Found("scale_of_force", f"{path}.rig_axis.similitude.force", f"{force:g}", text)
-        accuracy, place = axis.rig_axis.stiffness_known_to, f"{path}.rig_axis.stiffness_known_to"
+        accuracy, key_path = axis.rig_axis.stiffness_known_to, f"{path}.rig_axis.stiffness_known_to"
         if accuracy is not None and accuracy > HARDLY_KNOWN:
             text = f"a usual value is at most {HARDLY_KNOWN:g}"
-            yield Found("stiffness_hardly_known", place, f"{accuracy:g}", text)
+            yield Found("stiffness_hardly_known", key_path, f"{accuracy:g}", text)
 
 
 def _rate(seen: Seen) -> Iterator[Found]:

@@ -61,12 +61,12 @@ def _axis(seen: Seen) -> Iterator[Found]:
             text = f"the braking distance at {braking:g} m/s^2 is {way:.4g} m, but the stroke is +- "
             text += f"{limits.stroke:g} m; a usual value is at most {most:.3g} m/s"
             yield Found("velocity_beyond_stroke", f"{path}.limits.velocity", f"{velocity:g} m/s", text)
-        place, value = f"{path}.limits.deceleration", f"{braking:g} m/s^2"
+        key_path, value = f"{path}.limits.deceleration", f"{braking:g} m/s^2"
         if braking > HARDEST:
-            yield Found("stop_of_no_actuator", place, value, f"must be <= {HARDEST:g} m/s^2")
+            yield Found("stop_of_no_actuator", key_path, value, f"must be <= {HARDEST:g} m/s^2")
         elif braking > max(SHARPEST, velocity * rate):
             text = f"a motion at {velocity:g} m/s stops within one sample of {1e3 / rate:.3g} ms"
-            yield Found("stop_in_one_sample", place, value, text)
+            yield Found("stop_in_one_sample", key_path, value, text)
         for key, limit, unit, channel in ERRORS:
             error, bound = getattr(limits, key), getattr(limits, limit)
             if error is not None and error > bound:
@@ -94,14 +94,14 @@ def _force_axis(seen: Seen) -> Iterator[Found]:
         if axis.limits.of_force and bound is not None and stiffness is not None and far * stiffness > bound:
             text = f"must be <= {bound / stiffness:g} m, because this correction changes the force by"
             text += f" {far * stiffness:g} N and limits.force_error = {bound:g} N"
-            place = f"{path}.force_control.largest_correction"
-            yield Found("led_beyond_force_error", place, f"{far:g} m", text)
+            key_path = f"{path}.force_control.largest_correction"
+            yield Found("led_beyond_force_error", key_path, f"{far:g} m", text)
         if by_controller(axis):
             text = (
                 "no test has shown that the rig holds this axis by itself if commands are missing or a limit is "
             )
-            place = f"{path}.force_control.closed_by"
-            yield Found("force_loop_not_commissioned", place, "controller", text + "exceeded")
+            key_path = f"{path}.force_control.closed_by"
+            yield Found("force_loop_not_commissioned", key_path, "controller", text + "exceeded")
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -137,23 +137,23 @@ def _level_bound(seen: Seen) -> Iterator[Found]:
         channel = parameter(level, "channel")
         end = channels[channel].range_si if channel in channels else math.inf
         for key, value in _bounds(level):
-            place, shown, size = f"{path}.{key}", f"{value:g} {unit}", abs(value)
+            key_path, shown, size = f"{path}.{key}", f"{value:g} {unit}", abs(value)
             if (value > 0.0) == (key == "minimum") and value:
                 rule = "level_broken_without_load" if quantity.at_rest else "level_broken_at_rest"
-                yield Found(rule, place, shown, f"must be {'<' if key == 'minimum' else '>'}= 0")
+                yield Found(rule, key_path, shown, f"must be {'<' if key == 'minimum' else '>'}= 0")
             if size < noise and value:
                 text = f"noise and resolution alone reach {noise:.3g} {unit}"
-                yield Found("level_within_noise", place, shown, text)
+                yield Found("level_within_noise", key_path, shown, text)
             if name == "piston_velocity" and not SLIGHT * limit <= size <= OVERSHOOT * limit:
                 text = f"limits.velocity is {limit:g} m/s; the usual range is {SLIGHT * limit:g} to"
                 text += f" {OVERSHOOT * limit:g} m/s"
-                yield Found("piston_velocity_beside_limit", place, shown, text)
+                yield Found("piston_velocity_beside_limit", key_path, shown, text)
             if name == "command_step" and size > limit / rate:
                 text = f"must be within +- {limit / rate:.4g} m"
-                yield Found("command_step_beyond_velocity", place, shown, text)
+                yield Found("command_step_beyond_velocity", key_path, shown, text)
             if size > end:
                 text = f"must be within +- {end:g} {unit}, the range of {channel}"
-                yield Found("disagreement_beyond_sensor", place, shown, text)
+                yield Found("disagreement_beyond_sensor", key_path, shown, text)
 
 
 def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:

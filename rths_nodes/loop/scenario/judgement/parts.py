@@ -147,14 +147,14 @@ def _specimen(seen: Seen) -> Iterator[Found]:
         stiffness, limits = parameter(axis.specimen, "stiffness"), axis.limits
         if not isinstance(stiffness, float):
             continue
-        place, shown = f"{path}.specimen.stiffness", f"{stiffness:g} N/m"
+        key_path, shown = f"{path}.specimen.stiffness", f"{stiffness:g} N/m"
         for who, other in _expected(seen, axis):
             if not other / UNLIKE <= stiffness <= other * UNLIKE:
-                yield Found("specimen_of_another_rig", place, shown, f"{who} is {other:g} N/m")
+                yield Found("specimen_of_another_rig", key_path, shown, f"{who} is {other:g} N/m")
         force = stiffness * limits.stroke + (parameter(axis.specimen, "damping") or 0.0) * limits.velocity
         if type_of(axis.specimen) == "kelvin_voigt" and force < NO_FORCE * limits.force:
             text = f"the force at the limits of stroke and velocity is only {force:.3g} N, but limits.force is "
-            yield Found("specimen_without_force", place, shown, text + f"{limits.force:g} N")
+            yield Found("specimen_without_force", key_path, shown, text + f"{limits.force:g} N")
 
 
 def _small_move(seen: Seen) -> Iterator[Found]:
@@ -167,8 +167,8 @@ def _small_move(seen: Seen) -> Iterator[Found]:
             text = (
                 f"the force is {force:.4g} N with a stiffness of {rig.stiffness:g} N/m, but small_move.force is "
             )
-            place, shown = f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m"
-            yield Found("small_move_beyond_force", place, shown, text + f"{move.force:g} N")
+            key_path, shown = f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m"
+            yield Found("small_move_beyond_force", key_path, shown, text + f"{move.force:g} N")
 
 
 def _record(seen: Seen) -> Iterator[Found]:
