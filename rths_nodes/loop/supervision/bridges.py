@@ -330,10 +330,8 @@ class BridgeCount:
         self._new, self._gap = 0, self._gap + late if late else 0
         self._longest_gap = max(self._longest_gap, self._gap)
         self.watches = self.overruns is not None or self._gap > 0
-        if self.overruns is not None:
-            self._count(sample, late, self.overruns)
-
-    def _count(self, sample: int, late: int, most: OverrunParams) -> None:
+        if (most := self.overruns) is None:
+            return
         while self._late and self._late[0][0] <= sample - self._window:
             self._in_window -= self._late.popleft()[1]
         if not late or sample <= self._ignored:
