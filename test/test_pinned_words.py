@@ -27,7 +27,7 @@ from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.datagrams import REASONS
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, OverrunParams, Overruns
+from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.hops import IN_A_ROW, TakenAtOnce
 from rths_nodes.loop.supervision.levels import LevelWatch
@@ -60,13 +60,14 @@ def measurement_breach(displacement: float, force: float = 0.0, target: float | 
 def bridge_breach(samples: int, missing: str, **params: Any) -> str:
     count = BridgeCount(from_data(BridgeParams, params), DT)
     for _ in range(samples):
-        count.add(missing)
+        count.follow(True, missing)
     return count.breach
 
 
 def overrun_breach(samples: int, every: int) -> str:
     """Breach by ``samples`` late samples, one in ``every`` samples."""
-    overruns = Overruns(from_data(OverrunParams, {"in_a_row": 2, "in_window": 5, "window": 0.5}), DT)
+    allowed = {"overruns": {"in_a_row": 2, "in_window": 5, "window": 0.5}}
+    overruns = BridgeCount(from_data(BridgeParams, allowed), DT)
     for sample in range(1, samples * every + 1):
         overruns.sampled(sample, sample % every == 0)
     return overruns.breach
@@ -107,8 +108,7 @@ def hops_reason() -> str:
 
 def level_reason(force: float) -> object:
     levels = {"levels": {"force": {"maximum": 1e3}}}
-    watch = LevelWatch.of({"a": from_data(Limits, LIMITS | levels)}, DT)
-    assert watch is not None
+    watch = LevelWatch({"a": from_data(Limits, LIMITS | levels)}, DT)
     command = Command(1, np.zeros(1), np.zeros(1))
     breach = watch.judge(command, Measurement(1, np.zeros(1), np.array([force]), np.zeros(1)))
     assert breach is not None

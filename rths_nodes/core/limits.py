@@ -96,77 +96,59 @@ class Reading(NamedTuple):
     tracked: float
 
 
-class AxisQuantity(NamedTuple):
-    """Describes a quantity of an axis. ``value`` is a function of two readings and the sampling rate (Hz).
+PREVIOUS = "previous"
 
-    The readings are the present and the previous reading. ``level`` is the class of the quantity's levels, or None
-    if only expressions use the quantity. ``limit`` is the name of the limit of this quantity. ``noise`` is the
-    sensor whose noise the quantity contains. If ``level`` is :class:`Disagreement`, the value of the auxiliary
-    channel is subtracted.
+
+class AxisQuantity(NamedTuple):
+    """Describes a quantity of an axis: a ``reading``, or its difference from another or from the PREVIOUS reading.
+
+    A difference in a unit per second is multiplied by the sampling rate. ``level`` is the class of the quantity's
+    levels, or None if only expressions use the quantity. ``limit`` is the name of the limit of this quantity.
+    ``noise`` is the sensor whose noise the quantity contains. If ``level`` is :class:`Disagreement`, the value of
+    the auxiliary channel is subtracted. ``at_rest`` is true if the quantity may be non-zero at rest. ``in_metres``
+    is true if it is undefined for a force axis, whose commands are in N.
     """
 
     unit: str
     meaning: str
-    value: Callable[[Reading, Reading, float], float]
+    reading: str
+    minus: str = ""
     level: type[Level] | None = Level
     limit: str = ""
     noise: str = ""
     at_rest: bool = False
-    """True if the quantity may be non-zero at rest."""
     in_metres: bool = False
-    """True if the quantity is undefined for a force axis, whose commands are in N."""
 
 
 QUANTITIES = {
-    "displacement": AxisQuantity(
-        "m", "measured displacement", lambda now, before, rate: now.displacement, limit="stroke", at_rest=True
-    ),
-    "force": AxisQuantity(
-        "N", "measured force", lambda now, before, rate: now.force, limit="force", noise="force", at_rest=True
-    ),
-    "force_rate": AxisQuantity(
-        "N/s",
-        "rate of the measured force",
-        lambda now, before, rate: (now.force - before.force) * rate,
-        noise="force",
-    ),
-    "command_step": AxisQuantity(
-        "m",
-        "command minus the previous command",
-        lambda now, before, rate: now.command - before.command,
-        in_metres=True,
-    ),
+    "displacement": AxisQuantity("m", "measured displacement", "displacement", limit="stroke", at_rest=True),
+    "force": AxisQuantity("N", "measured force", "force", limit="force", noise="force", at_rest=True),
+    "force_rate": AxisQuantity("N/s", "rate of the measured force", "force", PREVIOUS, noise="force"),
+    "command_step": AxisQuantity("m", "command minus the previous command", "command", PREVIOUS, in_metres=True),
     "piston_velocity": AxisQuantity(
-        "m/s",
-        "rate of the measured displacement",
-        lambda now, before, rate: (now.displacement - before.displacement) * rate,
-        noise="displacement",
+        "m/s", "rate of the measured displacement", "displacement", PREVIOUS, noise="displacement"
     ),
-    "command_error": AxisQuantity(
-        "m", "command minus target", lambda now, before, rate: now.command - now.target, in_metres=True
-    ),
+    "command_error": AxisQuantity("m", "command minus target", "command", "target", in_metres=True),
     "tracking_error": AxisQuantity(
         "m",
         "target minus measured displacement",
-        lambda now, before, rate: now.target - now.tracked,
+        "target",
+        "tracked",
         limit="tracking_error",
         noise="displacement",
         in_metres=True,
     ),
-    "command": AxisQuantity("m", "command", lambda now, before, rate: now.command, None),
-    "target": AxisQuantity("m", "target", lambda now, before, rate: now.target, None),
+    "command": AxisQuantity("m", "command", "command", level=None),
+    "target": AxisQuantity("m", "target", "target", level=None),
     "displacement_disagreement": AxisQuantity(
         "m",
         "measured displacement minus the displacement of a second sensor",
-        lambda now, before, rate: now.displacement,
-        Disagreement,
+        "displacement",
+        level=Disagreement,
         noise="displacement",
     ),
     "force_disagreement": AxisQuantity(
-        "N",
-        "measured force minus the force of a second load cell",
-        lambda now, before, rate: now.force,
-        Disagreement,
+        "N", "measured force minus the force of a second load cell", "force", level=Disagreement
     ),
 }
 """Quantities of one axis, by name. Rates are differences between two samples, including noise."""

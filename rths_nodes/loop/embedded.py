@@ -28,7 +28,6 @@ from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.handover import Handover
-from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
 
@@ -167,7 +166,7 @@ class Loop:
         machine = rig.machine
         late = rig.late(rig.bridged)
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
-        times |= rig.pause_counts | level_numbers(rig.levels)
+        times |= rig.counts
         with suppress(PortError):  # a failed port cannot report its counters
             times |= port_numbers(rig.port)
         integrator_results = self.substructure.numbers()

@@ -300,7 +300,7 @@ class RigDrive:
             limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
         )
         levels = self._scenario.levels
-        self.levels = LevelWatch.of(limits, self._dt, channels, tares, levels.expressions, levels.quantities)
+        self.levels = LevelWatch(limits, self._dt, channels, tares, levels.expressions, levels.quantities) or None
 
     def unfit(self) -> str:
         port, axes = self.port, self._scenario.axes
@@ -406,8 +406,9 @@ class RigDrive:
             except Exception as error:  # an unexpected error of a motion also stops the rig
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
-            asked, modes = wanted.tolist(), motion.modes()
-            reason = self._check.commanded(asked, asked, (), self.command.tolist(), modes, self._before_modes)
+            modes = motion.modes()
+            asked = Command(self.measured.sample + 1, wanted, wanted, control_mode=modes)
+            reason = self._check.command(asked, self.command.tolist(), self._before_modes)
             if not reason:
                 self._modes = modes
                 return np.array(wanted, float)

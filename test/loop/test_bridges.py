@@ -35,8 +35,6 @@ from rths_nodes.loop.supervision.bridges import (
     CommandBridge,
     Fading,
     MotionBridge,
-    OverrunParams,
-    Overruns,
 )
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, excess_travel
@@ -479,9 +477,9 @@ def test_bridge_count_reports_first_missing_message() -> None:
     count = BridgeCount(BridgeParams(max_bridge=2.0 * DT), DT)
     for missing in ("Target", "Command", "Target"):
         assert count.breach == ""
-        count.add(missing)
+        count.follow(True, missing)
     assert mentions(count.breach, "bridge.max_bridge", "2.93 ms", "<= 1.95312 ms")
-    count.end()
+    count.follow(False)
     assert count.breach == ""
 
 
@@ -491,11 +489,11 @@ ALLOWED = {"in_a_row": 2, "in_window": 5, "window": 100 * DT}
 NAME = "chen_ricles_2010"
 
 
-def overruns(**changed: Any) -> Overruns:
-    return Overruns(from_data(OverrunParams, ALLOWED | changed, "overruns"), DT)
+def overruns(**changed: Any) -> BridgeCount:
+    return BridgeCount(from_data(BridgeParams, {"overruns": ALLOWED | changed}), DT)
 
 
-def first_breach(count: Overruns, late: dict[int, int], samples: int = 300) -> tuple[int, str]:
+def first_breach(count: BridgeCount, late: dict[int, int], samples: int = 300) -> tuple[int, str]:
     """Return sample and reason of the first breach; ``late``: periods missed before a sample, or -1 if bridged."""
     for sample in range(1, samples):
         count.sampled(sample, abs(late.get(sample, 0)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import HIGH, LOW, PER_AXIS, START, STEP, SafeStop
 from rths_nodes.recording.run import Collector
 
@@ -101,6 +103,8 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
         _walk(value.__self__, of_number, seen)
     elif isinstance(value, SafeStop):
         _walk(_of_stop(value), of_number, seen)
+    elif isinstance(value, LimitCheck) and value.loads:
+        _walk(_of_check(value), of_number, seen)
     elif type(value).__module__.startswith("rths_nodes."):
         _in_object(value, of_number, seen)
     return value
@@ -112,6 +116,24 @@ def _of_stop(stop: SafeStop) -> list[Any]:
     _, zeros, strokes, fastest, changes = zip(*rows, strict=True)
     start, steps, low, high = (stop.state[offset::PER_AXIS] for offset in (START, STEP, LOW, HIGH))
     return [*changes, *zip(low, high, strict=True), *fastest, *start, *steps, *strokes, *zeros]
+
+
+def _of_check(check: LimitCheck) -> dict[str, Any]:
+    """Numbers of the limits of loads in the stored order, which is older than the present layout."""
+    bounds: list[float] = []
+    for _, lim, *_ in check.loads:
+        for most in (
+            sys.float_info.max,
+            sys.float_info.max,
+            0.0,
+            lim.force,
+            lim.force_rate,
+            lim.stroke,
+            lim.velocity,
+        ):
+            bounds += [-most, most]
+    loads = [[zero, force_zero, dt] for _, _, zero, force_zero, dt in check.loads]
+    return vars(check) | {"commands": bounds, "of_command": bounds.copy(), "loads": loads}
 
 
 def _in_cell(cell: Any, of_number: Callable[[Any], Any], seen: set[int]) -> None:

@@ -403,8 +403,8 @@ def test_limits_apply_to_uncorrected_force() -> None:
     levels = {"force": {"maximum": 900.0, "action": "hold"}}
     limits = {"a": from_data(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1000.0, "levels": levels})}
     names = ("pressure [Pa]", "uncorrected_force_a [N]")
-    check, watch = LimitCheck(limits, DT, (), names), LevelWatch.of(limits, DT, names)
-    assert watch is not None
+    check, watch = LimitCheck(limits, DT, (), names), LevelWatch(limits, DT, names)
+    assert watch
     zero = np.zeros(1)
 
     def measured(force: float) -> Measurement:

@@ -35,7 +35,7 @@ LEVELS = "axes.axis_1.limits.levels"
 
 def watch(**levels: Any) -> LevelWatch:
     """Levels of the second of two axes."""
-    return LevelWatch.of(limits_of_axes(levels), DT)
+    return LevelWatch(limits_of_axes(levels), DT)
 
 
 def limits_of_axes(levels: dict[str, Any]) -> dict[str, Limits]:
@@ -80,7 +80,7 @@ def test_value_of_quantity(quantity: str) -> None:
 @pytest.mark.parametrize(("quantity", "unit"), [("displacement_disagreement", "m"), ("force_disagreement", "N")])
 def test_disagreement_of_second_sensor(quantity: str, unit: str) -> None:
     limits = limits_of_axes({quantity: {"channel": "second", "minimum": -1e-3, "maximum": 1e-3}})
-    levels = LevelWatch.of(limits, DT, ("first [V]", f"second [{unit}]"))
+    levels = LevelWatch(limits, DT, ("first [V]", f"second [{unit}]"))
     for difference, agrees in ((0.9e-3, True), (-0.9e-3, True), (1.1e-3, False), (-1.1e-3, False)):
         measured = Measurement(1, np.array([0.0, 0.01]), np.array([0.0, 0.01]), np.zeros(2))
         measured.auxiliary = np.array([99.0, 0.01 - difference])
@@ -90,7 +90,7 @@ def test_disagreement_of_second_sensor(quantity: str, unit: str) -> None:
         (("second [mm]",), rf"levels.{quantity}.channel = 'second': its unit is mm, but must be {unit}"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            LevelWatch.of(limits, DT, channels)
+            LevelWatch(limits, DT, channels)
 
 
 def test_disagreement_of_damper_sensor_and_floor() -> None:

@@ -286,7 +286,7 @@ def test_levels_equal_evaluation_of_whole_histories(seed: int) -> None:
         name: Limits(stroke=1.0, velocity=1.0, force=1.0, levels=Levels(**of_axis))
         for name, of_axis in zip("ab", levels, strict=True)
     }
-    watch = LevelWatch.of(limits, dt)
+    watch = LevelWatch(limits, dt)
     breaches = [watch.judge(command, measured) for command, measured in samples]
     expected: dict[int, tuple[str, str]] = {}
     numbers: dict[str, Any] = {}
@@ -316,7 +316,6 @@ KERNELS = (
     limit_rows.acting,
     limit_rows.broken_alone,
     limit_rows.broken_together,
-    limit_rows.of_load_commands,
     limit_rows.of_errors,
 )
 
@@ -337,10 +336,6 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
         limit_rows.acting: ((rows, np.zeros(6, int), np.full(6, -2)), draw(6), 0),
         limit_rows.broken_alone: (moves, draw(3), draw(3), 0.3 * draw(3)),
         limit_rows.broken_together: ((moves[:2],), draw(3), 0.3 * draw(3)),
-        limit_rows.of_load_commands: (
-            tuple((i, 0.1, 0.2, 1e-3) for i in range(3)),
-            *(draw(3), draw(3), draw(3), (modes, b"", modes)),
-        ),
         limit_rows.of_errors: (((0.1, 0.2, False), (0.0, 1.0, True)), draw(3), draw(3), draw(3), modes),
     }
 

@@ -121,6 +121,25 @@ def test_command_limits_follow_control_mode() -> None:
     assert "axes.drift.limits.velocity" in check.command(command(2, 0.01, 5e5), [0.0, 5e5], BY_FORCE)
 
 
+def test_first_violated_limit_of_force_command_is_reported() -> None:
+    """Target before command, then the mode of the rig, then force before its rate; NaN violates each limit."""
+    check, nan, inf = LimitCheck(LIMITS, DT), math.nan, math.inf
+
+    def reason(target: float, load: float, before: float = 0.0) -> str:
+        wanted = Command(2, np.array([0.0, target]), np.array([nan, load]), control_mode=BY_FORCE)
+        return check.command(wanted, [0.0, before], BY_FORCE)
+
+    assert reason(nan, inf) == "axes.load: target = nan: must be finite"
+    assert reason(0.0, inf) == "axes.load: command = inf: must be finite"
+    assert "axes.load.limits.force: command = 700000 N" in reason(0.0, 7e5)
+    assert "axes.load.limits.force_rate: command = nan N/s" in reason(0.0, 6e5, nan)
+    assert reason(0.0, 6e5, 6e5) == "axes.drift: command = nan: must be finite"
+    measured = Measurement(1, *np.zeros((3, 2)), control_mode=bytes(2))
+    assert check.measurement(measured, np.zeros(2)) == ""
+    assert "axes.load: the rig reports no control mode" in reason(0.0, 7e5)
+    assert reason(0.0, -inf) == "axes.load: command = -inf: must be finite"
+
+
 def test_force_error_limit() -> None:
     check = LimitCheck(LIMITS, DT)
     measured = Measurement(1, np.array([0.0, 1e-3]), np.array([0.0, 4e5]), np.zeros(2), control_mode=BY_FORCE)

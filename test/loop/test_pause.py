@@ -209,7 +209,7 @@ def test_sample_number_stops_during_pause() -> None:
     slowed = flags.count(FLAG_SLOWED)
     assert slowed == rig.slowed > 5
     assert flags == [FLAG_SLOWED] * slowed + [0] * (len(flags) - slowed)
-    counts = rig.pause_counts
+    counts = rig.counts
     assert (counts["pauses"], counts["slowed"]) == (1, slowed)
     assert counts["paused_s"] == pytest.approx((rig.ticks - rig.sample) * DT)
     assert rig.machine.state is State.RUNNING
@@ -240,7 +240,7 @@ def test_random_lateness_causes_no_jump(seed: int, bridge: float) -> None:
     assert np.abs(velocity).max() < 0.6
     # a second pause during slow motion begins on a chord of the motion
     assert np.abs(acceleration).max() < 2.0 * (BRAKING + 2.0 * 7.11)
-    assert rig.ticks - rig.sample == pytest.approx(rig.pause_counts["paused_s"] / DT)
+    assert rig.ticks - rig.sample == pytest.approx(rig.counts["paused_s"] / DT)
     assert rig.slowed == sum(measured.flags & FLAG_SLOWED > 0 for measured in measurements)
     assert rig.bridged == sum(measured.flags & FLAG_BRIDGED > 0 for measured in measurements)
     assert (rig.bridged > 0) == (bridge > 0.0)

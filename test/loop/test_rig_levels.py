@@ -26,7 +26,7 @@ from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
+from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes
 from rths_nodes.loop.supervision.quantities import Integral, MovingRms
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
@@ -39,7 +39,7 @@ CHANNELS = ("oil [bar]", "count", "light [lx]")
 def watch_levels(data: dict[str, Any], simulated: bool = True, limits: dict[str, Limits] = LIMITS) -> Any:
     levels = from_data(WholeLevels, data)
     in_effect = levels.in_effect(simulated, 1.0 / DT)
-    return LevelWatch.of(limits, DT, CHANNELS, whole=in_effect, quantities=levels.quantities)
+    return LevelWatch(limits, DT, CHANNELS, whole=in_effect, quantities=levels.quantities)
 
 
 def watch(quantities: Any = None, **expressions: Any) -> LevelWatch:
@@ -74,7 +74,7 @@ def test_names_in_expressions() -> None:
     levels = watch(**{f"x{n}": level for n, level in enumerate(data)})
     levels.judge(command(1), sample(1, (0.0, 0.01), (1.0, 0.0)))
     levels.judge(command(2, 0.0035, 0.004), sample(2, (0.001, 0.02), (3.0, 0.0)))
-    numbers = level_numbers(levels)["levels"][WHOLE_RIG]
+    numbers = levels.numbers()[WHOLE_RIG]
     for n, (name, value) in enumerate(names.items()):
         assert numbers[f"x{n}"]["highest"] == pytest.approx(value, rel=1e-12), name
 
@@ -121,7 +121,7 @@ def extremes(quantity: dict[str, Any], forces: Sequence[float], unit: str = "N")
     levels = watch({"x": {"of": ["force.a"]} | quantity}, x=level)
     for k, force in enumerate(forces, 1):
         levels.judge(command(k), sample(k, forces=(force, 0.0)))
-    return [level_numbers(levels)["levels"][WHOLE_RIG]["x"][end] for end in ("lowest", "highest")]
+    return [levels.numbers()[WHOLE_RIG]["x"][end] for end in ("lowest", "highest")]
 
 
 def test_integral_uses_trapezoidal_rule() -> None:
@@ -248,7 +248,7 @@ def test_level_notes_omit_nan_and_unit_of_other_level() -> None:
     levels.judge(command(1), sample(1, forces=(2e3, 0.0)))
     beyond = "the level was exceeded in 1 sample, first at sample 1."
     parts = ("levels.expressions.x", beyond), ("levels.expressions.force", beyond, "2")
-    assert each_mentions(level_notes(level_numbers(levels)), *parts)
+    assert each_mentions(level_notes({"levels": levels.numbers()}), *parts)
 
 
 def test_name_of_built_in_level_is_refused() -> None:
@@ -266,7 +266,7 @@ def test_expressions_of_rig_file_use_its_axis_names(tmp_path: Path) -> None:
     (tmp_path / "rig.yaml").write_text(dump(rig))
     loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=0.2"], rig=str(tmp_path / "rig.yaml"))))
     assert loop.run().state is State.FINISHED
-    numbers = level_numbers(loop.rig.levels)["levels"][WHOLE_RIG]["x"]
+    numbers = loop.rig.levels.numbers()[WHOLE_RIG]["x"]
     assert numbers == {"lowest": 0.0, "highest": 0.0, "samples": 0.0}
 
 
@@ -329,7 +329,7 @@ def test_bridge_length_counts_bridges_of_rig_and_port() -> None:
     b = FLAG_BRIDGED
     assert actions(levels, [b, b, 0, b, b, 0], [0, 0, 0, 0, 0, b]) == ["", "", "", "", "", "hold"]
     assert each_mentions(levels.told, ("sample 2", "2", "levels.bridge_length", "<= 1"))
-    numbers = level_numbers(levels)["levels"][WHOLE_RIG]["bridge_length"]
+    numbers = levels.numbers()[WHOLE_RIG]["bridge_length"]
     assert (numbers["highest"], numbers["samples"], numbers["first"]) == (3.0, 3.0, 2.0)
 
 
@@ -340,7 +340,7 @@ def test_bridged_samples_do_not_count_for_parameter_at_bound() -> None:
 
 
 def test_real_rig_holds_parameter_at_bound_by_default() -> None:
-    assert watch_levels({}) is None
+    assert not watch_levels({})
     levels = watch_levels({}, simulated=False)
     assert actions(levels, [FLAG_AT_BOUND] * 502).index("hold") == 500  # half a second
     assert mentions(levels.told[0], "sample 1", "1", "levels.parameter_at_bound")

@@ -156,7 +156,7 @@ class _Gathered:
             )
         names = a.port.auxiliary_names
         levels = s.levels.in_effect(True, s.servo_rate)
-        if LevelWatch.of(s.limits, s.dt, names, None, levels, s.levels.quantities) is not None:
+        if LevelWatch(s.limits, s.dt, names, None, levels, s.levels.quantities):
             raise Resists("limits.levels: levels are checked sample by sample")
         if shown_forces(names, list(s.axes)):
             raise Resists("port: a second channel measures the force")

@@ -217,7 +217,7 @@ class KernelLoop:
         ended = samples == self.scenario.samples
         state, reason = (State.FINISHED, "") if ended else (State.HELD, f"sample {samples}: interrupted")
         metrics = self._parts.monitor.metrics()
-        times |= self._loop.rig.pause_counts
+        times |= self._loop.rig.counts
         return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
     def _shown(self, states: Data) -> dict[str, float]:

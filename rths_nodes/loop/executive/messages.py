@@ -120,7 +120,9 @@ class Messages:
         if beyond and all(map(math.isfinite, aims)):
             self.reason, self.failed = f"{self._type}: command = {beyond[0]}: must be finite", True
         else:
-            self.reason = self._check.commanded(aims, commands, self._inputs.tolist(), self._sent, b"", b"")
+            self.reason = self._check.command(
+                Command(0, np.array(aims), np.array(commands), self._inputs), self._sent
+            )
 
     def _sampled(self, row: Array, integers: Integers, sample: int, kind: int) -> None:
         values = {name: row[at] for name, at in self._places.items()}
@@ -148,5 +150,4 @@ class Messages:
             )
         self.sample, self._sent, self._stopping = sample, sent.tolist(), kind in (BRAKED, BROKEN)
         if kind == BROKEN:
-            judged = moved.tolist(), force.tolist(), channels.tolist(), values["target"].tolist()
-            self.reason = self._check.measured(*judged, b"", modes)
+            self.reason = self._check.measurement(measured, values["target"].tolist())

@@ -44,7 +44,7 @@ from rths_nodes.loop.scenario.rig_file import ENGINE, RigFile, RigHead, check_en
 from rths_nodes.loop.scenario.updating import Updating, check_updating
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
-from rths_nodes.loop.supervision.hops import HopsParams, check_hops
+from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.numerical.observation import check_names
 
@@ -279,7 +279,7 @@ class Scenario(AxesByMode):
             raise ConfigError(
                 f"bridge.max_pause = {bridge.max_pause:g} s: must be <= port.longest_wait = {wait:g} s"
             )
-        check_hops(self.hops.depth, self.port.transport_samples, self.force_axes)
+        self.hops.check(self.port.transport_samples, self.force_axes)
         check_force_axes(self)
         check_updating(self)
         # an integrator without a structure may observe degrees of freedom in addition to the axes

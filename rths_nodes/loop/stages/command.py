@@ -44,7 +44,7 @@ from rths_nodes.loop.scenario.loads import LoadHistory
 from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge, fading_of
-from rths_nodes.loop.supervision.limits import OutgoingCommands
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.mechanics.axial_load import vertical_share
 
 
@@ -210,7 +210,7 @@ class CommandStage:
             if total - total != 0.0 and self._finite:
                 self._blame("ramp", "displacement", rows[0])
             rows = self.setup.moved(rows)
-            self._rows = self._bridge.rejoin(rows, sample) if self._bridge.apart else rows
+            self._rows = self._bridge.motion(sample, rows) if self._bridge.apart else rows
             self._in_a_row = 0
         return self._command(sample, measured, 0)
 
@@ -277,10 +277,10 @@ class CommandStage:
         return any(not low < values[index] < high for index, low, high in self._bounds)
 
 
-def outgoing_of(assembly: Assembly) -> OutgoingCommands:
+def outgoing_of(assembly: Assembly) -> LimitCheck:
     scenario, names = assembly.scenario, assembly.names
     arguments = scenario.limits, scenario.dt, names.inputs, names.auxiliary
-    return OutgoingCommands(*arguments, groups=scenario.stop_groups)
+    return LimitCheck(*arguments, groups=scenario.stop_groups)
 
 
 def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:

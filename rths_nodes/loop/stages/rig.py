@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -30,9 +31,8 @@ from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadStop
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import LoadStop, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
@@ -71,7 +71,7 @@ class RigStage:
         self._end = State.TRIPPED
         self._samples = scenario.samples
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, acting, levels.quantities)
+        self.levels = LevelWatch(limits, dt, port.auxiliary_names, tares, acting, levels.quantities) or None
         self._stop = SafeStop(limits, dt, tares, groups)
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
@@ -81,13 +81,12 @@ class RigStage:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
         self._n_moved = len(limits) - len(rates)
-        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if rates else None
+        self._load_stop = LoadStop(limits, self._n_moved, dt, self._check.measurement) if rates else None
         self.pause = Pause(bridge, limits, dt)
         self._dt = dt
         fading = fading_of(bridge, limits, dt)
         self._bridge = CommandBridge(fading, dt, np.zeros(len(limits)), self._passive, rates)
-        self._sent = self._sent_before = self._targets = at_zero.tolist()
-        self._asked = self._targets, self._sent
+        self._sent = self._sent_before = self._aims = at_zero.tolist()
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         self._driven_before: Command | None = None
@@ -113,11 +112,12 @@ class RigStage:
         return self.stop_request is not None and self.stop_request.due(self.sample + 1)
 
     @property
-    def pause_counts(self) -> dict[str, float]:
-        """Number of slowed samples, number of pauses, and added time (s); empty if pauses are impossible."""
-        if not (self.pause.allowed or self.pause.count):
-            return {}
-        return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
+    def counts(self) -> Data:
+        """Slowed samples, pauses, and added time (s), unless pauses are impossible; numbers of levels, if any."""
+        counts: Data = {}
+        if self.pause.allowed or self.pause.count:
+            counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
+        return counts | ({} if self.levels is None else {"levels": self.levels.numbers()})
 
     def truth(self) -> Measurement | None:
         true = self.port.truth()
@@ -127,7 +127,7 @@ class RigStage:
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
         """Open the port and move a simulator to its start. Raises ConfigError if opening fails."""
-        open_port(self.port, self._bridges.counting(pacer))
+        open_port(self.port, None if pacer is None else partial(self._bridges.tick, pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
@@ -147,7 +147,7 @@ class RigStage:
         assert measured is not None
         if sent is not None:
             self.sample = sample
-            self._sent = self._sent_before = self._targets = sent
+            self._sent = self._sent_before = self._aims = sent
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
@@ -205,10 +205,10 @@ class RigStage:
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
                 command = self._load_stop.command(command, self._measured, self._shown)
-            self._asked = command.target.tolist(), command.command.tolist()
+        asked = command.target.tolist(), command.command.tolist()  # a port may change the arrays
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before = self._sent
-        self._targets, self._sent = self._asked
+        self._aims, self._sent = asked
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
@@ -226,19 +226,17 @@ class RigStage:
             return measured
         self.ticks = measured.sample
         sample = measured.sample = shown.sample = self.ticks - self._between
-        port, check = self.port, self._check
+        port = self.port
         if port.interlock:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             opened = why_opened(port, measured) if measured.interlock == INTERLOCK_OPEN else ""
             reason = opened or why_failed(port, measured.hydraulics)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
-            moved = shown.displacement.tolist()
-            aims = self._targets
+            aims = self._aims
             if self.under_way.depth:
-                aims = self.under_way.compared(aims, moved, self.pause.active)
-            arguments = moved, shown.force.tolist(), shown.auxiliary.tolist(), aims
-            reason = reason or check.measured(*arguments, command.control_mode, shown.control_mode)
+                aims = self.under_way.compared(aims, shown.displacement.tolist(), self.pause.active)
+            reason = reason or self._check.measurement(shown, aims, command.control_mode)
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
@@ -279,7 +277,7 @@ class RigStage:
         pause.held = asked.held and self._driving is not None and not self.stopping
         if pause.held and pause.can_be_held and self._driving is not None:
             pause.begin(self._driven_before or self._driving, self._driving)
-            self._bridges.end()
+            self._bridges.follow(False)
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
         if (self.pause.allowed or self.pause.active) and self._stands_still(command, late):
@@ -293,7 +291,7 @@ class RigStage:
             missing = "Target"
             command = self._bridge.rejoin(command)
         if command.flags & FLAG_BRIDGED or self._bridges.in_a_row:
-            self._bridges.follow(command, missing)
+            self._bridges.follow(command.flags & FLAG_BRIDGED > 0, missing)
         return command
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:
@@ -304,7 +302,7 @@ class RigStage:
         wanting = command is None and pause.needs_command if pause.active else bridged
         if wanting and pause.allowed and self._bridges.exhausted:
             pause.begin(self._driven_before or driving, driving)
-            self._bridges.end()
+            self._bridges.follow(False)
         return pause.active
 
     def _paused(self, command: Command | None, sample: int) -> Command:
@@ -317,23 +315,21 @@ class RigStage:
             command = self._bridge.rejoin(command)
             apart = (command.target - target)[: self._n_moved]
         if command is not None:
-            self._unfit = self._check.command(command, *pause.sent)
+            self._unfit = self._check.command(command, pause.known.command.tolist(), pause.known.control_mode)
             pause.supply(command, apart)
         driven = pause.command(sample)
         self._sampled = pause.sampled
         if self._handover is not None and not pause.active:
             self._handover.under_way()
         if pause.sampled:
-            self._bridges.follow(driven, "Target")
+            self._bridges.follow(driven.flags & FLAG_BRIDGED > 0, "Target")
         return driven
 
     def _refusal(self, command: Command | None, sample: int) -> str:
         modes = self._driving.control_mode if self._driving is not None else b""
         beyond = "no command came"
         if command is not None:
-            self._asked = command.target.tolist(), command.command.tolist()
-            arguments = *self._asked, command.auxiliary.tolist(), self._sent, command.control_mode
-            beyond = self._check.commanded(*arguments, modes)
+            beyond = self._check.command(command, self._sent, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
@@ -370,7 +366,7 @@ class RigStage:
             before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
         self._stop.begin(before, last)
         if self._load_stop is not None:
-            self._load_stop.begin(self._driven_before, self._driving, self._stop.goal, self._stop.samples, reason)
+            self._load_stop.begin(self._driven_before, self._driving, self._stop, reason)
 
 
 def check_armed(port: Port) -> None:

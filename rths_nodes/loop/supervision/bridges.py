@@ -50,44 +50,6 @@ class OverrunParams:
             raise ConfigError(f"{path}.in_a_row = {self.in_a_row}: must be <= {path}.in_window = {self.in_window}")
 
 
-class Overruns:
-    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is the reason to end the test, or empty.
-
-    A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
-    a rig generates are never missed. In lockstep no period is late. A breach is permanent.
-    """
-
-    def __init__(self, params: OverrunParams, dt: float) -> None:
-        self._params = params
-        self._ignored, self._window = (
-            int(duration / dt + ROUNDING) for duration in (params.ignored, params.window)
-        )
-        self._row = self._in_window = 0
-        self._late: deque[tuple[int, int]] = deque()
-        """Each sample with late periods in the window, and the number of its late periods."""
-        self.breach = ""
-
-    def sampled(self, sample: int, late: int) -> None:
-        while self._late and self._late[0][0] <= sample - self._window:
-            self._in_window -= self._late.popleft()[1]
-        if not late or sample <= self._ignored:
-            self._row = 0
-            return
-        self._row += late
-        self._in_window += late
-        self._late.append((sample, late))
-        params = self._params
-        if self._row > params.in_a_row:
-            self.breach = self._reason("in_a_row", self._row, "in a row", params.in_a_row)
-        elif self._in_window > params.in_window:
-            self.breach = self._reason("in_window", self._in_window, f"in {params.window:g} s", params.in_window)
-
-    @staticmethod
-    def _reason(name: str, count: int, where: str, bound: int) -> str:
-        periods = "period was" if count == 1 else "periods were"
-        return f"bridge.overruns.{name}: {count} {periods} late {where}: must be <= {bound}"
-
-
 @params
 class BridgeParams:
     """Parameters for bridging with a rig that cannot wait; in lockstep no message is late."""
@@ -143,21 +105,18 @@ STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
 
 
-def _fading_polynomials() -> Array:
-    """Return coefficients ``(3, 3, 6)`` by derivative (0, 1 or 2), polynomial, and power of s.
+_POLYNOMIALS = np.zeros((3, 3, 6))
+"""Coefficients by derivative (0, 1 or 2), polynomial, and power of s.
 
-    At s = 0, derivative i of polynomial i is 1 and its other two derivatives are 0. At s = 1 all are 0.
-    """
-    table = np.zeros((3, 3, 6))
-    table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
-    table[0, 1] = 0.0, 1.0, 0.0, -6.0, 8.0, -3.0
-    table[0, 2] = 0.0, 0.0, 0.5, -1.5, 1.5, -0.5
-    for order in (1, 2):
-        table[order, :, :5] = table[order - 1, :, 1:] * np.arange(1, 6)
-    return table
-
-
-_POLYNOMIALS = _fading_polynomials()
+At s = 0, derivative i of polynomial i is 1 and its other two derivatives are 0. At s = 1 all are 0.
+"""
+_POLYNOMIALS[0] = (
+    (1.0, 0.0, 0.0, -10.0, 15.0, -6.0),
+    (0.0, 1.0, 0.0, -6.0, 8.0, -3.0),
+    (0.0, 0.0, 0.5, -1.5, 1.5, -0.5),
+)
+for _order in (1, 2):
+    _POLYNOMIALS[_order, :, :5] = _POLYNOMIALS[_order - 1, :, 1:] * np.arange(1, 6)
 _POWERS = np.arange(6)
 
 
@@ -169,8 +128,7 @@ class Fading:
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
-        self._samples = samples
-        self._dt = dt
+        self._samples, self._dt = samples, dt
         self._fastest = SHARE / STEEPEST * fastest * dt
         self._difference = np.zeros((3, len(fastest)))
         self._index = self._length = 0
@@ -211,15 +169,12 @@ _Followed = tuple[int, Rows]
 class MotionBridge:
     """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While
-    ``apart`` is true, ``rejoin`` returns the real motion plus the remaining difference.
+    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target, and with the
+    real motion while ``apart`` is true.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
-        self._setup = setup
-        self._dt = dt
-        self._substeps = substeps
-        self._fading = fading
+        self._setup, self._dt, self._substeps, self._fading = setup, dt, substeps, fading
         self._last: _Followed = (0, ([], [], []))
         self._driving: _Followed | None = None
         self.apart = False
@@ -230,11 +185,16 @@ class MotionBridge:
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
 
-    def motion(self, sample: int) -> Rows:
-        return self._joined(self._series(self._last, sample), sample, self._last)
-
-    def rejoin(self, real: Rows, sample: int) -> Rows:
-        return self._joined(np.array(real), sample, None)
+    def motion(self, sample: int, real: Rows | None = None) -> Rows:
+        """Return the motion of the last Target, or the ``real`` motion, plus the remaining difference."""
+        source = self._last if real is None else None
+        rows = np.array(real) if source is None else self._series(source, sample)
+        if self._driving is not None and self._driving is not source:
+            self._fading.begin(self._series(self._driving, sample) - rows)
+        self._driving = source
+        x, v, a = (rows + self._fading.step() if self._fading.active else rows).tolist()
+        self.apart = source is not None or self._fading.active
+        return x, v, a
 
     def _series(self, last: _Followed, sample: int) -> Array:
         start, rows = last
@@ -242,14 +202,6 @@ class MotionBridge:
         t = (sample - start) * self._dt
         moved = self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
         return np.array((moved.displacement, moved.velocity, moved.acceleration))
-
-    def _joined(self, rows: Array, sample: int, source: _Followed | None) -> Rows:
-        if self._driving is not None and self._driving is not source:
-            self._fading.begin(self._series(self._driving, sample) - rows)
-        self._driving = source
-        x, v, a = (rows + self._fading.step() if self._fading.active else rows).tolist()
-        self.apart = source is not None or self._fading.active
-        return x, v, a
 
 
 _Known = tuple[Command, Command]
@@ -266,9 +218,7 @@ class CommandBridge:
     def __init__(
         self, fading: Fading, dt: float, position: Array, auxiliary: Array, rates: Sequence[float] = ()
     ) -> None:
-        self._fading = fading
-        self._dt = dt
-        self._auxiliary = auxiliary
+        self._fading, self._dt, self._auxiliary = fading, dt, auxiliary
         self._n_moved = len(position) - len(rates)
         self._steps = [LOAD_SHARE * dt * rate for rate in rates]
         self._catching_up = False
@@ -288,12 +238,11 @@ class CommandBridge:
         if self._driving is not None and self._driving[0] is not commands[0]:
             self._begin(sample)
         self._driving, self._catching_up = commands, bool(self._steps)
-        rows, newest, sent, n = _straight(commands, sample), self._newest, self._sent, self._n_moved
-        rows[:, n:] = np.array(_of(sent))[:, n:]
-        target, wanted = rows
+        (rows, _), newest, sent, n = _line(commands, sample), self._newest, self._sent, self._n_moved
+        rows[:, n:] = sent.target[n:], sent.command[n:]
         # a late Command may have the flag of a stop, with which axes do not check Commands
         flags = newest.flags & ~FLAG_TRIPPED | FLAG_BRIDGED
-        command = Command(sample, target, wanted, newest.auxiliary.copy(), flags, sent.control_mode)
+        command = Command(sample, rows[0], rows[1], newest.auxiliary.copy(), flags, sent.control_mode)
         return self._faded(command) if self._fading.active else command
 
     def rejoin(self, command: Command) -> Command:
@@ -317,17 +266,23 @@ class CommandBridge:
 
     def _faded(self, command: Command) -> Command:
         """Add the remaining differences. The target fades too, because a pause scales command minus target."""
-        rows = np.array(_of(command))
+        rows = np.array((command.target, command.command))
         rows[:, : self._n_moved] += self._fading.step()[0]
         target, wanted = rows
         return replace(command, target=target, command=wanted)
 
     def _begin(self, sample: int) -> None:
         assert self._driving is not None
-        commands = self._newest, self._before
-        apart = _straight(self._driving, sample) - _straight(commands, sample)
-        slopes = (_slope(self._driving) - _slope(commands)) / self._dt
-        self._fading.begin(np.array((apart, slopes, np.zeros_like(apart)))[..., : self._n_moved])
+        apart, steps = np.subtract(_line(self._driving, sample), _line((self._newest, self._before), sample))
+        self._fading.begin(np.array((apart, steps / self._dt, np.zeros_like(apart)))[..., : self._n_moved])
+
+
+def _line(commands: _Known, sample: int) -> tuple[Array, Array]:
+    """Return target and command ``(2, n_axes)`` on the line through two Commands, and its step per sample."""
+    newest, before = commands
+    rows = np.array((newest.target, newest.command))
+    steps = (rows - (before.target, before.command)) / max(newest.sample - before.sample, 1)
+    return rows + (sample - newest.sample) * steps, steps
 
 
 def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
@@ -336,45 +291,35 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 
 
 class BridgeCount:
-    """Counts consecutive bridged samples (``in_a_row``) and stores which message was missing."""
+    """Counts consecutive bridged samples (``in_a_row``) and late periods, in samples of ``dt`` s.
+
+    A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
+    a rig generates are never missed. In lockstep no period is late. A breach of ``overruns`` is permanent.
+    """
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
-        self._max_bridge = params.max_bridge
-        self._longest = params.longest(dt)
-        self._dt = dt
-        self.overruns = Overruns(params.overruns, dt) if params.overruns else None
+        self._max_bridge, self._longest, self._dt = params.max_bridge, params.longest(dt), dt
+        self.overruns = most = params.overruns
+        spans = (0.0, 0.0) if most is None else (most.ignored, most.window)
+        self._ignored, self._window = (int(duration / dt + ROUNDING) for duration in spans)
         self.in_a_row = 0
-        self._missing = ""
-        self._new = self._missed = self._gap = self._longest_gap = 0
+        self._missing = self._overrun = ""
+        self._new = self._missed = self._gap = self._longest_gap = self._row = self._in_window = 0
+        self._late: deque[tuple[int, int]] = deque()
+        """Each sample with late periods in the window, and the number of its late periods."""
         self.watches = self.overruns is not None
         """True if :meth:`sampled` must also be called for samples without a bridge."""
 
-    def add(self, missing: str) -> None:
+    def follow(self, bridged: bool, missing: str = "") -> None:
         self._missing = self._missing if self.in_a_row else missing
-        self.in_a_row += 1
+        self.in_a_row = self.in_a_row + 1 if bridged else 0
 
-    def end(self) -> None:
-        self.in_a_row = 0
-
-    def follow(self, command: Command, missing: str) -> None:
-        if command.flags & FLAG_BRIDGED:
-            self.add(missing)
-        else:
-            self.end()
-
-    def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Return ``pacer``, extended to count missed periods at the sample of their tick; None without a pacer."""
-        if pacer is None:
-            return None
-
-        def tick() -> int:
-            slipped = pacer()
-            if slipped:
-                self._new += slipped
-                self.watches = True
-            return slipped
-
-        return tick
+    def tick(self, pacer: Callable[[], int]) -> int:
+        """Call ``pacer`` and count the periods that it has missed, at the sample of their tick."""
+        if slipped := pacer():
+            self._new += slipped
+            self.watches = True
+        return slipped
 
     def late(self, bridged: int) -> LateData:
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
@@ -385,8 +330,25 @@ class BridgeCount:
         self._new, self._gap = 0, self._gap + late if late else 0
         self._longest_gap = max(self._longest_gap, self._gap)
         self.watches = self.overruns is not None or self._gap > 0
-        if self.overruns is not None:
-            self.overruns.sampled(sample, late)
+        if (most := self.overruns) is None:
+            return
+        while self._late and self._late[0][0] <= sample - self._window:
+            self._in_window -= self._late.popleft()[1]
+        if not late or sample <= self._ignored:
+            self._row = 0
+            return
+        self._row += late
+        self._in_window += late
+        self._late.append((sample, late))
+        rows = (
+            ("in_a_row", self._row, "in a row", most.in_a_row),
+            ("in_window", self._in_window, f"in {most.window:g} s", most.in_window),
+        )
+        for name, count, where, bound in rows:
+            if count > bound:
+                periods = "period was" if count == 1 else "periods were"
+                self._overrun = f"bridge.overruns.{name}: {count} {periods} late {where}: must be <= {bound}"
+                return
 
     @property
     def exhausted(self) -> bool:
@@ -396,21 +358,7 @@ class BridgeCount:
     def breach(self) -> str:
         """Reason to stop, if the bridge is too long or too many periods were late; otherwise an empty string."""
         if self.in_a_row <= self._longest:
-            return self.overruns.breach if self.overruns else ""
+            return self._overrun
         late = self.in_a_row * self._dt
         bound = f"must be <= {1e3 * self._max_bridge:g} ms"
         return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
-
-
-def _slope(commands: _Known) -> Array:
-    newest, before = commands
-    return np.subtract(_of(newest), _of(before)) / max(newest.sample - before.sample, 1)
-
-
-def _straight(commands: _Known, sample: int) -> Array:
-    newest = commands[0]
-    return np.array(_of(newest)) + (sample - newest.sample) * _slope(commands)
-
-
-def _of(command: Command) -> tuple[Array, Array]:
-    return command.target, command.command

@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,9 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
-from rths_nodes.loop.supervision.limits import Row, acting, table
+from rths_nodes.loop.supervision.limits import NONE, acting
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-LEFT = ": {0} = {{0:.6g}} {1}, but was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
 
 
@@ -100,19 +98,13 @@ class CorridorWatch:
         self._corridor, self._persistence, self._samples = corridor, max(1, persistence), 0
         bands = np.stack((corridor.lower, corridor.upper)).transpose(2, 0, 1, 3)  # (n, 2, 3, n_axes)
         self._bands = np.ascontiguousarray(bands).reshape(corridor.samples + 1, 2, -1)
-        pairs = product(QUANTITIES, corridor.axes)
-        self._rows = [
-            Row(f"axes.{axis}", index, 0.0, 0.0, text=LEFT.format(*pair))
-            for index, (pair, axis) in enumerate(pairs)
-        ]
         self._before: tuple[Sequence[float], Sequence[float]] | None = None
         self.left: tuple[int, str] | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self.energies = [0.0] * len(self._corridor.axes)
-        _, *self._counts = table(self._rows)
-        self._outside = [0] * len(self._rows)
+        self.energies, size = [0.0] * len(self._corridor.axes), self._bands.shape[2]
+        self._in_a_row, self._last, self._outside = [0] * size, [NONE - 1] * size, [0] * size
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Set position (m) and force (N) at the start, ``(n_axes,)``. The default is the first sample."""
@@ -125,28 +117,29 @@ class CorridorWatch:
         The absorbed energy increases by the mean of the last two forces times the change of displacement.
         """
         before = self._before or (displacement, force)
-        rows = zip(self.energies, displacement, force, *before, strict=True)
-        self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in rows]
+        steps = zip(self.energies, displacement, force, *before, strict=True)
+        self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in steps]
         self._before, self._samples = (displacement, force), self._samples + 1
-        values, bands = (*displacement, *force, *self.energies), zip(*self._bands[sample].tolist(), strict=True)
+        values, (lower, upper) = (*displacement, *force, *self.energies), self._bands[sample].tolist()
+        bands = enumerate(zip(lower, upper, strict=True))
         # NaN means that there is no band
-        bounds = {i: (i, low, high, self._persistence) for i, (low, high) in enumerate(bands) if low == low}
-        in_a_row, last = self._counts
-        index = acting((tuple(bounds.values()), in_a_row, last), values, sample)
-        self._outside = [count + (then == sample) for count, then in zip(self._outside, last, strict=True)]
+        rows = tuple((i, low, high, self._persistence) for i, (low, high) in bands if low == low)
+        index = acting((rows, self._in_a_row, self._last), values, sample)
+        self._outside = [count + (then == sample) for count, then in zip(self._outside, self._last, strict=True)]
         if self.left is None and index >= 0:
-            _, low, high, _ = bounds[index]
-            self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
+            number, axis = divmod(index, len(self.energies))
+            path, (name, unit), value = f"axes.{self._corridor.axes[axis]}", QUANTITIES[number], values[index]
+            band = f"between {lower[index]:.6g} and {upper[index]:.6g} {unit}"
+            self.left = sample, f"{path}: {name} = {value:.6g} {unit}, but was predicted {band}"
 
     def metrics(self) -> dict[str, float]:
         """Return, by quantity, the percentage of samples outside the band for the worst axis.
 
         Also return the sample of ``left``, or NaN.
         """
-        samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
-        for number, (name, _) in enumerate(QUANTITIES):
-            outside = self._outside[number * n : (number + 1) * n]
-            metrics[name + OUTSIDE] = 100.0 * max(outside, default=0) / samples
+        most = np.max(np.reshape(self._outside, (len(QUANTITIES), -1)), axis=1, initial=0).tolist()
+        names = [name + OUTSIDE for name, _ in QUANTITIES]
+        metrics = {name: 100.0 * n / max(1, self._samples) for name, n in zip(names, most, strict=True)}
         return metrics | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
 
 

@@ -70,34 +70,30 @@ class Heartbeat:
         self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
         self._suspended = max(SUSPENDED_NS, round(1.5 * period * SECOND))
         self._missing = round(missing * SECOND)
-        self._received: dict[str, int] = {}
-        self._spoken: dict[str, int] = {}
-        self._behind: dict[str, int] = {}
+        self._peers: dict[str, tuple[int, int, int]] = {}
+        """For each peer: latest evidence of life, last heartbeat, and age of its samples."""
         self._looked = 0
 
     def begin(self, now: int) -> None:
         """Record a heartbeat of every peer at ``now``, when all peers are ready."""
-        self._received = dict.fromkeys(self._limits, now)
-        self._spoken = dict(self._received)
-        self._behind = dict.fromkeys(self._limits, 0)
-        self._looked = now
+        self._peers, self._looked = dict.fromkeys(self._limits, (now, now, 0)), now
 
     def received(self, peer: str, now: int, behind: int = 0) -> None:
         """Record a heartbeat of a peer whose samples are ``behind`` ns old. Ignore lost and unknown peers."""
-        if peer in self._received:
-            self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
-            self._received[peer] = max(self._received[peer], now - self._behind[peer])
+        if peer in self._peers:
+            behind = max(0, behind - self._missing)
+            self._peers[peer] = max(self._peers[peer][0], now - behind), now, behind
 
     def lost(self, now: int) -> list[tuple[str, str]]:
-        gap = now - self._looked
-        self._looked = now
-        if gap > self._suspended:
-            self._received = {peer: since + gap for peer, since in self._received.items()}
-        silent = [peer for peer, since in self._received.items() if now - since > self._limits[peer]]
-        return [(peer, self._words(peer, now)) for peer in silent]
-
-    def _words(self, peer: str, now: int) -> str:
-        age = (now - self._received.pop(peer)) / SECOND
-        blind = now - self._spoken[peer] < self._behind[peer]
-        state = "sends heartbeats, but has received no Measurement" if blind else "silent"
-        return f"heartbeat.{peer}: {state} for {age:.2g} s: must be <= {self._limits[peer] / SECOND:g} s"
+        gap, self._looked, lost = now - self._looked, now, []
+        for peer, (since, spoken, behind) in [*self._peers.items()]:
+            if gap > self._suspended:
+                since += gap
+            self._peers[peer] = since, spoken, behind
+            if now - since > self._limits[peer]:
+                del self._peers[peer]
+                blind = now - spoken < behind
+                state = "sends heartbeats, but has received no Measurement" if blind else "silent"
+                age, limit = (now - since) / SECOND, self._limits[peer] / SECOND
+                lost.append((peer, f"heartbeat.{peer}: {state} for {age:.2g} s: must be <= {limit:g} s"))
+        return lost

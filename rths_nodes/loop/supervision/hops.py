@@ -41,19 +41,19 @@ class HopsParams:
         at_most=MOST_UNDER_WAY,
     )
 
+    def check(self, behind: int, force_axes: Sequence[str]) -> None:
+        """Raise ConfigError if too many Commands are in transit, or if hops are combined with force axes.
 
-def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError if too many Commands are in transit, or if hops are combined with force axes.
-
-    ``behind`` is the transport delay after the port, samples.
-    """
-    if depth and depth + behind > MOST_UNDER_WAY:
-        raise ConfigError(
-            f"hops.depth = {depth}: must be <= {max(MOST_UNDER_WAY - behind, 0)} with port.transport_samples = "
-            f"{behind}, because at most {MOST_UNDER_WAY} samples may be in transit"
-        )
-    if depth and force_axes:
-        raise ConfigError(f"hops.depth = {depth}: must be 0 with force-controlled axes ({', '.join(force_axes)})")
+        ``behind`` is the transport delay after the port, samples.
+        """
+        path = f"hops.depth = {self.depth}"
+        if self.depth and self.depth + behind > MOST_UNDER_WAY:
+            raise ConfigError(
+                f"{path}: must be <= {max(MOST_UNDER_WAY - behind, 0)} with port.transport_samples = {behind}, "
+                f"because at most {MOST_UNDER_WAY} samples may be in transit"
+            )
+        if self.depth and force_axes:
+            raise ConfigError(f"{path}: must be 0 with force-controlled axes ({', '.join(force_axes)})")
 
 
 class UnderWay:
@@ -96,7 +96,7 @@ class TakenAtOnce:
         self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
         """Applied command minus newest Command, and applied command minus due Command, of the last samples."""
-        self._in_a_row: Array = np.zeros(0)
+        self._in_a_row: Array = np.zeros(1)
         """Number of consecutive samples, by axis, with an applied command close to the newest Command."""
 
     def start(self, measured: Measurement) -> None:
@@ -114,15 +114,14 @@ class TakenAtOnce:
         self._off.append((newest, due))
         went = np.abs(newest - due)
         nearer = (np.abs(newest) <= NEARER * went) & (went > 0.0)
-        self._in_a_row = np.where(nearer, (self._in_a_row if len(self._in_a_row) else 0.0) + 1.0, 0.0)
-        if self._in_a_row.max(initial=0.0) < IN_A_ROW or not self._changes():
+        self._in_a_row = np.where(nearer, self._in_a_row + 1.0, 0.0)
+        if not (self._in_a_row >= IN_A_ROW).any():
+            return ""
+        off_newest, off_due = np.var(np.array(self._off), axis=0)
+        explained = (off_newest <= NEARER**2 * off_due) & (off_due > LEAST_CHANGE**2)
+        if not (explained & (self._in_a_row >= IN_A_ROW)).any():
             return ""
         return (
             f"hops.depth = {self._depth}: the actuator node applies Command {number} at tick {number}: must be "
             f"Command {number - self._depth}; it knows nothing of hops"
         )
-
-    def _changes(self) -> bool:
-        newest, due = (np.var([row[column] for row in self._off], axis=0) for column in (0, 1))
-        explained = (newest <= NEARER**2 * due) & (due > LEAST_CHANGE**2)
-        return bool((explained & (self._in_a_row >= IN_A_ROW)).any())

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rths_nodes.core import registry
@@ -18,6 +21,7 @@ from rths_nodes.core.errors import ComponentError, ConfigError, counted, show, u
 from rths_nodes.core.expressions import Expression
 from rths_nodes.core.limits import (
     INDICATE,
+    PREVIOUS,
     QUANTITIES,
     SHARE,
     SHARE_S,
@@ -42,19 +46,25 @@ OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Dis
 """Names of quantities that need the name of an axis in an expression."""
 WHOLE_RIG = "whole rig"
 """Name that replaces the name of an axis for levels of the complete rig."""
+FLAGS = 2
+"""Number of values before the channels."""
 
 
-def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
-    """Return a function that computes a quantity of the complete rig from the flags of Command and Measurement.
+Column = Callable[[list[Reading], list[Reading], list[float]], float]
+"""Function of the readings of the axes, the previous readings, and the values with a lower index."""
+
+
+def _counter(row: RigQuantity, dt: float) -> Column:
+    """Return the column of a quantity of the complete rig.
 
     The quantity is a number of consecutive samples, or a fraction of the samples in the last second.
     """
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
-    def value(command: int, measured: int) -> float:
+    def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
         nonlocal count
-        counted = row.counted(command, measured)
+        counted = row.counted(int(values[0]), int(values[1]))
         if last is not None:
             count += bool(counted) - last[0]
             last.append(bool(counted))
@@ -66,106 +76,126 @@ def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
     return value
 
 
-class Values:
-    """Computes the values that levels use, as one list; unused quantities are 0. ``dt`` is in s.
+class Breach(NamedTuple):
+    """An exceeded level: its reason and its action (``core/limits.py``)."""
 
-    ``channels`` are auxiliary names with units. ``names`` contains the index and the unit of each value, by
-    quantity and by axis or channel.
+    reason: str
+    action: str
+
+
+class LevelWatch:
+    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig; false if there is no level.
+
+    A level has two pairs of bounds: exceeding the first causes a report, which ``told`` collects once per level.
+    Exceeding the second causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
+    parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or expression is
+    invalid.
+
+    The values of a sample are one list: flags of Command and Measurement, channels, columns. Unused columns are 0.
     """
 
-    def __init__(self, axes: Sequence[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
-        self._n, self._dt, self._rate = len(axes), dt, 1.0 / dt
-        self._channels, self._tares, self._shown = channels, tares, shown_forces(channels, list(axes))
-        self._of_rig = len(QUANTITIES) * self._n
-        self._of_channels = self._of_rig + len(WHOLE)
-        self._count = self._of_channels + len(channels)
-        """Number of values before the values of ``_made``."""
-        self.names: dict[str, dict[str, tuple[int, Unit]]] = {
-            noun: {axis: (self.index(noun, i), unit_of(QUANTITIES[noun].unit)) for i, axis in enumerate(axes)}
-            for noun in OF_AXES
-        } | {CHANNEL: {}, QUANTITY: {}}
-        for number, channel in enumerate(channels):
+    def __init__(
+        self,
+        limits: dict[str, Limits],
+        dt: float,
+        channels: Sequence[str] = (),
+        tares: Tares | None = None,
+        whole: Mapping[str, Level] | None = None,
+        quantities: Mapping[str, object] | None = None,
+    ) -> None:
+        self._axes, self._dt, self._channels = list(limits), dt, channels
+        self._tares, self._shown = tares or Tares.none(len(limits)), shown_forces(channels, self._axes)
+        self._of_axes = dict(enumerate(product(OF_AXES, limits), FLAGS + len(channels)))
+        self._size = FLAGS + len(channels) + len(self._of_axes)
+        self._columns: dict[int, Column] = {}
+        self._names: dict[str, dict[str, tuple[int, Unit]]] = {noun: {} for noun in (*OF_AXES, CHANNEL, QUANTITY)}
+        for index, (noun, axis) in self._of_axes.items():
+            self._names[noun][axis] = index, unit_of(QUANTITIES[noun].unit)
+        for index, channel in enumerate(channels, FLAGS):
             name, _, unit = channel.partition(" [")
-            try:
-                self.names[CHANNEL][name] = self._of_channels + number, unit_of(unit.rstrip("]") or "1")
-            except ValueError:
-                continue  # a value without a unit cannot be used in expressions
-        self._used: dict[int, tuple[int, Callable[[Reading, Reading, float], float]]] = {}
-        self._second_sensors: dict[int, int] = {}
-        self._counts: dict[int, Callable[[int, int], float]] = {}
-        self._made: list[Callable[[list[float]], float]] = []
-        """Functions for the values after the channels. Each function receives the list of all earlier values."""
+            with suppress(ValueError):  # a value without a unit cannot be used in expressions
+                self._names[CHANNEL][name] = index, unit_of(unit.rstrip("]") or "1")
         self._before: list[Reading] = []
-        self.failure = ""
+        self._failure = ""
         """Error of the first failed quantity, whose value is then NaN; empty without a failure."""
+        for name, params in (quantities or {}).items():
+            self._remember(name, params)
+        of_axes = {axis: of_axis.levels.in_effect() for axis, of_axis in limits.items() if of_axis.levels}
+        self._levels: dict[int, tuple[str, str]] = {}
+        self._told: dict[int, Row] = {}
+        self._acted: dict[int, Row] = {}
+        for axis, of_axis in [*of_axes.items(), (WHOLE_RIG, whole or {})]:
+            for quantity, level in of_axis.items():
+                index = self._of_level(axis, quantity, level)
+                self._levels[index] = axis, quantity
+                self._told[index], self._acted[index] = _rows(index, axis, quantity, level)
+        self._telling, self._acting = table(self._told.values()), table(self._acted.values())
+        self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
+        self._beyond: dict[int, tuple[int, int]] = {}
+        """Number of samples beyond the level, and the first of these samples, by index of the value."""
+        self._calls = 0
+        self.told: list[str] = []
 
-    def index(self, quantity: str, axis: int) -> int:
-        return list(QUANTITIES).index(quantity) * self._n + axis
+    def __bool__(self) -> bool:
+        return bool(self._levels)
 
-    def use(self, index: int) -> int:
-        if index < self._of_rig:
-            number, axis = divmod(index, self._n)
-            self._used[index] = axis, list(QUANTITIES.values())[number].value
-        return index
+    def _add(self, column: Column) -> int:
+        self._columns[self._size] = column
+        self._size += 1
+        return self._size - 1
 
-    def expression(self, text: str) -> Expression:
-        made = Expression(text, self.names)
-        for index_of_value in made.places:
-            self.use(index_of_value)
+    def _of_axis(self, quantity: str, axis: str) -> Column:
+        row, i = QUANTITIES[quantity], self._axes.index(axis)
+        reading, other = attrgetter(row.reading), attrgetter(row.minus)
+        if row.minus == PREVIOUS:
+            factor = 1.0 / self._dt if row.unit.endswith("/s") else 1.0
+            return lambda now, before, values: (reading(now[i]) - reading(before[i])) * factor
+        if row.minus:
+            return lambda now, before, values: reading(now[i]) - other(now[i])
+        return lambda now, before, values: reading(now[i])
+
+    def _expression(self, text: str) -> Expression:
+        made = Expression(text, self._names)
+        self._columns |= {i: self._of_axis(*self._of_axes[i]) for i in made.places if i in self._of_axes}
         return made
 
-    def _add(self, value: Callable[[list[float]], float]) -> int:
-        self._made.append(value)
-        return self._count + len(self._made) - 1
+    def _remember(self, name: str, params: Any) -> None:
+        path = f"levels.quantities.{name}"
+        made: Quantity = registry.build("quantity", params, self._dt)
+        try:
+            parts = [self._expression(text) for text in params.of]
+            unit = made.unit([part.unit for part in parts])
+        except (ValueError, ComponentError) as error:
+            raise ConfigError(f"{path}.of = {show(list(params.of))}: {error}") from None
+        if not isinstance(unit, Unit):
+            raise ConfigError(f"{path}: the method unit returns {show(unit)}, but must return a Unit")
+        self._names[QUANTITY][name] = self._add(self._stepped(path, made, parts)), Unit(1.0, unit.powers)
 
-    def remember(self, quantities: Mapping[str, Any]) -> None:
-        for name, params in quantities.items():
-            made: Quantity = registry.build("quantity", params, self._dt)
-            try:
-                parts = [self.expression(text) for text in params.of]
-                unit = made.unit([part.unit for part in parts])
-            except (ValueError, ComponentError) as error:
-                raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
-            if not isinstance(unit, Unit):
-                raise ConfigError(
-                    f"levels.quantities.{name}: the method unit returns {show(unit)}, but must return a Unit"
-                )
-            self.names[QUANTITY][name] = self._add(self._stepped(name, made, parts)), Unit(1.0, unit.powers)
-
-    def _stepped(
-        self, name: str, quantity: Quantity, parts: Sequence[Expression]
-    ) -> Callable[[list[float]], float]:
-        def value(values: list[float]) -> float:
+    def _stepped(self, path: str, quantity: Quantity, parts: Sequence[Expression]) -> Column:
+        def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
             try:
                 return float(quantity.step([part.value(values) for part in parts]))
             except Exception as error:  # any exception of foreign code; the supervision continues
-                self.failure = self.failure or f"levels.quantities.{name}: {type(error).__name__}: {error}"
+                self._failure = self._failure or f"{path}: {type(error).__name__}: {error}"
                 return math.nan
 
         return value
 
-    def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of the value of a ``level``.
-
-        Raises ConfigError if the channel or the expression of the level is invalid.
-        """
+    def _of_level(self, axis: str, quantity: str, level: Level) -> int:
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
-            return self._of_expression(path, level)
+            return self._add(self._of_expression(path, level))
         if axis == WHOLE_RIG:
-            position = self._of_rig + list(WHOLE).index(quantity)
-            self._counts[position] = _counter(WHOLE[quantity], self._dt)
-            return position
-        position = self.use(self.index(quantity, index))
+            return self._add(_counter(WHOLE[quantity], self._dt))
+        column = self._of_axis(quantity, axis)
         if isinstance(level, Disagreement):
-            self._second_sensors[position] = _second(
-                path, level.channel, QUANTITIES[quantity].unit, self._channels
-            )
-        return position
+            second = FLAGS + _second(path, level.channel, QUANTITIES[quantity].unit, self._channels)
+            return self._add(lambda now, before, values: column(now, before, values) - values[second])
+        return self._add(column)
 
-    def _of_expression(self, path: str, level: OfExpression) -> int:
+    def _of_expression(self, path: str, level: OfExpression) -> Column:
         try:
-            made, unit = self.expression(level.of), unit_of(level.unit)
+            made, unit = self._expression(level.of), unit_of(level.unit)
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
@@ -173,16 +203,16 @@ class Values:
             raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
-        complete = all(position < self._of_rig for position in made.places)
+        complete = all(index in self._of_axes for index in made.places)
         if complete and level.acts and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
                 f"{path}.of = {show(level.of)}: {problem} if the rig is at rest at zero, so that "
                 "the level would act at rest"
             )
-        return self._add(lambda values: made.value(values) / unit.factor)
+        return lambda now, before, values: made.value(values) / unit.factor
 
-    def of(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
+    def _values(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         channels = measured.auxiliary.tolist()
         tracked = (measured.displacement - self._tares.displacement).tolist()
@@ -194,80 +224,12 @@ class Values:
         if aims is not None and aims is not targets:
             tracked = [x - (aim - target) for x, aim, target in zip(tracked, aims, targets, strict=True)]
         now = list(map(Reading, displacements, forces, commands, targets, tracked))
-        before, rate, self._before = self._before or now, self._rate, now
-        values: list[float] = [0.0] * self._of_channels + channels
-        for position, (axis, value) in self._used.items():
-            values[position] = value(now[axis], before[axis], rate)
-        for position, channel in self._second_sensors.items():
-            values[position] -= channels[channel]
+        before, self._before = self._before or now, now
         flags = 0 if command is None else command.flags
-        for position, count in self._counts.items():
-            values[position] = count(flags, measured.flags)
-        for made in self._made:
-            values.append(made(values))
+        values = [flags, measured.flags, *channels, *[0.0] * (self._size - FLAGS - len(channels))]
+        for index, column in self._columns.items():
+            values[index] = column(now, before, values)
         return values
-
-
-class Breach(NamedTuple):
-    """An exceeded level: its reason and its action (``core/limits.py``)."""
-
-    reason: str
-    action: str
-
-
-class LevelWatch:
-    """Checks the levels of all axes and of the rig. ``told`` collects one report for each exceeded level.
-
-    Each element of ``levels`` has the index of an axis, its name, a quantity, and the level. A level has two pairs
-    of bounds: exceeding the first causes the report, exceeding the second causes the action.
-    """
-
-    def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
-        self._values, self._levels = values, {values.of_level(*level): level for level in levels}
-        self._told: dict[int, Row] = {}
-        self._acted: dict[int, Row] = {}
-        for position, (_, axis, quantity, level) in self._levels.items():
-            low, high = _bounds(level.minimum, level.maximum)
-            warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
-            persistence, path = level.persistence if level.acts else NEVER, level_path(axis, quantity)
-            if low == -high == -math.inf:  # a level without bounds only warns, even if the value is NaN
-                low, high = warn_low, warn_high
-            self._told[position] = Row(path, position, warn_low, warn_high, action=INDICATE)
-            self._acted[position] = Row(path, position, low, high, persistence, level.action)
-        self._telling, self._acting = table(self._told.values()), table(self._acted.values())
-        self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
-        self._beyond: dict[int, tuple[int, int]] = {}
-        """Number of samples beyond the level, and the first of these samples, by index of the value."""
-        self._calls = 0
-        self.told: list[str] = []
-
-    @classmethod
-    def of(
-        cls,
-        limits: dict[str, Limits],
-        dt: float,
-        channels: Sequence[str] = (),
-        tares: Tares | None = None,
-        whole: Mapping[str, Level] | None = None,
-        quantities: Mapping[str, object] | None = None,
-    ) -> LevelWatch | None:
-        """Return a LevelWatch for the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
-
-        ``channels`` are auxiliary names with units. ``quantities`` are parameters of quantities with memory, by
-        name. Raises ConfigError if a channel, quantity or expression is invalid.
-        """
-        axes = [
-            (index, axis, axis_limits.levels)
-            for index, (axis, axis_limits) in enumerate(limits.items())
-            if axis_limits.levels
-        ]
-        levels = [
-            (index, axis, *level) for index, axis, axis_limits in axes for level in axis_limits.in_effect().items()
-        ]
-        levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
-        values = Values(list(limits), dt, channels, tares or Tares.none(len(limits)))
-        values.remember(quantities or {})  # check quantities even if no level uses them
-        return cls(levels, values) if levels else None
 
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
@@ -277,33 +239,28 @@ class LevelWatch:
         Without a Command, the applied command is also the target. Tracking errors are computed with ``aims``
         ``(n_axes,)`` m instead of the targets, if given.
         """
-        values, call = self._values.of(command, measured, aims), self._calls
+        values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1
-        for position, (low, high) in self._ends.items():
-            self._ends[position] = min(low, values[position]), max(high, values[position])
+        for index, (low, high) in self._ends.items():
+            self._ends[index] = min(low, values[index]), max(high, values[index])
         if acting(self._telling, values, call) < 0:
             return None
         broken = acting(self._acting, values, call)
-        for position in (candidate for candidate in self._told if self._telling[2][candidate] == call):
-            samples, first = self._beyond.get(position, (0, measured.sample))
-            self._beyond[position] = samples + 1, first
+        for index in (candidate for candidate in self._told if self._telling[2][candidate] == call):
+            samples, first = self._beyond.get(index, (0, measured.sample))
+            self._beyond[index] = samples + 1, first
             if not samples:
-                self.told.append(f"sample {measured.sample}: {self._words(position, values[position], call)}")
-        if broken < 0:
-            return None
-        return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
+                self.told.append(f"sample {measured.sample}: {self._words(index, values[index], call)}")
+        return (
+            None if broken < 0 else Breach(self._words(broken, values[broken], call), self._acted[broken].action)
+        )
 
-    def _words(self, position: int, value: float, call: int) -> str:
+    def _words(self, index: int, value: float, call: int) -> str:
         _, in_a_row, last = self._acting
-        lasted = in_a_row[position] if last[position] == call else 0
-        row, (_, axis, quantity, level) = (self._acted if lasted else self._told)[position], self._levels[position]
-        bound, sign = (row.low, ">=") if value < row.low else (row.high, "<=")
-        during, unit = f" for {lasted} samples" if lasted > 1 else "", unit_of_level(quantity, level)
-        if axis == WHOLE_RIG and quantity in WHOLE:
-            during = WHOLE[quantity].reason
-        failure = self._values.failure
+        lasted, failure = in_a_row[index] if last[index] == call else 0, self._failure
+        row = (self._acted if lasted else self._told)[index]
         why = f" ({failure})" if math.isnan(value) and failure else ""
-        return f"{row.path}: {value:.6g} {unit}{during}: must be {sign} {bound:g} {unit}{why}"
+        return row.words(value, f" for {lasted} samples" if lasted > 1 else "") + why
 
     def take_warnings(self) -> list[str]:
         reports, self.told = self.told, []
@@ -311,12 +268,26 @@ class LevelWatch:
 
     def numbers(self) -> Data:
         numbers: Data = {}
-        for position, (_, axis, quantity, _) in self._levels.items():
-            (low, high), (samples, first) = self._ends[position], self._beyond.get(position, (0, 0))
+        for index, (axis, quantity) in self._levels.items():
+            (low, high), (samples, first) = self._ends[index], self._beyond.get(index, (0, 0))
             beyond = {"samples": float(samples)} | ({"first": float(first)} if samples else {})
             ends = {"lowest": low, "highest": high} if low <= high else {}
             numbers.setdefault(axis, {})[quantity] = ends | beyond
         return numbers
+
+
+def _rows(index: int, axis: str, quantity: str, level: Level) -> tuple[Row, Row]:
+    """Return the rows of a level for its report and for its action."""
+    low, high = _bounds(level.minimum, level.maximum)
+    warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
+    if low == -high == -math.inf:  # a level without bounds only warns, even if the value is NaN
+        low, high = warn_low, warn_high
+    unit = unit_of_level(quantity, level)
+    during = WHOLE[quantity].reason if axis == WHOLE_RIG and quantity in WHOLE else "{5}"
+    text = f": {{0:.6g}} {unit}{during}: must be {{3}} {{4:g}} {unit}"
+    told = Row(level_path(axis, quantity), index, warn_low, warn_high, action=INDICATE, text=text)
+    persistence = level.persistence if level.acts else NEVER
+    return told, told._replace(low=low, high=high, persistence=persistence, action=level.action)
 
 
 def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
@@ -329,10 +300,6 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
             f"{path}.channel = {channel!r}: its unit is {unit_of_channel or 'none'}, but must be {unit}"
         )
     return names.index(channel)
-
-
-def level_numbers(watch: LevelWatch | None) -> dict[str, object]:
-    return {} if watch is None else {"levels": watch.numbers()}
 
 
 def level_path(axis: str, quantity: str) -> str:

@@ -13,7 +13,6 @@ function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
     ``action`` is due after ``persistence`` consecutive samples outside the bounds. ``text`` follows ``path`` in a
-    report and is formatted with the value, ``high`` and ``low``.
+    report. It is formatted with the value, ``high``, ``low``, sign and value of the violated bound, and duration.
     """
 
     path: str
@@ -44,8 +43,15 @@ class Row(NamedTuple):
     action: str = STOP
     text: str = ""
 
-    def words(self, value: float) -> str:
-        return self.path + self.text.format(value, self.high, self.low)
+    def words(self, value: float, duration: str = "") -> str:
+        sign, bound = (">=", self.low) if value < self.low else ("<=", self.high)
+        return self.path + self.text.format(value, self.high, self.low, sign, bound, duration)
+
+
+def within(path: str, slot: int, most: float, unit: str, noun: str = "") -> Row:
+    """Return the row of a value with a magnitude of at most ``most``."""
+    shown = f"{noun} = " if noun else ""
+    return Row(path, slot, -most, most, text=f": {shown}{{:.6g}} {unit}: must be within +- {{:g}} {unit}")
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
@@ -125,36 +131,6 @@ def _too_long(position: float, step: float, stroke: float, samples: float) -> bo
     return braking_way(step, least if least >= samples else least + 1.0) > way_left(position, step, stroke)
 
 
-PER_LOAD = 7
-Load = tuple[int, float, float, float]
-"""Constants of a force axis: index, zero of its commands in m and in N, and dt (s)."""
-
-
-def of_load_commands(
-    loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
-) -> list[float]:
-    """Return seven values for each load: target, command, refusal, force, force rate, position and velocity.
-
-    The refusal is 1 if a command in N is refused, otherwise 0. Force and force rate are 0 for a command in m;
-    position and velocity are 0 for a command in N. ``modes`` are the control modes of ``commands``, of
-    ``previous``, and of the last Measurement.
-    """
-    modes_now, before, shown = modes
-    values, at = [0.0] * (PER_LOAD * len(loads)), 0
-    for axis, zero, force_zero, dt in loads:
-        now, forced = commands[axis], len(modes_now) > 0 and modes_now[axis] == MODE_FORCE
-        same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
-        rate = (now - previous[axis]) / dt if same else 0.0
-        taken = len(shown) > 0 and (shown[axis] == MODE_FORCE or shown[axis] == MODE_HELD)
-        values[at], values[at + 1], values[at + 2] = targets[axis], now, 1.0 if forced and not taken else 0.0
-        if forced:
-            values[at + 3], values[at + 4] = now + force_zero, rate
-        else:
-            values[at + 5], values[at + 6] = now + zero, rate
-        at += PER_LOAD
-    return values
-
-
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
@@ -176,25 +152,16 @@ def of_errors(
     return values
 
 
-LARGEST = sys.float_info.max
 NO_TARGET, NO_COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
 RUN_AWAY = f"{NO_TARGET}: the response has run away, or lies beyond the reach of the setup"
 NOT_TAKEN = ": the rig reports no control mode for commands in N (MODE_HELD or MODE_FORCE), so none are sent"
-STROKE = ".limits.stroke: command = {:.6g} m: must be within +- {:g} m"
-VELOCITY = ".limits.velocity: command = {:.6g} m/s: must be within +- {:g} m/s"
 BRAKING_WAY = (
     ".limits.stroke: command = {:.6g} m at {:.4g} m/s: its braking way of {:.4g} m must be within the {:.4g} m "
     "that are left to +- {:g} m"
 )
-LOAD = ".limits.force: command = {:.6g} N: must be within +- {:g} N"
-LOAD_RATE = ".limits.force_rate: command = {:.6g} N/s: must be within +- {:g} N/s"
-DISPLACEMENT = ".limits.stroke: measured = {:.6g} m: must be within +- {:g} m"
-FORCE = ".limits.force: measured = {:.6g} N: must be within +- {:g} N"
 MOVED = (
     ".rig_axis.elastic_limit: measured = {:.6g} m from the zero of the test: must be within +- {:g} m on this rung"
 )
-ERROR = ".limits.tracking_error: target - measured = {:.6g} m: must be within +- {:g} m"
-LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within +- {:g} N"
 
 
 class LimitCheck:
@@ -207,6 +174,9 @@ class LimitCheck:
     ``beside`` is true if measurements have limits other than displacement and force. Other public attributes are
     constants of the kernels.
     """
+
+    _sent: Floats = ()
+    _modes = b""
 
     def __init__(
         self,
@@ -227,11 +197,10 @@ class LimitCheck:
         self.moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
         together = [group for group in braked_together(axis_limits, groups) if len(group) > 1]
         self.groups = [[self.moves[i] for i in group] for group in together]
-        self.loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(axis_limits) if lim.of_force]
-        self.of_command = list(_of_load_commands(limits))
+        self.loads = [(i, lim, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(axis_limits) if lim.of_force]
         measured = list(_of_measurements(limits, zeros))
         self.of_measurement = {row.slot: row for row in measured}
-        self.commands, self.measurements = table(self.of_command), table(measured)
+        self.measurements = table(measured)
         self.zeros = [
             (position, force, lim.of_force) for lim, (position, force, *_) in zip(axis_limits, zeros, strict=True)
         ]
@@ -242,23 +211,38 @@ class LimitCheck:
 
         ``previous`` are the last sent commands; ``modes`` are their control modes.
         """
-        arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
-        return self.commanded(*arguments, previous, command.control_mode, modes)
-
-    def commanded(
-        self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
-    ) -> str:
-        if self.loads:
-            all_modes = modes, before, self._told
-            values = of_load_commands(self.loads, targets, commands, previous, all_modes)
-            if (index := acting(self.commands, values, 0)) >= 0:
-                return self.of_command[index].words(values[index])
+        targets, commands = command.target.tolist(), command.command.tolist()
+        if self.loads and (reason := self._unfit_load(command, targets, commands, previous, modes)):
+            return reason
         code = broken_alone(self.moves, targets, commands, previous)
         if code < 0 and self.groups:
             code = broken_together(self.groups, commands, previous)
         if code >= 0:
             return self._unfit(code, targets, commands, previous)
-        return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
+        return _not_finite("command", command.auxiliary.tolist(), self._inputs) if len(command.auxiliary) else ""
+
+    def _unfit_load(
+        self, command: Command, targets: Floats, commands: Floats, previous: Floats, before: bytes
+    ) -> str:
+        modes, shown = command.control_mode, self._told
+        for i, lim, zero, force_zero, dt in self.loads:
+            path, now, forced = self._paths[i], commands[i], len(modes) > 0 and modes[i] == MODE_FORCE
+            same = forced == (len(before) > 0 and before[i] == MODE_FORCE)
+            rate = (now - previous[i]) / dt if same else 0.0
+            if not math.isfinite(targets[i]):
+                return path + NO_TARGET.format(targets[i])
+            if not math.isfinite(now):
+                return path + NO_COMMAND.format(now)
+            if forced and not (shown and shown[i] in (MODE_FORCE, MODE_HELD)):
+                return path + NOT_TAKEN
+            rows = ("stroke", "m", now + zero), ("velocity", "m/s", rate)
+            if forced:
+                rows = ("force", "N", now + force_zero), ("force_rate", "N/s", rate)
+            for key, unit, value in rows:
+                most = getattr(lim, key)
+                if not -most <= value <= most:
+                    return within(f"{path}.limits.{key}", i, most, unit, "command").words(value)
+        return ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
         i, limit = divmod(code, PER_MOVE)
@@ -267,9 +251,10 @@ class LimitCheck:
         if limit == TARGET:
             return axis + RUN_AWAY.format(targets[i])
         if limit == PLACE:
-            return axis + (STROKE.format(now + zero, stroke) if math.isfinite(now) else NO_COMMAND.format(now))
+            row = within(f"{axis}.limits.stroke", i, stroke, "m", "command")
+            return row.words(now + zero) if math.isfinite(now) else axis + NO_COMMAND.format(now)
         if limit == STEP:
-            return axis + VELOCITY.format(step * rate, most * rate)
+            return within(f"{axis}.limits.velocity", i, most * rate, "m/s", "command").words(step * rate)
         group = [move] if limit == WAY else next(group for group in self.groups if move in group)
         samples = samples_to_rest(
             (commands[j] - previous[j] for j, *_ in group), (0.5 * braking for *_, braking in group)
@@ -282,65 +267,40 @@ class LimitCheck:
 
         ``modes`` are the control modes of ``targets``.
         """
-        arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
-        return self.measured(*arguments, targets, modes, measured.control_mode)
-
-    def measured(
-        self,
-        moved: list[float],
-        forces: list[float],
-        channels: Floats,
-        targets: Floats,
-        modes: bytes,
-        shown: bytes,
-    ) -> str:
+        moved, forces = measured.displacement.tolist(), measured.force.tolist()
+        channels = measured.auxiliary.tolist()
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
-        values, self._told = moved + forces, shown
+        values, self._told = moved + forces, measured.control_mode
         if self.beside:
             values += of_errors(self.zeros, moved, forces, targets, modes)
         if (index := acting(self.measurements, values, 0)) >= 0:
             return self.of_measurement[index].words(values[index])
         return _not_finite("measured", channels, self._channels) if channels else ""
 
-
-class OutgoingCommands(LimitCheck):
-    """Checks Commands before they are published. The rig checks them again on arrival."""
-
-    _sent: Floats = ()
-    _modes = b""
-
     def start(self, measured: Measurement) -> None:
+        """Start to check Commands before they are published (:meth:`refusal`)."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return the reason not to publish ``command``, or an empty string."""
-        commands, modes = command.command.tolist(), command.control_mode
-        arguments = command.target.tolist(), commands, command.auxiliary.tolist()
-        reason = self.commanded(*arguments, self._sent, modes, self._modes)
+        """Return the reason not to publish ``command``, or an empty string. The rig checks it again on arrival."""
+        reason = self.command(command, self._sent, self._modes)
         if not reason:
-            self._sent, self._modes = commands, modes
+            self._sent, self._modes = command.command.tolist(), command.control_mode
         return reason
-
-
-def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
-    index = 0
-    for axis, lim in limits.items():
-        bounds = {LOAD: lim.force, LOAD_RATE: lim.force_rate, STROKE: lim.stroke, VELOCITY: lim.velocity}
-        within = {NO_TARGET: LARGEST, NO_COMMAND: LARGEST, NOT_TAKEN: 0.0} | bounds
-        for text, most in within.items() if lim.of_force else ():
-            yield Row(f"axes.{axis}", index, -(most or 0.0), most or 0.0, text=text)
-            index += 1
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda pair: not pair[1][1].of_force):
-        error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
-        bounds = (i, DISPLACEMENT, lim.stroke), (n + i, FORCE, lim.force), (2 * (n + i), MOVED, zeros[i][3])
-        for index, text, most in (*bounds, (2 * (n + i) + 1, *error)):
-            if most is not None and most < math.inf:
-                yield Row(f"axes.{axis}", index, -most, most, text=text)
+        path, reach = f"axes.{axis}", zeros[i][3]
+        yield within(f"{path}.limits.stroke", i, lim.stroke, "m", "measured")
+        yield within(f"{path}.limits.force", n + i, lim.force, "N", "measured")
+        if reach < math.inf:
+            yield Row(path, 2 * (n + i), -reach, reach, text=MOVED)
+        key, unit = ("force_error", "N") if lim.of_force else ("tracking_error", "m")
+        if (most := getattr(lim, key)) is not None and most < math.inf:
+            yield within(f"{path}.limits.{key}", 2 * (n + i) + 1, most, unit, "target - measured")
 
 
 def _not_finite(noun: str, auxiliary: Floats, names: Sequence[str]) -> str:

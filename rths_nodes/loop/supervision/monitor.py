@@ -5,25 +5,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params, path, text
+from rths_nodes.core.parameters import declared, number, params, path, text
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.tracking import Tracking
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
-from rths_nodes.loop.supervision.limits import Row, acting, table
+from rths_nodes.loop.supervision.limits import acting, table, within
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
 """Bound (J) that every energy error exceeds, so that every sample is judged."""
 ROUNDED = 0.999
 """Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
+INDICES = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
+"""Parameters that limit an index."""
 SPAN = 32
 """Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
@@ -99,36 +101,6 @@ class MonitorParams:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")
 
 
-Slopes = Callable[[list[float], list[float]], tuple[float, float]]
-
-
-def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
-    """Return a function that computes the largest slopes of tracking indicators over ``SPAN`` samples of ``dt`` s.
-
-    Call the function at each sample with the tracking indicators (m^2) and the largest targets so far (m) of all
-    axes. It returns the largest slope (m^2/s) and the largest ratio of slope to squared largest target (1/s), by
-    magnitude but with sign. Both are 0 during the first samples. ``smallest`` (m) replaces smaller targets; if it
-    is None, the ratio is 0.
-    """
-    span, missing = SPAN * dt, SPAN
-    last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
-
-    def slopes(indicators: list[float], reach: list[float]) -> tuple[float, float]:
-        nonlocal missing
-        before, missing = last[0], missing - 1
-        last.append(indicators)
-        if missing > 0:
-            return 0.0, 0.0
-        steep = [(now - then) / span for now, then in zip(indicators, before, strict=True)]
-        if smallest is None:
-            return max(steep, key=_size), 0.0
-        amplitudes = [largest if largest > smallest else smallest for largest in reach]
-        relative = [x / (size * size) if size else 0.0 for x, size in zip(steep, amplitudes, strict=True)]
-        return max(steep, key=_size), max(relative, key=_size)
-
-    return slopes
-
-
 class Monitor:
     """Computes all indices of a test and checks their limits.
 
@@ -147,9 +119,7 @@ class Monitor:
         corridor: Corridor | None = None,
         spread: bool = False,
     ) -> None:
-        self.names = tuple(axes)
-        self._dt = dt
-        n_axes = len(self.names)
+        self.names, self._dt, n_axes = tuple(axes), dt, len(axes)
         self.longest = max(1, math.ceil(params.longest_delay / dt))
         self.energy = EnergyMonitor(n_dof, reference_energy)
         self._corridor_trips = params.corridor_action == TRIP
@@ -157,25 +127,14 @@ class Monitor:
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
-        limits = {
-            "energy_error_percent": (params.energy_error_percent, "%"),
-            "tracking_indicator_rate": (params.tracking_indicator_rate, "m^2/s"),
-            "tracking_indicator_rate_over_amplitude": (params.tracking_indicator_rate_over_amplitude, "1/s"),
-            "tracking_indicator": (math.inf, "m^2"),
-        }
-        self._rows = {
-            index: Row(
-                f"monitor.{name}", index, -bound, bound, text=f": {{:.6g}} {unit}: must be within +- {{:g}} {unit}"
-            )
-            for index, (name, (bound, unit)) in enumerate(limits.items())
-            if bound is not None
-        }
+        units, names = declared(MonitorParams), (*INDICES, "tracking_indicator")
+        bounds = [(getattr(params, name), units[name].unit) for name in INDICES] + [(math.inf, "m^2")]
+        rows = enumerate(zip(names, bounds, strict=True))
+        self._rows = {i: within(f"monitor.{name}", i, *bound) for i, (name, bound) in rows if bound[0] is not None}
         self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
-        steep = params.tracking_indicator_rate, params.tracking_indicator_rate_over_amplitude
-        self._steepest: Slopes | None = None
-        if any(bound is not None for bound in steep):
-            self._steepest = steepest(n_axes, dt, params.smallest_amplitude)
-        self.in_order = corridor is not None or self._steepest is not None
+        self._steep, self._smallest = bool(self._rows.keys() & {1, 2}), params.smallest_amplitude
+        self._indicators = deque([[0.0] * n_axes], maxlen=SPAN)
+        self.in_order = corridor is not None or self._steep
         """True if judging a sample requires all earlier samples."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
         """Largest energy error (J) that is within its limit for every input energy."""
@@ -216,13 +175,30 @@ class Monitor:
             self.energy.take(tracking.sample)
             error, scale = tracking.energy_error, self.energy.scale
             values[0] = 100.0 * error / scale if scale else 0.0 * error
-        if self._steepest is not None:
-            values[1:3] = self._steepest(tracking.indicator, tracking.reach)
+        if self._steep:
+            values[1:3] = self._steepest()
         if (index := acting(self._limits, values, 0)) >= 0:
             self.breach = self.sample, self._rows[index].words(values[index])
         elif corridor is not None and corridor.left and self._corridor_trips:
             sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
+
+    def _steepest(self) -> tuple[float, float]:
+        """Return the largest slope of a tracking indicator (m^2/s), and its ratio to the squared largest target.
+
+        Both are the largest by magnitude, but with sign. They are 0 during the first samples.
+        """
+        tracking, last, smallest = self.tracking, self._indicators, self._smallest
+        before, complete = last[0], len(last) == SPAN
+        last.append(tracking.indicator)
+        if not complete:
+            return 0.0, 0.0
+        steep = [(now - then) / (SPAN * self._dt) for now, then in zip(last[-1], before, strict=True)]
+        if smallest is None:
+            return max(steep, key=_size), 0.0
+        sizes = [reach if reach > smallest else smallest for reach in tracking.reach]
+        relative = [x / (size * size) if size else 0.0 for x, size in zip(steep, sizes, strict=True)]
+        return max(steep, key=_size), max(relative, key=_size)
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
         """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""

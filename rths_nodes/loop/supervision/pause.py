@@ -17,6 +17,7 @@ sample of their targets. This is correct for a rate-independent specimen.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -65,30 +66,19 @@ class Pause:
         if not self.active:
             self.known, self.coming = last, None
         self.active = True
-        self._waited = self._tick = 0
-        self._last = self._rows(last)
-        self._change = self._last - self._rows(before)
-        self._ticks = math.ceil(self._needed(self._last[1], self._change))
-        self._phase = self._slow_down
+        self._starts = self._rests = False
+        self._waited = 0
+        self._motion = self._phases(self._rows(before), self._rows(last))
         self.count += 1
 
     @property
-    def sent(self) -> tuple[list[float], bytes]:
-        """Command ``(n_axes,)`` of the last sample, and its control modes."""
-        return self.known.command.tolist(), self.known.control_mode
-
-    @property
     def rests(self) -> bool:
-        return self.active and self.held and (self._phase == self._wait or self._returned)
-
-    @property
-    def _returned(self) -> bool:
-        return self._phase == self._return and self._tick >= self._ticks
+        return self.active and self.held and self._rests
 
     @property
     def can_be_held(self) -> bool:
         """False if the rig already slows down, rests or returns."""
-        return not self.active or self._phase == self._start
+        return not self.active or self._starts
 
     def supply(self, command: Command, apart: Array | float = 0.0) -> None:
         """Receive the next Command. Its target still differs from the real target by ``apart`` (m)."""
@@ -97,7 +87,7 @@ class Pause:
     @property
     def needs_command(self) -> bool:
         """True if the next tick requires the next Command and this Command is missing."""
-        return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
+        return self._starts and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property
     def continues(self) -> bool:
@@ -114,7 +104,7 @@ class Pause:
         self.sampled = False
         if self.coming is None and not self.held:
             self._waited += 1
-        target, lead = self._phase()
+        target, lead = next(self._motion)
         command = self.known if self.coming is None else self.coming
         if self.sampled:
             self._passed = self.known
@@ -126,61 +116,45 @@ class Pause:
             sample, targets, commands, command.auxiliary, command.flags | FLAG_SLOWED, load.control_mode
         )
 
-    def _slow_down(self) -> Array:
-        if self._tick == self._ticks:
-            self._last = self._travelled(1.0)
-            self._phase = self._wait
-            return self._wait()
-        self._tick += 1
-        return self._travelled(self._tick / self._ticks)
-
-    def _travelled(self, s: float) -> Array:
-        rows: Array = self._last + self._ticks * (s - s**3 + 0.5 * s**4) * self._change
-        rows[1] *= 1.0 - _rate(s)
-        return rows
-
-    def _wait(self) -> Array:
-        if self.coming is None or self.held:
-            return self._last
-        self._away = self._last[0] - self._rows(self.known)[0]
-        far = np.abs(self._away)
+    def _phases(self, before: Array, last: Array) -> Iterator[Array]:
+        """Yield the rows of each tick. ``before`` and ``last`` are the rows of the last two Commands sent."""
+        change = last - before
+        ticks = math.ceil(self._needed(last[1], change))
+        for tick in range(1, ticks + 1):
+            yield _travelled(last, change, tick / ticks, ticks)
+        last, self._rests = _travelled(last, change, 1.0, ticks), True
+        while self.coming is None or self.held:
+            yield last
+        away, self._rests = last[0] - self._rows(self.known)[0], False
+        far = np.abs(away)
         quick, gentle = STEEPEST * far / self._fastest, np.sqrt(MOST_CURVED * far / self._braking)
-        self._ticks = math.ceil(np.maximum(quick, gentle).max())
-        self._tick = 0
-        self._phase = self._return
-        return self._return()
-
-    def _return(self) -> Array:
-        if self._tick < self._ticks:
-            self._tick += 1
-            s = self._tick / self._ticks
+        ticks = math.ceil(np.maximum(quick, gentle).max())
+        for tick in range(1, ticks + 1):
+            s, self._rests = tick / ticks, tick == ticks
             left = 1.0 - 10.0 * s**3 + 15.0 * s**4 - 6.0 * s**5
-            return np.array((self._rows(self.known)[0] + left * self._away, self._last[1]))
-        if self.held:
-            return np.array((self._rows(self.known)[0], self._last[1]))
+            yield np.array((self._rows(self.known)[0] + left * away, last[1]))
+        while self.held:
+            yield np.array((self._rows(self.known)[0], last[1]))  # type: ignore[unreachable]  # set during a yield
         assert self.coming is not None
         coming = self._rows(self.coming)
         # an even number, so that the phase ends with a sample
         self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1] + self._apart, coming - self._rows(self.known)))
         self._tick = self._samples = 0
-        self._phase = self._start
-        return self._start()
-
-    def _start(self) -> Array:
-        self._tick += 1
-        ahead = self._ahead(self._tick)
-        behind, coming = self._samples, self.coming
-        if ahead <= behind or coming is None:  # just before the last sample, which was taken early
-            behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
-        else:
-            one, other = self._rows(self.known), self._rows(coming)
-            self.sampled = ahead >= behind + 0.5
-            self._samples += self.sampled
-        self.active = self._tick < self._ticks
-        rows: Array = one + (ahead - behind) * (other - one)
-        if self.active:
-            rows[1] *= _rate(self._tick / self._ticks)
-        return rows
+        self._starts, self._rests = True, False
+        while self.active:
+            self._tick += 1
+            ahead, behind = self._ahead(self._tick), self._samples
+            if ahead <= behind or self.coming is None:  # just before the last sample, which was taken early
+                behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
+            else:
+                one, other = self._rows(self.known), self._rows(self.coming)
+                self.sampled = ahead >= behind + 0.5
+                self._samples += self.sampled
+            self.active = self._tick < self._ticks
+            rows: Array = one + (ahead - behind) * (other - one)
+            if self.active:
+                rows[1] *= _rate(self._tick / self._ticks)
+            yield rows
 
     def _ahead(self, tick: int) -> float:
         if tick >= self._ticks:
@@ -205,6 +179,12 @@ class Pause:
     def _rows(self, command: Command) -> Array:
         target = command.target[: self._n_moved]
         return np.array((target, command.command[: self._n_moved] - target))
+
+
+def _travelled(last: Array, change: Array, s: float, ticks: int) -> Array:
+    rows: Array = last + ticks * (s - s**3 + 0.5 * s**4) * change
+    rows[1] *= 1.0 - _rate(s)
+    return rows
 
 
 def _rate(s: float) -> float:

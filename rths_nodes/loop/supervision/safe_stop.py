@@ -7,7 +7,7 @@ The software stop is not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -20,7 +20,15 @@ from rths_nodes.core.braking import (
     way_left,
 )
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import MODE_FORCE, ROUNDING, Array, Measurement
+from rths_nodes.core.samples import (
+    INTERLOCK_OPEN,
+    MODE_DISPLACEMENT,
+    MODE_FORCE,
+    ROUNDING,
+    Array,
+    Command,
+    Measurement,
+)
 from rths_nodes.loop.supervision.handover import Tares
 
 
@@ -57,13 +65,9 @@ class SafeStop:
     def __init__(
         self, limits: dict[str, Limits], dt: float, tares: Tares | None = None, groups: Sequence[int] = ()
     ) -> None:
-        axis_limits = limits.values()
-        zeros = (tares or Tares.none(len(limits))).command.tolist()
+        axis_limits, zeros = limits.values(), (tares or Tares.none(len(limits))).command.tolist()
         changes = changes_of_step(axis_limits, dt)
-        rows = [
-            (axis, zeros[axis], lim.stroke, lim.velocity * dt, changes[axis])
-            for axis, lim in enumerate(axis_limits)
-        ]
+        rows = [(i, zeros[i], lim.stroke, lim.velocity * dt, changes[i]) for i, lim in enumerate(axis_limits)]
         self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(axis_limits, groups))
         self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
         """Values of the axes, which :func:`begin` writes, and number of samples of the stop."""
@@ -80,14 +84,10 @@ class SafeStop:
 
     def step(self) -> Array:
         self._done += 1
-        return self._after(self._done)
+        return self.after(self._done)
 
-    @property
-    def goal(self) -> Array:
-        """Final commands of the stop, ``(n_axes,)`` m."""
-        return self._after(self.samples)
-
-    def _after(self, done: int) -> Array:
+    def after(self, done: int) -> Array:
+        """Return the commands ``(n_axes,)`` m after ``done`` samples of the stop."""
         axes = range(len(self.state) // PER_AXIS)
         return np.array([command_after(self.state, axis, float(done)) for axis in axes])
 
@@ -153,3 +153,86 @@ def held_places(
         if then or now:
             before[axis] = last[axis]
     return before, last
+
+
+LONGEST_LEAD_S = 0.1
+"""Longest delay of an actuator, s."""
+
+
+class LoadStop:
+    """Inserts force axes ("loads"), the ``axes`` after the first ``n_moved``, into the commands of a stop.
+
+    Each load keeps its force until the other axes rest, and then holds its position. Holding the position earlier
+    would unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
+
+    A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay
+    of the actuator, and stops first. The target moves to the same end along a cubic that begins with its last
+    velocity. It takes longer than the command by twice the lead divided by this velocity, so that the velocity
+    decreases linearly with a pure delay.
+
+    ``dt`` is in s. ``breach`` returns the reason to stop after a Measurement, for sent targets and their modes.
+    """
+
+    def __init__(
+        self, axes: Iterable[str], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
+    ) -> None:
+        self._names, self._n = tuple(axes), n_moved
+        self._longest, self._breach = LONGEST_LEAD_S / dt, breach
+        self._loads: dict[int, tuple[float, int]] = {}
+        """Kept force (N) or held position (m), and mode, by index of the axis."""
+        self._done = 0
+
+    @property
+    def at_rest(self) -> bool:
+        return not any(mode == MODE_FORCE for _, mode in self._loads.values())
+
+    def begin(self, before: Command | None, last: Command | None, stop: SafeStop, reason: str) -> None:
+        """Begin after Commands ``before`` and ``last``, together with the ``stop`` of the other axes."""
+        if last is None or not last.control_mode:
+            return
+        before, n = before or last, self._n
+        self._loads = {
+            axis: (float(last.command[axis]), MODE_FORCE)
+            for axis in range(n, len(self._names))
+            if last.control_mode[axis] == MODE_FORCE and not self._caused(reason, axis)
+        }
+        self._start, self._end = last.target[:n], stop.after(stop.samples)[:n]
+        self._step = last.target[:n] - before.target[:n]
+        lead, speed = np.abs(last.command[:n] - last.target[:n]), np.abs(self._step)
+        later = np.minimum(np.divide(lead, speed, out=np.zeros(n), where=speed > 0.0), self._longest)
+        self._samples, self._done = stop.samples + 2 * math.ceil(later.max()), 0
+
+    def command(self, command: Command, measured: Measurement, shown: Measurement) -> Command:
+        """Insert the loads into the ``command`` of the stop. ``measured`` is tared, ``shown`` is untared."""
+        if not self.at_rest:
+            self._release(measured, shown)
+        if not self._loads:
+            return command
+        commands, targets = command.command.copy(), command.target.copy()
+        modes = bytearray([MODE_DISPLACEMENT] * len(self._names))
+        targets[: self._n] = self._target()
+        for axis, (value, mode) in self._loads.items():
+            commands[axis] = targets[axis] = value
+            modes[axis] = mode
+        self._sent = targets, bytes(modes)
+        mode_of_rest = b"" if self.at_rest else bytes(modes)
+        return Command(command.sample, targets, commands, command.auxiliary, command.flags, mode_of_rest)
+
+    def _target(self) -> Array:
+        self._done += 1
+        s, m = min(self._done / self._samples, 1.0) if self._samples else 1.0, self._samples
+        to_end = s * s * (3.0 - 2.0 * s)
+        target: Array = self._start + m * s * (1.0 - s) ** 2 * self._step + to_end * (self._end - self._start)
+        return target
+
+    def _release(self, measured: Measurement, shown: Measurement) -> None:
+        over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
+        reason = self._breach(shown, *self._sent) if self._done else ""
+        for axis, (_, kept) in self._loads.items():
+            mode = shown.control_mode[axis] if shown.control_mode else 0
+            if kept == MODE_FORCE and (over or mode != MODE_FORCE or self._caused(reason, axis)):
+                position = float(measured.displacement[axis])
+                self._loads[axis] = (position if math.isfinite(position) else 0.0), MODE_DISPLACEMENT
+
+    def _caused(self, reason: str, axis: int) -> bool:
+        return reason.startswith((f"axes.{self._names[axis]}.", f"axes.{self._names[axis]}:"))

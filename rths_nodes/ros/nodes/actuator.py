@@ -27,7 +27,6 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import check_layout
-from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, FORMER_TRIP, MONITOR, RECORDER, axis_node
@@ -335,8 +334,7 @@ class ActuatorNode(RthsNode):
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         timing = self.rig.timing or self._times.summary(self.rig.late(self.rig.bridged), self.rig.late_commands)
-        timing |= self.rig.pause_counts
-        timing |= level_numbers(self.rig.levels)
+        timing |= self.rig.counts
         timing["hops"] = {self.role: of_hop(self._times.work)}
         timing |= {"clocks": clocks} if (clocks := self._questions.numbers()) else {}
         return self.rig.sample, flatten(timing | port_numbers(self.rig.port), "timing")

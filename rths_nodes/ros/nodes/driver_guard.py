@@ -46,7 +46,7 @@ class DriverGuard:
         self.tripped = ""
         self._samples, self._depth = scenario.samples, scenario.hops.depth
         self._check = outgoing_of(assembly)
-        self._levels = LevelWatch.of(scenario.limits, scenario.dt, assembly.names.auxiliary)
+        self._levels = LevelWatch(scenario.limits, scenario.dt, assembly.names.auxiliary) or None
         self._at_once = TakenAtOnce(self._depth) if self._depth else None
         self._command: Command | None = None
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns

@@ -14,7 +14,7 @@ from datetime import date
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WholeLevels
 from rths_nodes.loop.scenario.judgement.channels import CHANNELS
-from rths_nodes.loop.scenario.judgement.limits import LIMITS, level_of_rig_is_weaker, weaker_than_rig
+from rths_nodes.loop.scenario.judgement.limits import LIMITS, weaker_than_rig
 from rths_nodes.loop.scenario.judgement.parts import PARTS, of_components
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Judgement, Rule, Seen
 from rths_nodes.loop.scenario.rig_file import RigFile
@@ -35,7 +35,8 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 def refuse_weaker(scenario: Scenario, rig: RigFile, levels: WholeLevels | None) -> None:
     """Raise ConfigError if the scenario is weaker than a real ``rig``."""
     if not simulation(scenario):
-        weaker = [_text(level_of_rig_is_weaker, one) for one in weaker_than_rig(scenario, rig, levels)]
+        by_name = {rule.name: rule for rule in LIMITS}
+        weaker = [_text(by_name[finding.rule], finding) for finding in weaker_than_rig(scenario, rig, levels)]
         if weaker:
             raise ConfigError(*weaker)
 
@@ -51,9 +52,11 @@ def cautions(scenario: Scenario, simulated: bool = True, today: date | None = No
 
 def _judgements(scenario: Scenario, simulated: bool, weight: str, today: date) -> Iterator[Judgement]:
     seen = Seen(scenario, simulated, today)
-    for rule in RULES:
-        if rule.weight == weight and not (rule.real and simulated):
-            for finding in rule.look(seen):
+    rules = [rule for rule in RULES if rule.weight == weight and not (rule.real and simulated)]
+    findings = [finding for look in dict.fromkeys(rule.look for rule in rules) for finding in look(seen)]
+    for rule in rules:
+        for finding in findings:
+            if finding.rule == rule.name:
                 yield Judgement(f"{rule.name}: {finding.place}", _text(rule, finding))
 
 

@@ -16,7 +16,6 @@ from rths_nodes.core.limits import (
     QUANTITIES,
     WHOLE,
     AxisQuantity,
-    Disagreement,
     Level,
     WholeLevels,
     unit_of_level,
@@ -24,9 +23,10 @@ from rths_nodes.core.limits import (
 from rths_nodes.core.parameters import declared
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
+from rths_nodes.loop.scenario.judgement.rule import Found, Seen, caution, parameter, refused, rules
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Axis, Scenario
+from rths_nodes.loop.supervision.monitor import INDICES
 
 SLACK = 4.0
 """Largest usual ratio of velocity to sqrt(deceleration x stroke). With a ratio of 2 an axis can just stop within
@@ -43,7 +43,65 @@ SLIGHT = 0.01
 """Fraction of the velocity limit that any useful motion reaches."""
 SIGMAS = 6.0
 """Number of standard deviations of the noise that one sample in 500 million exceeds."""
-BOUNDS = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
+ERRORS = (("tracking_error", "stroke", "m", "displacement"), ("force_error", "force", "N", "force"))
+"""Error, the limit that bounds it, unit, and the sensor of the limit."""
+WEAKER = "level_of_rig_is_weaker"
+
+
+def _bounds(level: Level) -> Iterator[tuple[str, float]]:
+    return ((key, value) for key in ("minimum", "maximum") if (value := getattr(level, key)) is not None)
+
+
+def _axis(seen: Seen) -> Iterator[Found]:
+    for path, axis in seen.axes:
+        limits, rate = axis.limits, seen.scenario.servo_rate
+        velocity, braking = limits.velocity, limits.deceleration
+        most, way = SLACK * math.sqrt(braking * limits.stroke), 0.5 * velocity**2 / braking
+        if velocity > most:
+            text = f"the braking distance at {braking:g} m/s^2 is {way:.4g} m, but the stroke is +- "
+            text += f"{limits.stroke:g} m; a usual value is at most {most:.3g} m/s"
+            yield Found("velocity_beyond_stroke", f"{path}.limits.velocity", f"{velocity:g} m/s", text)
+        key_path, value = f"{path}.limits.deceleration", f"{braking:g} m/s^2"
+        if braking > HARDEST:
+            yield Found("stop_of_no_actuator", key_path, value, f"must be <= {HARDEST:g} m/s^2")
+        elif braking > max(SHARPEST, velocity * rate):
+            text = f"a motion at {velocity:g} m/s stops within one sample of {1e3 / rate:.3g} ms"
+            yield Found("stop_in_one_sample", key_path, value, text)
+        for key, limit, unit, channel in ERRORS:
+            error, bound = getattr(limits, key), getattr(limits, limit)
+            if error is not None and error > bound:
+                text = f"must be <= {bound:g} {unit}, the value of limits.{limit}"
+                yield Found(f"{key}_beyond_{limit}", f"{path}.limits.{key}", f"{error:g} {unit}", text)
+            end = getattr(axis.sensors, f"{channel}_range")
+            if end is not None and bound > NEAR * end:
+                text = f"the range of the {channel} sensor ends at {end:g} {unit}; a usual limit is at most"
+                text += f" {NEAR * end:.4g} {unit}"
+                yield Found("limit_at_end_of_sensor", f"{path}.limits.{limit}", f"{bound:g} {unit}", text)
+
+
+def _force_axis(seen: Seen) -> Iterator[Found]:
+    head = seen.scenario.rig_file
+    for path, axis in seen.axes:
+        key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")
+        bound = getattr(axis.limits, key)
+        if bound is None:
+            name = path if axis.rig_axis is None else f"axes.{axis.rig_axis.name}"
+            where = "" if head is None else f" of the rig file {head.name}"
+            yield Found("error_not_bounded", f"{name}.limits.{key}{where}", "", f"missing [{unit}]")
+        if axis.force_control is None:
+            continue
+        far, stiffness = axis.force_control.largest_correction, axis.force_control.law.stiffness
+        if axis.limits.of_force and bound is not None and stiffness is not None and far * stiffness > bound:
+            text = f"must be <= {bound / stiffness:g} m, because this correction changes the force by"
+            text += f" {far * stiffness:g} N and limits.force_error = {bound:g} N"
+            key_path = f"{path}.force_control.largest_correction"
+            yield Found("led_beyond_force_error", key_path, f"{far:g} m", text)
+        if by_controller(axis):
+            text = (
+                "no test has shown that the rig holds this axis by itself if commands are missing or a limit is "
+            )
+            key_path = f"{path}.force_control.closed_by"
+            yield Found("force_loop_not_commissioned", key_path, "controller", text + "exceeded")
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -52,160 +110,50 @@ def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
             yield f"{path}.limits.levels.{name}", axis, name, level
 
 
-def _bounds(level: Level) -> Iterator[tuple[str, float]]:
-    return ((key, value) for key in ("minimum", "maximum") if (value := getattr(level, key)) is not None)
-
-
-@rule(
-    CAUTION,
-    "`limits.velocity` should be at most 4 sqrt(`deceleration` x `stroke`)",
-    "The limit of the stroke always acts first",
-)
-def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        limits = axis.limits
-        most = SLACK * math.sqrt(limits.deceleration * limits.stroke)
-        if limits.velocity > most:
-            way = 0.5 * limits.velocity**2 / limits.deceleration
-            yield Found(
-                f"{path}.limits.velocity",
-                f"{limits.velocity:g} m/s",
-                f"the braking distance at {limits.deceleration:g} m/s^2 is {way:.4g} m, but the stroke is +- "
-                f"{limits.stroke:g} m; a usual value is at most {most:.3g} m/s",
-            )
-
-
-@rule(
-    REFUSED,
-    "`limits.deceleration` must be at most 10 000 m/s^2",
-    "No actuator brakes this fast, so that the distance reserved for braking is too short",
-)
-def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        if axis.limits.deceleration > HARDEST:
-            value = f"{axis.limits.deceleration:g} m/s^2"
-            yield Found(f"{path}.limits.deceleration", value, f"must be <= {HARDEST:g} m/s^2")
-
-
-@rule(
-    CAUTION,
-    "`limits.deceleration` should be at most `velocity` x `servo_rate` or 100 m/s^2, whichever is larger",
-    "No actuator follows this change of velocity in a safe stop",
-)
-def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        limits, rate = axis.limits, seen.scenario.servo_rate
-        if max(SHARPEST, limits.velocity * rate) < limits.deceleration <= HARDEST:
-            yield Found(
-                f"{path}.limits.deceleration",
-                f"{limits.deceleration:g} m/s^2",
-                f"a motion at {limits.velocity:g} m/s stops within one sample of {1e3 / rate:.3g} ms",
-            )
-
-
-def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
-        if value is not None and value > most:
-            text = f"must be <= {most:g} {unit}, the value of limits.{limit}"
-            yield Found(f"{path}.limits.{key}", f"{value:g} {unit}", text)
-
-
-@rule(
-    REFUSED,
-    "`limits.tracking_error` must be at most `stroke`",
-    "An axis with such an error does not follow its target",
-)
-def tracking_error_beyond_stroke(seen: Seen) -> Iterator[Found]:
-    return _errors(seen, "tracking_error", "stroke", "m")
-
-
-@rule(
-    REFUSED,
-    "`limits.force_error` must be at most `force`",
-    "A load with such an error is not controlled",
-)
-def force_error_beyond_force(seen: Seen) -> Iterator[Found]:
-    return _errors(seen, "force_error", "force", "N")
-
-
-def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
-    for path, axis in seen.axes:
-        for key, channel, unit in (("stroke", "displacement", "m"), ("force", "force", "N")):
-            end = getattr(axis.sensors, f"{channel}_range")
-            if end is not None:
-                yield f"{path}.limits.{key}", channel, getattr(axis.limits, key), end, unit
-
-
-@rule(
-    CAUTION,
-    "`limits.stroke` and `limits.force` should be at most 98 % of the `range` of their sensors",
-    "A saturated sensor shows no larger value, so that the limit may never act",
-)
-def limit_at_end_of_sensor(seen: Seen) -> Iterator[Found]:
-    for path, channel, limit, end, unit in _ranges(seen):
-        if limit > NEAR * end:
-            yield Found(
-                path,
-                f"{limit:g} {unit}",
-                f"the range of the {channel} sensor ends at {end:g} {unit}; a usual limit is at most "
-                f"{NEAR * end:.4g} {unit}",
-            )
-
-
-def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
-    for path, _, name, level in _levels(seen):
-        for key, value in _bounds(level):
-            if (value > 0.0) == (key == "minimum") and value:
-                text = f"must be {'<' if key == 'minimum' else '>'}= 0"
-                yield name, Found(f"{path}.{key}", f"{value:g} {QUANTITIES[name].unit}", text)
-
-
-@rule(
-    REFUSED,
-    "a level of a rate, step or error must have `minimum` <= 0 and `maximum` >= 0",
-    "The quantity is zero at rest, so that the level would act at rest",
-)
-def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
-    return (finding for name, finding in _broken(seen) if not QUANTITIES[name].at_rest)
-
-
-@rule(
-    CAUTION,
-    "a level of force or displacement should have `minimum` <= 0 and `maximum` >= 0",
-    "The level acts at once if an untared sensor reads zero",
-)
-def level_broken_without_load(seen: Seen) -> Iterator[Found]:
-    return (finding for name, finding in _broken(seen) if QUANTITIES[name].at_rest)
-
-
-@rule(
-    CAUTION,
-    "a level of force, displacement or tracking error should have an action",
-    "The level only reports; use warn_minimum and warn_maximum for reports",
-)
-def level_only_told(seen: Seen) -> Iterator[Found]:
-    for path, _, name, level in _levels(seen):
+def _level(seen: Seen) -> Iterator[Found]:
+    port = seen.scenario.port
+    component = registry.class_of("port", port) if port.has_heartbeat is None else None
+    for path, axis, name, level in _levels(seen):
         if QUANTITIES[name].limit and level.action == INDICATE and list(_bounds(level)):
-            yield Found(f"{path}.action", "'indicate'", "the usual action is hold or stop")
-
-
-@rule(
-    CAUTION,
-    "the travel in `persistence` samples at `limits.velocity` should be at most the total stroke",
-    "The axis can exceed its stroke before the level acts",
-)
-def level_acts_late(seen: Seen) -> Iterator[Found]:
-    for path, axis, _, level in _levels(seen):
+            yield Found("level_only_told", f"{path}.action", "'indicate'", "the usual action is hold or stop")
         time = level.persistence / seen.scenario.servo_rate
         gone, stroke = time * axis.limits.velocity, 2.0 * axis.limits.stroke
         if level.persistence > 1 and gone > stroke:
-            yield Found(
-                f"{path}.persistence",
-                f"{level.persistence} samples",
-                f"in this time, {time:.3g} s, the axis can move {gone:.3g} m, but its total stroke is {stroke:g} "
-                "m",
+            text = (
+                f"in this time, {time:.3g} s, the axis can move {gone:.3g} m, but its total stroke is {stroke:g} m"
             )
+            yield Found("level_acts_late", f"{path}.persistence", f"{level.persistence} samples", text)
+        if level.action == INTERLOCK and not (port.has_heartbeat or drops_heartbeat(component)):
+            text = f"the port {type(port).type_name} has no heartbeat to drop"
+            yield Found("interlock_without_heartbeat", f"{path}.action", "'interlock'", text)
+
+
+def _level_bound(seen: Seen) -> Iterator[Found]:
+    rate, rig_file = seen.scenario.servo_rate, seen.scenario.rig_file
+    channels = {} if rig_file is None else rig_file.auxiliary
+    for path, axis, name, level in _levels(seen):
+        quantity, limit = QUANTITIES[name], axis.limits.velocity
+        noise, unit = _noise(axis, quantity, rate) if quantity.noise else 0.0, quantity.unit
+        channel = parameter(level, "channel")
+        end = channels[channel].range_si if channel in channels else math.inf
+        for key, value in _bounds(level):
+            key_path, shown, size = f"{path}.{key}", f"{value:g} {unit}", abs(value)
+            if (value > 0.0) == (key == "minimum") and value:
+                rule = "level_broken_without_load" if quantity.at_rest else "level_broken_at_rest"
+                yield Found(rule, key_path, shown, f"must be {'<' if key == 'minimum' else '>'}= 0")
+            if size < noise and value:
+                text = f"noise and resolution alone reach {noise:.3g} {unit}"
+                yield Found("level_within_noise", key_path, shown, text)
+            if name == "piston_velocity" and not SLIGHT * limit <= size <= OVERSHOOT * limit:
+                text = f"limits.velocity is {limit:g} m/s; the usual range is {SLIGHT * limit:g} to"
+                text += f" {OVERSHOOT * limit:g} m/s"
+                yield Found("piston_velocity_beside_limit", key_path, shown, text)
+            if name == "command_step" and size > limit / rate:
+                text = f"must be within +- {limit / rate:.4g} m"
+                yield Found("command_step_beyond_velocity", key_path, shown, text)
+            if size > end:
+                text = f"must be within +- {end:g} {unit}, the range of {channel}"
+                yield Found("disagreement_beyond_sensor", key_path, shown, text)
 
 
 def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
@@ -218,159 +166,15 @@ def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
     return max(SIGMAS * rms, step)
 
 
-@rule(
-    CAUTION,
-    "a level should exceed the noise (6 times its rms value) and the resolution of the quantity",
-    "The level acts on noise",
-)
-def level_within_noise(seen: Seen) -> Iterator[Found]:
-    for path, axis, name, level in _levels(seen):
-        quantity = QUANTITIES[name]
-        noise, unit = _noise(axis, quantity, seen.scenario.servo_rate), quantity.unit
-        for key, value in _bounds(level) if quantity.noise else ():
-            if abs(value) < noise and value:
-                yield Found(
-                    f"{path}.{key}", f"{value:g} {unit}", f"noise and resolution alone reach {noise:.3g} {unit}"
-                )
-
-
-@rule(
-    CAUTION,
-    "`levels.piston_velocity` should be between 1 % and 150 % of `limits.velocity`",
-    "A lower level acts in every motion, and a higher level never acts",
-)
-def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
-    for path, axis, name, level in _levels(seen):
-        limit = axis.limits.velocity
-        for key, value in _bounds(level):
-            if name == "piston_velocity" and not SLIGHT * limit <= abs(value) <= OVERSHOOT * limit:
-                yield Found(
-                    f"{path}.{key}",
-                    f"{value:g} m/s",
-                    f"limits.velocity is {limit:g} m/s; the usual range is {SLIGHT * limit:g} to "
-                    f"{OVERSHOOT * limit:g} m/s",
-                )
-
-
-@rule(
-    REFUSED,
-    "`levels.command_step` must be at most `limits.velocity` / `servo_rate`",
-    "The limit of the velocity stops the test before a larger level acts",
-)
-def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
-    for path, axis, name, level in _levels(seen):
-        most = axis.limits.velocity / seen.scenario.servo_rate
-        for key, value in _bounds(level):
-            if name == "command_step" and abs(value) > most:
-                yield Found(f"{path}.{key}", f"{value:g} m", f"must be within +- {most:.4g} m")
-
-
-@rule(
-    REFUSED,
-    "`levels.bridge_length.maximum` must be at most `bridge.max_bridge`",
-    "The test trips before a larger level acts",
-)
-def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
-    scenario = seen.scenario
-    level, most = parameter(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
-    if level is not None and level.maximum is not None and level.maximum > most:
+def _of_rig(seen: Seen) -> Iterator[Found]:
+    scenario, names = seen.scenario, ("bridge_length", "bridged_share")
+    length, share = (level and level.maximum for level in (parameter(scenario.levels, name) for name in names))
+    most = scenario.bridge.longest(1.0 / scenario.servo_rate)
+    if length is not None and length > most:
         text = f"must be <= {most} samples, because bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
-        yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", text)
-
-
-@rule(REFUSED, "`levels.bridged_share.maximum` must be less than 1", "A share never exceeds 1")
-def share_of_all(seen: Seen) -> Iterator[Found]:
-    level = parameter(seen.scenario.levels, "bridged_share")
-    if level is not None and level.maximum is not None and level.maximum >= 1.0:
-        yield Found("levels.bridged_share.maximum", f"{level.maximum:g}", "must be < 1")
-
-
-@rule(
-    REFUSED,
-    "a level of disagreement must be at most the `range` of the second sensor",
-    "The second sensor cannot show larger values",
-)
-def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
-    accuracy = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
-    for path, _, name, level in _levels(seen):
-        if not isinstance(level, Disagreement) or level.channel not in accuracy:
-            continue
-        end, unit = accuracy[level.channel].range_si, QUANTITIES[name].unit
-        for key, value in _bounds(level):
-            if abs(value) > end:
-                text = f"must be within +- {end:g} {unit}, the range of {level.channel}"
-                yield Found(f"{path}.{key}", f"{value:g} {unit}", text)
-
-
-@rule(
-    CAUTION,
-    "`action: interlock` should be used only if the port has a heartbeat",
-    "Without a heartbeat, 'interlock' has the effect of 'stop'",
-)
-def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
-    port = seen.scenario.port
-    component = registry.class_of("port", port) if port.has_heartbeat is None else None
-    if port.has_heartbeat or drops_heartbeat(component):
-        return
-    for path, _, _, level in _levels(seen):
-        if level.action == INTERLOCK:
-            yield Found(
-                f"{path}.action", "'interlock'", f"the port {type(port).type_name} has no heartbeat to drop"
-            )
-
-
-@rule(
-    REFUSED,
-    "`limits.tracking_error` must be set, or `limits.force_error` if the mode of the axis is force",
-    "A real rig needs a limit for the difference between measurement and target",
-    real=True,
-)
-def error_not_bounded(seen: Seen) -> Iterator[Found]:
-    head = seen.scenario.rig_file
-    for name, axis in seen.scenario.axes.items():
-        key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")
-        if getattr(axis.limits, key) is None:
-            component = name if axis.rig_axis is None else axis.rig_axis.name
-            where = "" if head is None else f" of the rig file {head.name}"
-            yield Found(f"axes.{component}.limits.{key}{where}", "", f"missing [{unit}]")
-
-
-@rule(
-    REFUSED,
-    "`force_control.largest_correction` x the stiffness of its law must be at most `limits.force_error`",
-    "A drifting load cell could move the axis further",
-    real=True,
-)
-def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        if axis.force_control is None or not axis.limits.of_force or axis.limits.force_error is None:
-            continue
-        far, bound = axis.force_control.largest_correction, axis.limits.force_error
-        stiffness = axis.force_control.law.stiffness
-        if stiffness is not None and far * stiffness > bound:
-            yield Found(
-                f"{path}.force_control.largest_correction",
-                f"{far:g} m",
-                f"must be <= {bound / stiffness:g} m, because this correction changes the force by "
-                f"{far * stiffness:g} N and limits.force_error = {bound:g} N",
-            )
-
-
-@rule(
-    CAUTION,
-    "a test should show that the controller can switch from its force loop to displacement",
-    "The command rths commission does not test force loops",
-    real=True,
-)
-def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        if by_controller(axis):
-            yield Found(
-                f"{path}.force_control.closed_by",
-                "controller",
-                "no test has shown that the rig holds this axis by itself if commands are missing or a limit is "
-                "exceeded",
-            )
+        yield Found("bridge_length_beyond_bridge", "levels.bridge_length.maximum", f"{length:g} samples", text)
+    if share is not None and share >= 1.0:
+        yield Found("share_of_all", "levels.bridged_share.maximum", f"{share:g}", "must be < 1")
 
 
 def _is_weaker(level: Level | None, rig: Level) -> bool:
@@ -390,7 +194,7 @@ def _weaker(path: str, levels: Mapping[str, Level], of_rig: Mapping[str, Level])
         if rig.acts and _is_weaker(level, rig):
             text = f"must not be weaker than in the rig file ({_shown(name, rig)})"
             now = f", but is {_shown(name, level)}" if level else ""
-            yield Found(f"{path}.{name}", "" if level else "left out", text + now)
+            yield Found(WEAKER, f"{path}.{name}", "" if level else "left out", text + now)
 
 
 def _shown(name: str, level: Level) -> str:
@@ -400,14 +204,7 @@ def _shown(name: str, level: Level) -> str:
     return ", ".join(values)
 
 
-@rule(
-    REFUSED,
-    "`limits.levels` must contain every acting level of the rig file, with bounds at most as wide and "
-    "`persistence` at most as long",
-    "A test can only narrow the limits of its rig",
-    real=True,
-)
-def level_of_rig_is_weaker(seen: Seen) -> Iterator[Found]:
+def _weaker_level(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
         rig = None if axis.rig_axis is None else axis.rig_axis.limits
         present = axis.limits.levels.in_effect() if axis.limits.levels else {}
@@ -422,15 +219,121 @@ def weaker_than_rig(scenario: Scenario, rig: RigFile, levels: WholeLevels | None
         yield from _weaker("levels.expressions", present, levels.expressions)
         for name, quantity in levels.quantities.items():
             if scenario.levels.quantities.get(name) != quantity:
-                yield Found(f"levels.quantities.{name}", "", "must be as in the rig file")
+                yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as in the rig file")
     bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
-    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in BOUNDS]
+    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in INDICES]
     for path, stated, now, key in bounds:
         most, value = (None if part is None else getattr(part, key) for part in (stated, now))
         if most is not None and (value is None or value > most):
             unit = declared(type(now))[key].unit
             shown = "left out" if value is None else show(value, unit)
-            yield Found(f"{path}.{key}", shown, f"must be <= {show(most, unit)}, the value of the rig file")
+            yield Found(
+                WEAKER, f"{path}.{key}", shown, f"must be <= {show(most, unit)}, the value of the rig file"
+            )
 
 
-LIMITS = rules_in(globals())
+LIMITS = (
+    *rules(
+        _axis,
+        velocity_beyond_stroke=caution(
+            "`limits.velocity` should be at most 4 sqrt(`deceleration` x `stroke`)",
+            "The limit of the stroke always acts first",
+        ),
+        stop_of_no_actuator=refused(
+            "`limits.deceleration` must be at most 10 000 m/s^2",
+            "No actuator brakes this fast, so that the distance reserved for braking is too short",
+        ),
+        stop_in_one_sample=caution(
+            "`limits.deceleration` should be at most `velocity` x `servo_rate` or 100 m/s^2, whichever is larger",
+            "No actuator follows this change of velocity in a safe stop",
+        ),
+        tracking_error_beyond_stroke=refused(
+            "`limits.tracking_error` must be at most `stroke`",
+            "An axis with such an error does not follow its target",
+        ),
+        force_error_beyond_force=refused(
+            "`limits.force_error` must be at most `force`", "A load with such an error is not controlled"
+        ),
+        limit_at_end_of_sensor=caution(
+            "`limits.stroke` and `limits.force` should be at most 98 % of the `range` of their sensors",
+            "A saturated sensor shows no larger value, so that the limit may never act",
+        ),
+    ),
+    *rules(
+        _level,
+        level_only_told=caution(
+            "a level of force, displacement or tracking error should have an action",
+            "The level only reports; use warn_minimum and warn_maximum for reports",
+        ),
+        level_acts_late=caution(
+            "the travel in `persistence` samples at `limits.velocity` should be at most the total stroke",
+            "The axis can exceed its stroke before the level acts",
+        ),
+        interlock_without_heartbeat=caution(
+            "`action: interlock` should be used only if the port has a heartbeat",
+            "Without a heartbeat, 'interlock' has the effect of 'stop'",
+        ),
+    ),
+    *rules(
+        _level_bound,
+        level_broken_at_rest=refused(
+            "a level of a rate, step or error must have `minimum` <= 0 and `maximum` >= 0",
+            "The quantity is zero at rest, so that the level would act at rest",
+        ),
+        level_broken_without_load=caution(
+            "a level of force or displacement should have `minimum` <= 0 and `maximum` >= 0",
+            "The level acts at once if an untared sensor reads zero",
+        ),
+        level_within_noise=caution(
+            "a level should exceed the noise (6 times its rms value) and the resolution of the quantity",
+            "The level acts on noise",
+        ),
+        piston_velocity_beside_limit=caution(
+            "`levels.piston_velocity` should be between 1 % and 150 % of `limits.velocity`",
+            "A lower level acts in every motion, and a higher level never acts",
+        ),
+        command_step_beyond_velocity=refused(
+            "`levels.command_step` must be at most `limits.velocity` / `servo_rate`",
+            "The limit of the velocity stops the test before a larger level acts",
+        ),
+        disagreement_beyond_sensor=refused(
+            "a level of disagreement must be at most the `range` of the second sensor",
+            "The second sensor cannot show larger values",
+        ),
+    ),
+    *rules(
+        _of_rig,
+        bridge_length_beyond_bridge=refused(
+            "`levels.bridge_length.maximum` must be at most `bridge.max_bridge`",
+            "The test trips before a larger level acts",
+        ),
+        share_of_all=refused("`levels.bridged_share.maximum` must be less than 1", "A share never exceeds 1"),
+    ),
+    *rules(
+        _force_axis,
+        error_not_bounded=refused(
+            "`limits.tracking_error` must be set, or `limits.force_error` if the mode of the axis is force",
+            "A real rig needs a limit for the difference between measurement and target",
+            True,
+        ),
+        led_beyond_force_error=refused(
+            "`force_control.largest_correction` x the stiffness of its law must be at most `limits.force_error`",
+            "A drifting load cell could move the axis further",
+            True,
+        ),
+        force_loop_not_commissioned=caution(
+            "a test should show that the controller can switch from its force loop to displacement",
+            "The command rths commission does not test force loops",
+            True,
+        ),
+    ),
+    *rules(
+        _weaker_level,
+        level_of_rig_is_weaker=refused(
+            "`limits.levels` must contain every acting level of the rig file, with bounds at most as wide "
+            "and `persistence` at most as long",
+            "A test can only narrow the limits of its rig",
+            True,
+        ),
+    ),
+)

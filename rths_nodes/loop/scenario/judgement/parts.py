@@ -15,7 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import walk
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
+from rths_nodes.loop.scenario.judgement.rule import Found, Seen, caution, parameter, refused, rules
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
@@ -42,35 +42,17 @@ STRONGEST = 15.0
 LARGEST = 64
 
 
-def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
+def _stiffness(seen: Seen) -> Iterator[Found]:
     structure = seen.scenario.structure
     mass, frequency = parameter(structure, "mass"), parameter(structure, "frequency")
     component = parameter(parameter(structure, "restoring_force"), "stiffness")
     if isinstance(mass, float) and isinstance(frequency, float) and isinstance(component, float):
         other = mass * (2.0 * math.pi * frequency) ** 2
-        text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz give {other:.4g} N/m"
-        finding = Found("structure.restoring_force.stiffness", f"{component:g} N/m", text)
-        yield max(component / other, other / component) if component > 0.0 else math.inf, finding
-
-
-@rule(
-    REFUSED,
-    "the stiffness of a restoring force must be within a factor of 100 of the stiffness from `mass` and "
-    "`frequency`",
-    "One of the three values is wrong or in another unit",
-)
-def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
-    return (finding for ratio, finding in _stiffnesses(seen) if ratio > CONTRARY)
-
-
-@rule(
-    CAUTION,
-    "the stiffness of a restoring force should be within a factor of 2 of the stiffness from `mass` and "
-    "`frequency`",
-    "Damping and motion use different stiffnesses",
-)
-def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
-    return (finding for ratio, finding in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
+        ratio = max(component / other, other / component) if component > 0.0 else math.inf
+        if ratio > OTHER:
+            rule = "stiffness_of_another_structure" if ratio > CONTRARY else "stiffness_beside_frequency"
+            text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz give {other:.4g} N/m"
+            yield Found(rule, "structure.restoring_force.stiffness", f"{component:g} N/m", text)
 
 
 def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
@@ -114,19 +96,13 @@ def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
     yield f"{section}.specimen" + ".stiffness" * (parameter(axis.specimen, "stiffness") == small), small
 
 
-@rule(
-    CAUTION,
-    "the initial stiffness of the specimen should be within a factor of 2 of the experimental stiffness in "
-    "structure or integrator",
-    "The stiffness omitted from the numerical part differs from the specimen's stiffness",
-)
-def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
+def _partition(seen: Seen) -> Iterator[Found]:
     for section, path, axis, stated in _stated(seen):
         for where, tested in _tested(section, axis):
             ratio = max(tested / stated, stated / tested) if tested > 0.0 else math.inf
             if ratio > OTHER:
-                partition = f"{path} is {stated:g} N/m in the direction of this axis, a ratio of {ratio:.3g}"
-                yield Found(where, f"{tested:g} N/m", partition)
+                text = f"{path} is {stated:g} N/m in the direction of this axis, a ratio of {ratio:.3g}"
+                yield Found("specimen_beside_partition", where, f"{tested:g} N/m", text)
 
 
 def first_period(scenario: Scenario) -> float | None:
@@ -147,29 +123,15 @@ def first_period(scenario: Scenario) -> float | None:
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
 
-@rule(
-    CAUTION,
-    "the first period of the structure should be at least 10 integration steps, and at most `duration` or 20 s, "
-    "whichever is larger",
-    "Check that mass and stiffness are in kg and N/m",
-)
-def period_of_structure(seen: Seen) -> Iterator[Found]:
+def _period(seen: Seen) -> Iterator[Found]:
     scenario, period = seen.scenario, first_period(seen.scenario)
-    if period is None:
+    if period is None or STEPS * scenario.step <= period <= max(scenario.duration, LONGEST_PERIOD):
         return
+    text = f"but the test takes {scenario.duration:g} s"
     if period < STEPS * scenario.step:
-        text = f"the first period is {period:.3g} s, only {period / scenario.step:.3g} integration steps"
-        yield Found("structure", type_of(scenario.structure), text)
-    elif period > max(scenario.duration, LONGEST_PERIOD):
-        text = f"the first period is {period:.3g} s, but the test takes {scenario.duration:g} s"
-        yield Found("structure", type_of(scenario.structure), text)
-
-
-def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
-    for path, axis in seen.axes:
-        stiffness = parameter(axis.specimen, "stiffness")
-        if isinstance(stiffness, float):
-            yield f"{path}.specimen.stiffness", axis, stiffness, parameter(axis.specimen, "damping") or 0.0
+        text = f"only {period / scenario.step:.3g} integration steps"
+    text = f"the first period is {period:.3g} s, {text}"
+    yield Found("period_of_structure", "structure", type_of(scenario.structure), text)
 
 
 def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
@@ -180,42 +142,22 @@ def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
         yield "integrator.equivalent_stiffness", equivalent
 
 
-@rule(
-    CAUTION,
-    "`specimen.stiffness` should be within a factor of 10 of the stiffnesses in rig file and integrator",
-    "One of the two values is for another specimen or in another unit",
-)
-def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
-    for path, axis, stiffness, _ in _specimens(seen):
+def _specimen(seen: Seen) -> Iterator[Found]:
+    for path, axis in seen.axes:
+        stiffness, limits = parameter(axis.specimen, "stiffness"), axis.limits
+        if not isinstance(stiffness, float):
+            continue
+        key_path, shown = f"{path}.specimen.stiffness", f"{stiffness:g} N/m"
         for who, other in _expected(seen, axis):
             if not other / UNLIKE <= stiffness <= other * UNLIKE:
-                yield Found(path, f"{stiffness:g} N/m", f"{who} is {other:g} N/m")
-
-
-@rule(
-    CAUTION,
-    "the force of a `kelvin_voigt` specimen at the limits of stroke and velocity should be at least 1/10 000 of "
-    "`limits.force`",
-    "The force of such a specimen is negligible; check that its stiffness is in N/m",
-)
-def specimen_without_force(seen: Seen) -> Iterator[Found]:
-    for path, axis, stiffness, damping in _specimens(seen):
-        limits = axis.limits
-        force = stiffness * limits.stroke + damping * limits.velocity
+                yield Found("specimen_of_another_rig", key_path, shown, f"{who} is {other:g} N/m")
+        force = stiffness * limits.stroke + (parameter(axis.specimen, "damping") or 0.0) * limits.velocity
         if type_of(axis.specimen) == "kelvin_voigt" and force < NO_FORCE * limits.force:
-            text = (
-                f"the force at the limits of stroke and velocity is only {force:.3g} N, but limits.force is "
-                f"{limits.force:g} N"
-            )
-            yield Found(path, f"{stiffness:g} N/m", text)
+            text = f"the force at the limits of stroke and velocity is only {force:.3g} N, but limits.force is "
+            yield Found("specimen_without_force", key_path, shown, text + f"{limits.force:g} N")
 
 
-@rule(
-    CAUTION,
-    "`stiffness` x `small_move.displacement` should be at most ten times `small_move.force`",
-    "The small move is aborted before it yields a result",
-)
-def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
+def _small_move(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
         rig = axis.rig_axis
         if rig is None or rig.small_move is None or rig.stiffness is None:
@@ -224,38 +166,26 @@ def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
         if force > UNLIKE * move.force:
             text = (
                 f"the force is {force:.4g} N with a stiffness of {rig.stiffness:g} N/m, but small_move.force is "
-                f"{move.force:g} N"
             )
-            yield Found(f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m", text)
+            key_path, shown = f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m"
+            yield Found("small_move_beyond_force", key_path, shown, text + f"{move.force:g} N")
 
 
-@rule(
-    CAUTION,
-    "the peak of a record should be at most 15 m/s^2, unless `accept_any_peak` is set",
-    "Hardly any earthquake reached this value; check the unit",
-)
-def record_of_another_unit(seen: Seen) -> Iterator[Found]:
+def _record(seen: Seen) -> Iterator[Found]:
     for path, part in walk(seen.scenario):
         if parameter(part, "accept_any_peak") is not False:
             continue
         motion = registry.build("ground_motion", part, seen.scenario.seed)
-        peak = float(np.abs(motion.values).max() / abs(part.scale))
+        peak, unit = float(np.abs(motion.values).max() / abs(part.scale)), part.unit or "as stated in the file"
         if peak > STRONGEST:
-            yield Found(
-                f"{path}.unit", part.unit or "as stated in the file", f"the record has a peak of {peak:.4g} m/s^2"
-            )
+            text = f"the record has a peak of {peak:.4g} m/s^2"
+            yield Found("record_of_another_unit", f"{path}.unit", unit, text)
 
 
-@rule(
-    REFUSED,
-    "`updating.mode` must be `shadow`",
-    "Copies of the specimen may affect a test only on a simulated rig",
-    real=True,
-)
-def copies_that_follow(seen: Seen) -> Iterator[Found]:
+def _copies(seen: Seen) -> Iterator[Found]:
     updating = seen.scenario.updating
     if updating is not None and updating.mode == USED:
-        yield Found("updating.mode", USED, f"must be {SHADOW}")
+        yield Found("copies_that_follow", "updating.mode", USED, f"must be {SHADOW}")
 
 
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -267,4 +197,68 @@ def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
             yield f"component: {path}{number}", f"{path}: {text}"
 
 
-PARTS = rules_in(globals())
+PARTS = (
+    *rules(
+        _stiffness,
+        stiffness_of_another_structure=refused(
+            "the stiffness of a restoring force must be within a factor of 100 of the stiffness from "
+            "`mass` and `frequency`",
+            "One of the three values is wrong or in another unit",
+        ),
+        stiffness_beside_frequency=caution(
+            "the stiffness of a restoring force should be within a factor of 2 of the stiffness from "
+            "`mass` and `frequency`",
+            "Damping and motion use different stiffnesses",
+        ),
+    ),
+    *rules(
+        _partition,
+        specimen_beside_partition=caution(
+            "the initial stiffness of the specimen should be within a factor of 2 of the experimental "
+            "stiffness in structure or integrator",
+            "The stiffness omitted from the numerical part differs from the specimen's stiffness",
+        ),
+    ),
+    *rules(
+        _period,
+        period_of_structure=caution(
+            "the first period of the structure should be at least 10 integration steps, and at most "
+            "`duration` or 20 s, whichever is larger",
+            "Check that mass and stiffness are in kg and N/m",
+        ),
+    ),
+    *rules(
+        _specimen,
+        specimen_of_another_rig=caution(
+            "`specimen.stiffness` should be within a factor of 10 of the stiffnesses in rig file and integrator",
+            "One of the two values is for another specimen or in another unit",
+        ),
+        specimen_without_force=caution(
+            "the force of a `kelvin_voigt` specimen at the limits of stroke and velocity should be at "
+            "least 1/10 000 of `limits.force`",
+            "The force of such a specimen is negligible; check that its stiffness is in N/m",
+        ),
+    ),
+    *rules(
+        _small_move,
+        small_move_beyond_force=caution(
+            "`stiffness` x `small_move.displacement` should be at most ten times `small_move.force`",
+            "The small move is aborted before it yields a result",
+        ),
+    ),
+    *rules(
+        _record,
+        record_of_another_unit=caution(
+            "the peak of a record should be at most 15 m/s^2, unless `accept_any_peak` is set",
+            "Hardly any earthquake reached this value; check the unit",
+        ),
+    ),
+    *rules(
+        _copies,
+        copies_that_follow=refused(
+            "`updating.mode` must be `shadow`",
+            "Copies of the specimen may affect a test only on a simulated rig",
+            True,
+        ),
+    ),
+)

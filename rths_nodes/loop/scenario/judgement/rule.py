@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from rths_nodes.core.parameters import declared, is_params
 from rths_nodes.loop.scenario.schema import Axis, Scenario
@@ -30,10 +31,13 @@ class Seen:
         return ((f"axes.{name}", axis) for name, axis in self.scenario.axes.items())
 
 
-@dataclass(frozen=True)
-class Found:
-    """Number at ``place`` that violates a rule, with its ``value`` and unit. ``words`` state the requirement."""
+class Found(NamedTuple):
+    """Number at ``place`` that violates the named ``rule``, with its ``value`` and unit.
 
+    ``words`` state the requirement.
+    """
+
+    rule: str
     place: str
     value: str
     words: str
@@ -42,27 +46,31 @@ class Found:
 Look = Callable[[Seen], Iterable[Found]]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Rule whose function ``look`` yields the numbers that violate the ``relation``.
+class Text(NamedTuple):
+    """Text of a rule: its ``relation`` and the reason. If ``real`` is true, it applies only to real rigs."""
 
-    If ``real`` is true, the rule applies only to real rigs.
-    """
-
-    name: str
     weight: str
     relation: str
     reason: str
-    look: Look
     real: bool = False
 
 
-def rule(weight: str, relation: str, reason: str, real: bool = False) -> Callable[[Look], Rule]:
-    return lambda look: Rule(look.__name__, weight, relation, reason, look, real)
+class Rule(NamedTuple):
+    """Rule whose function ``look`` yields the numbers that violate this rule, and numbers that violate others."""
+
+    name: str
+    look: Look
+    weight: str
+    relation: str
+    reason: str
+    real: bool
 
 
-def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    return tuple(finding for finding in module.values() if isinstance(finding, Rule))
+refused, caution = partial(Text, REFUSED), partial(Text, CAUTION)
+
+
+def rules(look: Look, **texts: Text) -> list[Rule]:
+    return [Rule(name, look, *text) for name, text in texts.items()]
 
 
 @dataclass(frozen=True)
