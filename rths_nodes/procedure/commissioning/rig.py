@@ -24,7 +24,7 @@ from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.drive import awaited, warning_of
-from rths_nodes.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.procedure.motions import accelerations, bounded_ramp
 
 BRAKING_SAMPLES = 8.0
 """Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
@@ -181,8 +181,8 @@ class FreeRig:
 
     def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s. Yield every sample."""
-        ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.scenario.dt)
-        while (wanted := ramp.step()) is not None:
+        most = accelerations(self.scenario.limits)
+        for wanted in bounded_ramp(self.command, goal, velocity, most, self.scenario.dt):
             yield self.tick(wanted)
 
     def hold(self, seconds: float) -> list[Row]:

@@ -274,7 +274,7 @@ def fast_stop(bench: Bench) -> Rows:
     def motion(session: RigSession) -> Steps[None]:
         assert dash.start is not None
         walk = QuasiStatic(session.scenario, session.drive.command)
-        yield from walk.ramp(dash.start, velocity, lambda measured: "")
+        yield from walk.ramp(dash.start, velocity)
         yield from hold(dash.start, round(REST_S / bench.dt))
         for sample in range(1, dash.until + dash.rising + 1):
             if sample == dash.rising + STEADY:
@@ -288,7 +288,7 @@ def fast_stop(bench: Bench) -> Rows:
             return rig.obstacle(measured.force - free)
 
         with session.act(), session.motion("position"):
-            session.drive.drive(GuidedMotion(motion(session), session.drive.command, watch))
+            session.drive.drive(GuidedMotion(motion(session), watch))
 
     with _session(bench) as session:
         _clear_to_move(session)
@@ -378,12 +378,9 @@ def _settle(bench: Bench, session: RigSession) -> None:
     if bench.realtime:
         time.sleep(SETTLED_S)
         return
-    drive.hold_loop.borrow()
-    try:
+    with drive.hold_loop.borrowed():
         for _ in range(bench.transport + 1):
             drive.tick()
-    finally:
-        drive.hold_loop.give_back()
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
