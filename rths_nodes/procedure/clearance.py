@@ -62,10 +62,10 @@ class Offsets:
         time: str,
         seconds: float,
     ) -> Offsets:
-        known = np.full(len(held), math.nan) if active is None else np.array(active, float)
+        read = np.full(len(held), math.nan) if active is None else np.array(active, float)
+        sent = np.array(held, float)
         means = averages(rows, "displacement", "force")
-        last = np.array(held, float)
-        return cls(tuple(names), time, seconds, active=known, held=last, unloaded=False, confirmed=False, **means)
+        return cls(tuple(names), time, seconds, active=read, held=sent, unloaded=False, confirmed=False, **means)
 
     @property
     def hash(self) -> str:
@@ -74,17 +74,14 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
-
-        A channel without scatter is also refused, unless the rig is ``simulated``.
-        """
-        problems, known = Problems(), np.isfinite(self.active)
-        from_command = self.displacement - np.where(known, self.active, 0.0)
+        """Return confirmed offsets. Raises ConfigError for a large tare or, unless ``simulated``, no scatter."""
+        problems, readable = Problems(), np.isfinite(self.active)
+        from_command = self.displacement - np.where(readable, self.active, 0.0)
         for index, (name, axis) in enumerate(axes.items()):
-            what = f"measured displacement {'minus active command' if known[index] else 'at rest'}"
+            difference = f"measured displacement {'minus active command' if readable[index] else 'at rest'}"
             force = self.force[index] if unloaded else 0.0
             for channel, unit, sensor, text, offset, scatter in (
-                ("displacement", "m", "sensor", what, from_command[index], self.displacement_scatter[index]),
+                ("displacement", "m", "sensor", difference, from_command[index], self.displacement_scatter[index]),
                 ("force", "N", "load cell", "force of the unloaded specimen", force, self.force_scatter[index]),
             ):
                 if scatter == 0.0 and not simulated:

@@ -25,7 +25,7 @@ from rths_nodes.core.errors import ConfigError, PortError, show
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Command, Measurement, by_force
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement, by_force
 from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.realtime import PRIORITY, quick_switches
@@ -155,10 +155,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Wait for a Measurement.
-
-    If ``lost_if_nan``, raise PortError for one without displacements, because a rig without states has no ticks.
-    """
+    """Return the next Measurement. If ``lost_if_nan``, one without displacements raises PortError."""
     wait = port.wait or sleep
     while not port.ready():
         wait(LOOK_S)
@@ -220,8 +217,7 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from the first tick.
 
-        Raises ConfigError if opening fails, or the active command differs from the measured position, or
-        both are unknown.
+        Raises ConfigError if opening fails, or if active command and measured position differ or are unknown.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -449,10 +445,7 @@ class RigDrive:
         return failed or beyond, breach
 
     def take_back(self, before: Array, last: Array) -> None:
-        """Take the port back from a run; brake and hold the rig.
-
-        ``before`` and ``last`` are the last two commands of the run.
-        """
+        """Take the port back after the last two commands of a run, ``before`` and ``last``; brake and hold."""
         self._before, self.command = before, last
         self._over.clear()
         self._motion = None
@@ -508,7 +501,8 @@ class MotionWarning:
         self._drive, self._dt, self._clock = drive, scenario.dt, clock
         self._section = warning_of(scenario, drive.port)
         self.left = 0.0
-        self._on, self._start = False, EMPTY
+        self._start: Array | None = None
+        """Command ``(n_axes,)`` m before the motion while the output is on; otherwise None."""
 
     @property
     def wired(self) -> bool:
@@ -528,13 +522,13 @@ class MotionWarning:
         """
         section, drive, reason = self._section, self._drive, ""
         assert section is not None  # callers check ``wired``
-        if self._on:
+        if self._start is not None:
             raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
-        self._on, self._start = True, drive.command
+        start = self._start = drive.command
         try:
             drive.port.warn(True)
             if held:
-                reason = drive.drive(GuidedMotion(self._samples(section.seconds, stopped))).reason
+                reason = drive.drive(GuidedMotion(self._samples(start, section.seconds, stopped))).reason
             else:
                 self._sleep(section.seconds, stopped)
             if why := stopped():
@@ -548,21 +542,21 @@ class MotionWarning:
             self.left = 0.0
 
     def off(self) -> None:
-        if self._on:
-            self._on = False
+        if self._start is not None:
+            self._start = None
             self._drive.port.warn(False)
 
     def look(self) -> None:
         """Switch the output off once the command has changed. Call this with each Measurement."""
-        if self._on and not np.array_equal(self._drive.command, self._start):
+        if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 
-    def _samples(self, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
+    def _samples(self, start: Array, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
         for left in range(math.ceil(seconds / self._dt), 0, -1):
             self.left = left * self._dt
             if stopped():
                 return
-            yield self._start
+            yield start
 
     def _sleep(self, seconds: float, stopped: Callable[[], str]) -> None:
         end = self._clock.monotonic_ns() + round(1e9 * seconds)

@@ -130,10 +130,7 @@ class LossWatch:
         self._pressure, self._dropped = pressure, False
 
     def receive(self, port: Port, measured: Measurement, sent: Array, modes: bytes = b"") -> None:
-        """Process a Measurement of the rig at ``port``, received after the command ``sent`` ``(n_axes,)``.
-
-        ``modes`` are the control modes of the command; empty bytes mean displacement.
-        """
+        """Process a Measurement of the rig at ``port``, after the command ``sent`` ``(n_axes,)`` in ``modes``."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         self._measured.append(measured.displacement)
@@ -226,7 +223,7 @@ class _Axis:
     def __init__(
         self, scenario: Scenario, name: str, index: int, offsets: Offsets, checks: AxisChecks | None
     ) -> None:
-        self.name, self._known, found = name, checks is not None, checks or AxisChecks()
+        self.name, self._known, results = name, checks is not None, checks or AxisChecks()
         limits, rig = scenario.axes[name].limits, scenario.axes[name].rig_axis
         assert rig is not None  # a procedure needs a rig file
         self._shift = float(offsets.displacement[index] - offsets.held[index])
@@ -238,16 +235,16 @@ class _Axis:
         if checks is None:  # before the small move, which has tighter guards
             move = rig.small_move.displacement if rig.small_move else 0.0
             self._least = max(LEAST_ERROR, move, LATE_S * fastest)
-        self._lag = (found.late or 0.0) * fastest
-        self._static, self._under = found.static_error or 0.0, found.static_error_force or 0.0
+        self._lag = (results.late or 0.0) * fastest
+        self._static, self._under = results.static_error or 0.0, results.static_error_force or 0.0
         steps = rig.displacement.step_si, rig.force.step_si
         scatter = float(offsets.displacement_scatter[index]), float(offsets.force_scatter[index])
-        way, felt = least_travel(steps, scatter, (found.lost_motion or 0.0) + self._static, limits.stroke)
-        late = max(LATE_S, TIMES_LATE * (found.late or 0.0)) + scenario.port.transport_samples * scenario.dt
+        way, felt = least_travel(steps, scatter, (results.lost_motion or 0.0) + self._static, limits.stroke)
+        late = max(LATE_S, TIMES_LATE * (results.late or 0.0)) + scenario.port.transport_samples * scenario.dt
         block = max(1, round(late / FINE_BLOCKS / scenario.dt))
-        self._moved, stiffness = OneWay(way, block), found.stiffness or 0.0
-        names = list(scenario.axes)
-        self._stiffness = [(names.index(axis), value) for axis, value in {**found.beside, name: stiffness}.items()]
+        self._moved, stiffness = OneWay(way, block), results.stiffness or 0.0
+        stiffnesses, names = {**results.beside, name: stiffness}, list(scenario.axes)
+        self._stiffness = [(names.index(axis), value) for axis, value in stiffnesses.items()]
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
     def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
@@ -314,10 +311,7 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return the reason to stop a slow motion, or an empty string.
-
-        ``command`` ``(n_axes,)`` m is untared.
-        """
+        """Return the reason to stop a slow motion after the untared ``command`` ``(n_axes,)`` m, or empty text."""
         return self._why(command, measured, True)
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:

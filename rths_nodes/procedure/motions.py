@@ -57,10 +57,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion. ``reason`` is the cause of its safe stop; empty if the motion is complete.
-
-    ``tripped`` is false if the operator stopped the motion.
-    """
+    """Outcome of a motion: ``reason`` of its safe stop, or empty. A stop by the operator has not ``tripped``."""
 
     reason: str = ""
     tripped: bool = False
@@ -124,10 +121,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity (m/s) of each axis in the motion to its start.
-
-    This is the velocity of its small move, or by default a fraction of its limit.
-    """
+    """Return velocities to the start (m/s): as in small moves, or by default fractions of the limits."""
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])

@@ -13,16 +13,19 @@ commands in N, and bumpless changes of mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from types import SimpleNamespace
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
-from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
+from rths_nodes.laboratory.actuators.held_plant import PureDelay
 from rths_nodes.laboratory.force_control import by_controller
+from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.checks import (
@@ -240,40 +243,27 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     moves = SmallMoves(scenario, bounded, zero, measured)
     motion = GuidedMotion(moves.run())
     while (command := motion.step(measured)) is not None:
-        measured = Measurement(0, *model(command), command)
+        model.step(command, np.zeros(len(model.auxiliary_inputs)))
+        displacement, force = (np.array(values, float) for values in (model.displacement, model.force))
+        measured = Measurement(0, displacement, force, command)
     # a force below the resolution of the rig depends only on motion and gives no stiffness
     least = 10.0 * np.maximum(rig.steps[1], 1e-5 * rig.force_range)
     rows = stiffnesses(bounded, moves.done)
     return {rig.names[i]: row[i] for i, row in rows.items() if row[i] * rig.way[i] > least[i]}
 
 
-def _model(scenario: Scenario) -> Callable[[Array], tuple[Array, Array]] | None:
-    """Return the function from commands (m) to displacements (m) and forces (N), or None without models."""
-    dt, models = scenario.dt, [axis.specimen for axis in scenario.axes.values()]
+def _model(scenario: Scenario) -> Rig | None:
+    """Return the scenario's rig, or its specimens at the commands of their axes; None without models."""
+    ideal = PureDelay.Params(delay=0.0)
     try:
-        if scenario.rig is not None:
-            if registry.class_of("rig", scenario.rig).external:
-                return None
-            rig = registry.build("rig", scenario.rig, dt, len(models))
-        elif None in models:
-            return None
-        else:
-            paths = [SpecimenPath(registry.build("specimen", model), dt) for model in models]
+        if scenario.rig is None:
+            models = {name: axis.specimen for name, axis in scenario.axes.items()}
+            axes = {name: SimpleNamespace(actuator=ideal, specimen=model) for name, model in models.items()}
+            return None if None in models.values() else SeparateAxes(axes, scenario.dt)
+        external = registry.class_of("rig", scenario.rig).external
+        return None if external else registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
     except ConfigError:
         return None
-    before = np.zeros(len(models))
-
-    def of_rig(command: Array) -> tuple[Array, Array]:
-        rig.step(command, np.zeros(len(rig.auxiliary_inputs)))
-        return np.array(rig.displacement, float), np.array(rig.force, float)
-
-    def of_specimens(command: Array) -> tuple[Array, Array]:
-        nonlocal before
-        velocity, before = (command - before) / dt, command
-        rows = zip(paths, command.tolist(), velocity.tolist(), strict=True)
-        return command, np.array([path.move(position, rate) for path, position, rate in rows])
-
-    return of_specimens if scenario.rig is None else of_rig
 
 
 def _declared(scenario: Scenario) -> dict[str, float]:

@@ -190,17 +190,17 @@ class Way:
         self.last: Stand | None = None
         self.given_up = ""
         rigs = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
-        found = [checks.get(name, AxisChecks()) for name in self._names]
+        results = [checks.get(name, AxisChecks()) for name in self._names]
         self._range = np.array([rig.force.range_si for rig in rigs])
         self._limit = np.array([limits.force for limits in scenario.limits.values()])
         self._travel = np.array([axis.travel for axis in bounds])
         self.velocity = np.array([axis.velocity for axis in bounds])
         self._tolerance = np.array([axis.tolerance for axis in bounds]) * self._range
         self._weight = np.array([axis.carries_gravity for axis in bounds])
-        self._stiffness = np.array([axis.stiffness or np.nan for axis in found])
-        self._damping = IN_MOTION * np.array([axis.damping or 0.0 for axis in found])
+        self._stiffness = np.array([axis.stiffness or np.nan for axis in results])
+        self._damping = IN_MOTION * np.array([axis.damping or 0.0 for axis in results])
         self._rate = 1.0 / scenario.dt
-        lost, small = [axis.lost_motion or 0.0 for axis in found], [rig.small_move for rig in rigs]
+        lost, small = [axis.lost_motion or 0.0 for axis in results], [rig.small_move for rig in rigs]
         moved = [far + move.displacement if move else np.inf for far, move in zip(lost, small, strict=True)]
         self._blind = np.where(np.isinf(moved), BLIND * self._travel, np.minimum(moved, self._travel))
         """Travel within which the force must respond, m."""
