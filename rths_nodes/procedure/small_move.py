@@ -23,7 +23,6 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
-from rths_nodes.laboratory.actuators.held_plant import PureDelay
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
@@ -254,7 +253,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
 
 def _model(scenario: Scenario) -> Rig | None:
     """Return the scenario's rig, or its specimens at the commands of their axes; None without models."""
-    ideal = PureDelay.Params(delay=0.0)
+    ideal = registry.load("actuator", "pure_delay").Params(delay=0.0)
     try:
         if scenario.rig is None:
             models = {name: axis.specimen for name, axis in scenario.axes.items()}
