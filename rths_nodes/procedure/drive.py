@@ -143,15 +143,22 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait()``. An interrupt calls ``interrupted()`` and is raised after ``wait()`` has returned."""
-    try:
-        wait()
-    except Exception:
-        raise
-    except BaseException:
-        interrupted()
-        to_its_end(wait, interrupted)
-        raise
+    """Repeat ``wait()`` until it returns. Exceptions are raised immediately.
+
+    An interrupt calls ``interrupted()``. The first interrupt is raised after ``wait()`` has returned.
+    """
+    first: BaseException | None = None
+    while True:
+        try:
+            wait()
+            break
+        except Exception:
+            raise
+        except BaseException as error:
+            first = first or error
+            interrupted()
+    if first is not None:
+        raise first
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
@@ -314,7 +321,7 @@ class RigDrive:
             return self.mishap
         self._over.clear()
         outcome = DriveOutcome(self.broken, True)
-        if not self.broken:
+        if not outcome.reason:  # ``broken`` may change at any time, so it is read once
             with nullcontext() if self.realtime else self.hold_loop.borrowed():
                 self._motion = motion
                 to_its_end(self._until_over, partial(self.stop, "interrupted"))  # first bring the rig to rest
@@ -524,11 +531,11 @@ class MotionWarning:
         assert section is not None  # callers check ``wired``
         if self._start is not None:
             raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
-        start = self._start = drive.command
+        self._start = drive.command
         try:
             drive.port.warn(True)
             if held:
-                reason = drive.drive(GuidedMotion(self._samples(start, section.seconds, stopped))).reason
+                reason = drive.drive(GuidedMotion(self._samples(section.seconds, stopped))).reason
             else:
                 self._sleep(section.seconds, stopped)
             if why := stopped():
@@ -551,12 +558,12 @@ class MotionWarning:
         if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 
-    def _samples(self, start: Array, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
+    def _samples(self, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
         for left in range(math.ceil(seconds / self._dt), 0, -1):
             self.left = left * self._dt
             if stopped():
                 return
-            yield start
+            yield self._drive.command
 
     def _sleep(self, seconds: float, stopped: Callable[[], str]) -> None:
         end = self._clock.monotonic_ns() + round(1e9 * seconds)

@@ -117,8 +117,7 @@ class SmallMoves:
         yield from walk.ramp(start, rig.velocity)
         move.back = [measured.force for _, measured in walk.trace]
         move.after = yield from walk.stand()
-        rows = [(sent[move.index], measured.displacement[move.index]) for sent, measured in walk.trace[1:]]
-        move.returning = [(float(command), float(displacement)) for command, displacement in rows]
+        move.returning = walk.trace[1:]
 
     def _guard(self, move: AxisMove, start: Array) -> Guard:
         rig, before, i = self.rig, move.stands[0], move.index
@@ -277,6 +276,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 
 def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, checks: Mapping[str, AxisChecks]) -> None:
     """Apply the small forces, and write verdicts on the force loops into ``checks``."""
+    moves.walk.command = drive.command.copy()  # it has moved if the rig was lost since the small moves
     outcome = drive.drive(GuidedMotion(moves.press(), watch, lambda: moves.walk.modes))
     done = {move.index: move for move in moves.pressed}
     for index, force in moves.forces.items():
