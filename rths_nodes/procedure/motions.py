@@ -217,8 +217,6 @@ class QuasiStatic:
 
     def _rests(self, before: Stand, now: Stand) -> bool:
         noise = CERTAIN * math.sqrt(2.0 / now.samples)
-        pairs = (
-            (now.displacement - before.displacement, now.displacement_scatter, self._still[0]),
-            (now.force - before.force, now.force_scatter, self._still[1]),
-        )
-        return all(bool((np.abs(change) <= still + noise * scatter).all()) for change, scatter, still in pairs)
+        changes = np.abs([now.displacement - before.displacement, now.force - before.force])
+        scatters = np.array([now.displacement_scatter, now.force_scatter])
+        return bool((changes <= self._still + noise * scatters).all())
