@@ -55,8 +55,8 @@ class AxisMove:
     back: list[Array] = field(default_factory=list)
     last: Measurement | None = None
     """Measurement at which the move ended early."""
-    returning: list[tuple[float, float]] = field(default_factory=list)
-    """Command and displacement (m) of each sample of the return motion and of the rest after it."""
+    returning: list[tuple[Array, Measurement]] = field(default_factory=list)
+    """Command ``(n_axes,)`` m and Measurement of each sample of the return motion and of the rest after it."""
 
     @property
     def late(self) -> float:
@@ -71,7 +71,8 @@ class AxisMove:
         )
         if not gone or not moved or not self.returning:
             return 0.0
-        commands, places = (np.array(column) for column in zip(*self.returning, strict=True))
+        rows = [(sent[self.index], measured.displacement[self.index]) for sent, measured in self.returning]
+        commands, places = np.array(rows).T
         share = (places - end.displacement[self.index]) / moved
         return float(np.sum((commands - end.command[self.index]) / gone - share))
 

@@ -24,6 +24,7 @@ from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, SIGNED, AxisOffsets, OffsetsRecord, ProcedureRecord
 from rths_nodes.loop.scenario.judgement.rule import Judgement
 from rths_nodes.loop.supervision.handover import Tares
+from rths_nodes.procedure.motions import averages
 
 LARGEST_TARE = 0.02
 """Largest tare, as a fraction of the channel's range."""
@@ -48,32 +49,23 @@ class Offsets:
     force_scatter: Array
     active: Array
     held: Array
-    unloaded: bool = False
-    confirmed: bool = False
+    unloaded: bool
+    confirmed: bool
 
     @classmethod
     def of(
         cls,
         names: Sequence[str],
-        samples: Sequence[Measurement],
+        rows: Sequence[Measurement],
         active: Array | None,
         held: Array,
         time: str,
         seconds: float,
     ) -> Offsets:
-        displacement = np.array([measured.displacement for measured in samples])
-        force = np.array([measured.force for measured in samples])
-        return cls(
-            tuple(names),
-            time,
-            seconds,
-            displacement.mean(axis=0),
-            displacement.std(axis=0),
-            force.mean(axis=0),
-            force.std(axis=0),
-            np.full(len(held), math.nan) if active is None else np.array(active, float),
-            np.array(held, float),
-        )
+        read = np.full(len(held), math.nan) if active is None else np.array(active, float)
+        sent = np.array(held, float)
+        means = averages(rows, "displacement", "force")
+        return cls(tuple(names), time, seconds, active=read, held=sent, unloaded=False, confirmed=False, **means)
 
     @property
     def hash(self) -> str:
@@ -82,44 +74,30 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
-
-        A channel without scatter is also refused, unless the rig is ``simulated``.
-        """
-        problems = Problems()
-        problems += [] if simulated else self._still(axes)
+        """Return confirmed offsets. Raises ConfigError for a large tare or, unless ``simulated``, no scatter."""
+        problems, readable = Problems(), np.isfinite(self.active)
+        from_command = self.displacement - np.where(readable, self.active, 0.0)
         for index, (name, axis) in enumerate(axes.items()):
-            shown, active = float(self.displacement[index]), float(self.active[index])
-            bound = LARGEST_TARE * axis.displacement.range_si
-            readable = math.isfinite(active)
-            off = shown - active if readable else shown
-            if not abs(off) <= bound:
-                compared = (
-                    "measured displacement minus active command" if readable else "measured displacement at rest"
-                )
-                problems.append(
-                    f"axes.{name}: {compared} = {off:.6g} m: must be within +- {bound:.6g} m ({LARGEST_TARE:.0%} "
-                    "of the sensor's range) to be tared. Set the zero of the sensor"
-                )
-            bound = LARGEST_TARE * axis.force.range_si
-            if unloaded and not abs(self.force[index]) <= bound:
-                problems.append(
-                    f"axes.{name}: the force of the unloaded specimen is {self.force[index]:.6g} N, but must be "
-                    f"within +- {bound:.6g} N ({LARGEST_TARE:.0%} of the load cell's range) to be tared. Set the "
-                    "zero of the load cell"
-                )
+            difference = f"measured displacement {'minus active command' if readable[index] else 'at rest'}"
+            force = self.force[index] if unloaded else 0.0
+            for channel, unit, sensor, text, offset, scatter in (
+                ("displacement", "m", "sensor", difference, from_command[index], self.displacement_scatter[index]),
+                ("force", "N", "load cell", "force of the unloaded specimen", force, self.force_scatter[index]),
+            ):
+                if scatter == 0.0 and not simulated:
+                    problems.append(
+                        f"axes.{axis.name}.{channel} of the rig file: the scatter measured in {self.seconds:g} s "
+                        f"is 0 {unit} rms, but a real sensor has noise. Check that the sensor is connected and "
+                        "that its converter runs"
+                    )
+                bound = LARGEST_TARE * getattr(axis, channel).range_si
+                if not abs(offset) <= bound:
+                    problems.append(
+                        f"axes.{name}: {text} = {offset:.6g} {unit}: must be within +- {bound:.6g} {unit} "
+                        f"({LARGEST_TARE:.0%} of the {sensor}'s range) to be tared. Set the zero of the {sensor}"
+                    )
         problems.refuse()
         return replace(self, unloaded=unloaded, confirmed=True)
-
-    def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
-        columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
-        return [
-            f"axes.{axis.name}.{channel} of the rig file: the scatter measured in {self.seconds:g} s is 0 {unit} "
-            "rms, but a real sensor has noise. Check that the sensor is connected and that its converter runs"
-            for index, axis in enumerate(axes.values())
-            for channel, scatter, unit in columns
-            if scatter[index] == 0.0
-        ]
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
         """Return a remark, by axis, on each untared force at rest that exceeds ``AT_REST``."""
@@ -142,13 +120,10 @@ class Offsets:
 
     def record(self) -> OffsetsRecord:
         columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
-        numbers = zip(*(column.tolist() for column in columns), strict=True)
-        rows = [AxisOffsets(x, x_scatter, f, f_scatter, active) for x, x_scatter, f, f_scatter, active in numbers]
-        for row in rows:
-            row.force_tared = self.unloaded
-        return OffsetsRecord(
-            self.time, self.seconds, dict(zip(self.names, rows, strict=True)), self.hash, self.confirmed
-        )
+        values = np.array(columns).T.tolist()
+        rows = [AxisOffsets(x, x_rms, f, f_rms, active, self.unloaded) for x, x_rms, f, f_rms, active in values]
+        axes = dict(zip(self.names, rows, strict=True))
+        return OffsetsRecord(self.time, self.seconds, axes, self.hash, self.confirmed)
 
 
 CHANNELS = ("displacement", "force")
@@ -204,30 +179,23 @@ class Clearance:
         return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:
-        checks = self._record.checks
-        if not checks:
+        if not self._record.checks:
             return "the axes were not checked"
-        findings = [finding for axis in checks.values() for finding in axis.findings]
-        return "\n".join(
-            findings + [f"{item.words}: verify this item, or sign for it ({item.name})" for item in self.wanting()]
-        )
+        reasons = [finding for axis in self._record.checks.values() for finding in axis.findings]
+        reasons += [f"{item.words}: verify this item, or sign for it ({item.name})" for item in self.wanting()]
+        return "\n".join(reasons)
 
     def unsigned(self) -> list[str]:
         return [item.name for item in self.wanting()]
 
     def wanting(self) -> list[ToSign]:
-        items = list(self.cautions)
-        items += [
-            ToSign(f"scale of {channel} of {name}", f"scale of {channel} of {name} not verified", name, channel)
-            for name, checks in self._record.checks.items()
-            for channel in CHANNELS
-            if getattr(checks, f"{channel}_scale") == NOT_VERIFIED
-        ]
-        items += [
-            ToSign(f"stiffness of {name}", text, name)
-            for name, checks in self._record.checks.items()
-            for text in checks.unlike
-        ]
+        items, checks = [*self.cautions], self._record.checks
+        for channel, (name, axis) in ((channel, row) for row in checks.items() for channel in CHANNELS):
+            if getattr(axis, f"{channel}_scale") == NOT_VERIFIED:
+                item = f"scale of {channel} of {name}"
+                items.append(ToSign(item, f"{item} not verified", name, channel))
+        for name, axis in checks.items():
+            items += [ToSign(f"stiffness of {name}", text, name) for text in axis.unlike]
         if self._offsets is not None:
             at_rest = self._offsets.forces_at_rest(self._axes)
             items += [ToSign(f"force at rest of {name}", text, name) for name, text in at_rest.items()]

@@ -13,10 +13,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -26,19 +25,19 @@ from rths_nodes.core.errors import ConfigError, PortError, show
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Command, Measurement
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement, by_force
 from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
-from rths_nodes.loop.realtime import PRIORITY, SWITCH_S
+from rths_nodes.loop.realtime import PRIORITY, quick_switches
 from rths_nodes.loop.scenario.rig_file import WarningOutput
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
-from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command, unreadable_commands
+from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command
 from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
-from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, hold
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, Steps
 
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
@@ -65,14 +64,13 @@ class HoldLoop:
         self._turn = threading.Condition()
         self._borrowed = 0
         self._busy = self._over = False
-        self._switch = 0.0
+        self._settings = ExitStack()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         self._over = False
         if self._interval == 0.0:
-            self._switch = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._switch, SWITCH_S))
+            self._settings.enter_context(quick_switches())
         if self._interval is not None:
             self._thread = threading.Thread(target=self._run, name="hold loop", daemon=True)
             self._thread.start()
@@ -90,15 +88,35 @@ class HoldLoop:
             self._borrowed -= 1
             self._turn.notify_all()
 
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        self.borrow()
+        try:
+            yield
+        finally:
+            self.give_back()
+
     def end(self) -> None:
         with self._turn:
             self._over = True
             self._turn.notify_all()
-        if self._switch:
-            sys.setswitchinterval(self._switch)
-            self._switch = 0.0
+        self._settings.close()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(PATIENCE_S)
+
+    def ticks(self, items: Iterable[object]) -> None:
+        """Call ``tick`` for each of ``items``, or until it fails."""
+        try:
+            for _ in items:
+                self._tick()
+        except Exception as error:
+            log.debug("the hold loop ends", exc_info=True)
+            self._end_tick()
+            self._failed(error)
+
+    def _run(self) -> None:
+        self._rise()
+        self.ticks(iter(self._wait_turn, False))
 
     def _rise(self) -> None:
         """Set real-time priority, if permitted, because each run resets it."""
@@ -106,35 +124,28 @@ class HoldLoop:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
 
-    def _run(self) -> None:
-        self._rise()
-        while True:
-            with self._turn:
-                self._busy = False
-                self._turn.notify_all()
-                if self._interval:
-                    self._turn.wait(self._interval)
-                if self._borrowed:
-                    self._turn.wait_for(lambda: not self._borrowed or self._over)
-                    self._rise()
-                if self._over:
-                    return
-                self._busy = True
-            try:
-                self._tick()
-            except Exception as error:
-                log.debug("the hold loop ends", exc_info=True)
-                with self._turn:
-                    self._busy = False
-                    self._turn.notify_all()
-                self._failed(error)
-                return
+    def _end_tick(self) -> None:
+        with self._turn:
+            self._busy = False
+            self._turn.notify_all()
+
+    def _wait_turn(self) -> bool:
+        """End a tick and wait for the next one. Return False if the loop has ended."""
+        with self._turn:
+            self._end_tick()
+            if self._interval:
+                self._turn.wait(self._interval)
+            if self._borrowed:
+                self._turn.wait_for(lambda: not self._borrowed or self._over)
+                self._rise()
+            self._busy = not self._over
+            return self._busy
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
     """Repeat ``wait()`` until it returns. Exceptions are raised immediately.
 
-    An interrupt calls ``interrupted()`` and is raised after ``wait()`` has returned.
+    An interrupt calls ``interrupted()``. The first interrupt is raised after ``wait()`` has returned.
     """
     first: BaseException | None = None
     while True:
@@ -150,19 +161,8 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
         raise first
 
 
-def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: Iterable[object]) -> None:
-    try:
-        for _ in items:
-            tick()
-    except Exception as error:
-        fail(error)
-
-
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Wait for a Measurement.
-
-    If ``lost_if_nan``, raise PortError for one without displacements, because a rig without states has no ticks.
-    """
+    """Return the next Measurement. If ``lost_if_nan``, one without displacements raises PortError."""
     wait = port.wait or sleep
     while not port.ready():
         wait(LOOK_S)
@@ -208,23 +208,23 @@ class RigDrive:
             transport = scenario.port.transport_samples if follows else None
             self._own_pace = pacer_of(scenario.dt, 1, transport, clock)
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
-        self.hold_loop = HoldLoop(self.tick, interval, self._fail)
+        self.hold_loop = HoldLoop(lambda: self.tick(), interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self.expect(lambda: None)
+        self._begin: Callable[[], None] = lambda: None
         self._modes = self._before_modes = b""
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
         self._over = threading.Event()
-        self._until_over = lambda: ticked(self.tick, self._fail, iter(self._over.is_set, True))
+        ticks, over = self.hold_loop.ticks, self._over
+        self._until_over = over.wait if realtime else lambda: ticks(iter(over.is_set, True))
         self._open = False
 
     def connect(self) -> None:
         """Open the port, and hold the rig from the first tick.
 
-        Raises ConfigError if opening fails, or the active command differs from the measured position, or
-        both are unknown.
+        Raises ConfigError if opening fails, or if active command and measured position differ or are unknown.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -239,7 +239,7 @@ class RigDrive:
             port.begin()
             self.measured = awaited(port, self._clock.sleep, self.realtime)
             self._first_command()
-            self.loss.begin(self.measured.hydraulics, self.measured.control_mode)
+            self.loss = LossWatch(self._scenario, self.measured.hydraulics, self.measured.control_mode)
             self.loss.receive(port, self.measured, self.command)
             if self.realtime:
                 port.arm_watchdog()
@@ -251,23 +251,22 @@ class RigDrive:
         self.hold_loop.start()
 
     def _first_command(self) -> None:
-        active = self.port.active_command
-        measured = self.measured
-        if active is None:
-            self.command = measured.displacement.copy()
-            for name, position in zip(self._scenario.axes, self.command.tolist(), strict=True):
-                if not math.isfinite(position):
-                    raise ConfigError(
-                        f"axes.{name}: displacement = {position:g} m: must be finite, because the active command "
-                        "of the controller cannot be read, and the rig would be held at this position"
-                    )
-            self.remarks += unreadable_commands(self._scenario.axes, self.command)
-        else:
-            self.command = np.array(active, float)
-            if reason := command_mismatch(self._scenario.axes, active, measured.displacement):
-                raise ConfigError(reason)
-        self._before = self.command
-        self.refer(measured.displacement, self.command)
+        axes, active, measured = self._scenario.axes, self.port.active_command, self.measured.displacement
+        self.command = self._before = np.array(measured if active is None else active, float)
+        if active is not None and (reason := command_mismatch(axes, active, measured)):
+            raise ConfigError(reason)
+        self.remarks = []
+        for name, position in zip(axes if active is None else (), measured.tolist(), strict=False):
+            if not math.isfinite(position):
+                raise ConfigError(
+                    f"axes.{name}: displacement = {position:g} m: must be finite, because the active command "
+                    "of the controller cannot be read, and the rig would be held at this position"
+                )
+            self.remarks.append(
+                f"axes.{name}: the active command of the controller cannot be read. The first command is the "
+                f"measured position, {position:.6g} m, so expect a bump if the active command differs"
+            )
+        self.refer(measured, self.command)
 
     def close(self) -> None:
         self.hold_loop.end()
@@ -304,45 +303,31 @@ class RigDrive:
 
     def unfit(self) -> str:
         port, axes = self.port, self._scenario.axes
-        reason = (
-            self.broken or port.interlock or why_failed(port, port.hydraulics) or self.loss.reason or self.alarm
-        )
+        reason = self.broken or port.interlock or why_failed(port, port.hydraulics)
+        reason = reason or self.loss.reason or self.alarm
         if reason or (active := port.active_command) is None:
             return reason
-        return rejected_command(axes, active, self.command) or command_mismatch(
-            axes, active, self.measured.displacement - self.shift
-        )
+        at_rest = self.measured.displacement - self.shift
+        return rejected_command(axes, active, self.command) or command_mismatch(axes, active, at_rest)
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
         """Move the rig along ``motion``. After a safe stop, no motion begins before :meth:`ready` is called.
 
         Errors of the function set by :meth:`expect` are raised before any motion.
         """
-        begin = self._begin
-        self.expect(lambda: None)
+        begin, self._begin = self._begin, lambda: None
         begin()
-        if self.mishap is None:
-            outcome = self._driven(motion)
-            self.mishap = outcome if outcome.reason else None
-            return outcome
-        return self.mishap
-
-    def _driven(self, motion: GuidedMotion) -> DriveOutcome:
+        if self.mishap is not None:
+            return self.mishap
         self._over.clear()
-        if self.broken:
-            return DriveOutcome(self.broken, True)
-        interrupted = partial(self.stop, "interrupted")  # first bring the rig to rest
-        if self.realtime:
-            self._motion = motion
-            to_its_end(self._over.wait, interrupted)
-            return self._outcome
-        self.hold_loop.borrow()
-        try:
-            self._motion = motion
-            to_its_end(self._until_over, interrupted)
-        finally:
-            self.hold_loop.give_back()
-        return self._outcome
+        outcome = DriveOutcome(self.broken, True)
+        if not outcome.reason:  # ``broken`` may change at any time, so it is read once
+            with nullcontext() if self.realtime else self.hold_loop.borrowed():
+                self._motion = motion
+                to_its_end(self._until_over, partial(self.stop, "interrupted"))  # first bring the rig to rest
+            outcome = self._outcome
+        self.mishap = outcome if outcome.reason else None
+        return outcome
 
     def stop(self, reason: str) -> None:
         """Stop the current or the next motion safely; the first reason is kept. Thread-safe."""
@@ -388,31 +373,31 @@ class RigDrive:
             wanted = self._guided(self._motion)
             if wanted is not None:
                 return wanted, 0
-        if self._stop is not None:
-            position = self._stop.step()
-            if self._stop.at_rest:
-                self._end()
-            return position, FLAG_TRIPPED
-        return self.command, 0
+        if self._stop is None:
+            return self.command, 0
+        position = self._stop.step()
+        if self._stop.at_rest:
+            self._end()
+        return position, FLAG_TRIPPED
 
     def _guided(self, motion: GuidedMotion) -> Array | None:
-        wanted, outcome = None, DriveOutcome(self._asked)
+        outcome = DriveOutcome(self._asked)
         if not self._asked:
+            before, measured, modes = self.command, self.measured, self._before_modes
+            sent = np.where(by_force(modes), measured.displacement - self.shift, before) if modes else before
             try:
-                if reason := motion.watched(self.measured):
-                    outcome = DriveOutcome(reason, True)
-                else:
-                    wanted = motion.step(self.measured)
+                reason = motion.watch(sent, measured)
+                wanted = None if reason else motion.step(measured)
+                if wanted is not None:
+                    modes = motion.modes()
+                    asked = Command(measured.sample + 1, wanted, wanted, control_mode=modes)
+                    reason = self._check.command(asked, before.tolist(), self._before_modes)
+                    if not reason:
+                        self._modes = modes
+                        return np.array(wanted, float)
+                outcome = DriveOutcome(reason, bool(reason))
             except Exception as error:  # an unexpected error of a motion also stops the rig
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
-        if wanted is not None:
-            modes = motion.modes()
-            asked = Command(self.measured.sample + 1, wanted, wanted, control_mode=modes)
-            reason = self._check.command(asked, self.command.tolist(), self._before_modes)
-            if not reason:
-                self._modes = modes
-                return np.array(wanted, float)
-            outcome = DriveOutcome(reason, True)
         self._brake(outcome)
         return None
 
@@ -468,10 +453,7 @@ class RigDrive:
         return failed or beyond, breach
 
     def take_back(self, before: Array, last: Array) -> None:
-        """Take the port back from a run; brake and hold the rig.
-
-        ``before`` and ``last`` are the last two commands of the run.
-        """
+        """Take the port back after the last two commands of a run, ``before`` and ``last``; brake and hold."""
         self._before, self.command = before, last
         self._over.clear()
         self._motion = None
@@ -490,19 +472,15 @@ class RigDrive:
 
     def await_rest(self) -> None:
         """Wait until the rig is held and its actuators have settled, even if interrupted."""
+        to_its_end(self._rest)
 
-        def rest() -> None:
-            self._over.wait()
-            if self.realtime and not self.broken:
-                self._clock.sleep(self.loss.taken_after * self._dt)
-            elif not self.broken:
-                self.hold_loop.borrow()
-                try:
-                    ticked(self.tick, self._fail, range(self.loss.taken_after))
-                finally:
-                    self.hold_loop.give_back()
-
-        to_its_end(rest)
+    def _rest(self) -> None:
+        self._over.wait()
+        if self.realtime and not self.broken:
+            self._clock.sleep(self.loss.taken_after * self._dt)
+        elif not self.broken:
+            with self.hold_loop.borrowed():
+                self.hold_loop.ticks(range(self.loss.taken_after))
 
 
 STOP_LOOK_S = 0.01
@@ -528,10 +506,11 @@ class MotionWarning:
     """
 
     def __init__(self, drive: RigDrive, scenario: Scenario, clock: Clock) -> None:
-        self._drive, self._scenario, self._clock = drive, scenario, clock
+        self._drive, self._dt, self._clock = drive, scenario.dt, clock
         self._section = warning_of(scenario, drive.port)
         self.left = 0.0
-        self._on, self._start = False, EMPTY
+        self._start: Array | None = None
+        """Command ``(n_axes,)`` m before the motion while the output is on; otherwise None."""
 
     @property
     def wired(self) -> bool:
@@ -549,13 +528,17 @@ class MotionWarning:
         If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig. Raises
         ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
-        assert self._section is not None  # callers check ``wired``
-        if self._on:
-            raise ActRefused(f"{act}: {self._section.output} is on, because another motion begins")
-        self._on, self._start = True, self._drive.command
+        section, drive, reason = self._section, self._drive, ""
+        assert section is not None  # callers check ``wired``
+        if self._start is not None:
+            raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
+        self._start = drive.command
         try:
-            self._drive.port.warn(True)
-            reason = (self._hold if held else self._wait)(self._section.seconds, stopped)
+            drive.port.warn(True)
+            if held:
+                reason = drive.drive(GuidedMotion(self._samples(section.seconds, stopped))).reason
+            else:
+                self._sleep(section.seconds, stopped)
             if why := stopped():
                 reason = stopped_by_operator(why)
             if reason:
@@ -567,27 +550,24 @@ class MotionWarning:
             self.left = 0.0
 
     def off(self) -> None:
-        if self._on:
-            self._on = False
+        if self._start is not None:
+            self._start = None
             self._drive.port.warn(False)
 
     def look(self) -> None:
         """Switch the output off once the command has changed. Call this with each Measurement."""
-        if self._on and not np.array_equal(self._drive.command, self._start):
+        if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 
-    def _hold(self, seconds: float, stopped: Callable[[], str]) -> str:
-        drive, dt = self._drive, self._scenario.dt
+    def _samples(self, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
+        for left in range(math.ceil(seconds / self._dt), 0, -1):
+            self.left = left * self._dt
+            if stopped():
+                return
+            yield self._drive.command
 
-        def shown(samples: int) -> None:
-            self.left = samples * dt
-
-        steps = hold(drive.command.copy(), math.ceil(seconds / dt), stopped, shown)
-        return drive.drive(GuidedMotion(steps, drive.command)).reason
-
-    def _wait(self, seconds: float, stopped: Callable[[], str]) -> str:
+    def _sleep(self, seconds: float, stopped: Callable[[], str]) -> None:
         end = self._clock.monotonic_ns() + round(1e9 * seconds)
         while not stopped() and (left := end - self._clock.monotonic_ns()) > 0:
             self.left = left * 1e-9
             self._clock.sleep(STOP_LOOK_S)
-        return ""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -48,6 +48,10 @@ MOVED = 1e-4
 resolution of the command is always accepted."""
 
 
+def _command_range(axis: Axis) -> float:
+    return axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
+
+
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
     """Return the reason not to accept the external command, or an empty string.
 
@@ -73,22 +77,12 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
             continue
-        span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
-        if not abs(now - last) <= max(MOVED * span, axis.output.resolution):
+        if not abs(now - last) <= max(MOVED * _command_range(axis), axis.output.resolution):
             return (
                 f"axes.{name}: the controller drives to {now:.6g} m, {last:.6g} m was sent last: it does not take "
                 "the external command"
             )
     return ""
-
-
-def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return a remark for each of ``axes`` at ``places`` ``(n_axes,)`` m, whose active command cannot be read."""
-    return [
-        f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
-        f"position, {position:.6g} m, so expect a bump if the active command differs"
-        for name, position in zip(axes, places.tolist(), strict=True)
-    ]
 
 
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
@@ -107,47 +101,36 @@ class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
     ``reason`` is the reason why the rig does not follow, or an empty string. ``count`` is the number of losses,
-    and ``last`` the last reason. If an axis is force-controlled, modes and active commands are ignored.
+    and ``last`` the last reason. ``pressure`` and control ``modes`` are those at the begin. If an axis is
+    force-controlled, modes and active commands are ignored.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, pressure: int = HYDRAULICS_NOT_TOLD, modes: bytes = b"") -> None:
         limits = scenario.limits.values()
         self._axes = scenario.axes
         self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
         self._stroke = np.array([axis.stroke for axis in limits])
-        spans = [
-            axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke for axis in self._axes.values()
-        ]
-        self._at_rest = MOVED * np.array(spans)
+        self._at_rest = MOVED * np.array([_command_range(axis) for axis in self._axes.values()])
         """Largest change of displacement within ``taken_after`` ticks that counts as rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Number of ticks at rest after which the actuators have reached the last command."""
         self._by_force = any(axis.of_force for axis in limits)
-        self.count, self.last = 0, ""
-        self.begin(HYDRAULICS_NOT_TOLD)
-
-    def begin(self, pressure: int, modes: bytes = b"") -> None:
-        self.reason = ""
+        self.count, self.last, self.reason = 0, "", ""
         self._pressure, self._modes = pressure, modes
         self._dropped = self._elsewhere = False
         self._sent: Array | None = None
-        self._still = 0
-        self._ticks = 0
+        self._still = self._ticks = 0
         self._from = self._trial = self._sum = np.zeros(0)
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error at the last rest at which the rig followed, m. None after a motion, NaN for commands in
-        N."""
+        """Tracking error at the last rest with a following rig, m. None after a motion, NaN for commands in N."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
 
     def receive(self, port: Port, measured: Measurement, sent: Array, modes: bytes = b"") -> None:
-        """Process a Measurement of the rig at ``port``, received after the command ``sent`` ``(n_axes,)``.
-
-        ``modes`` are the control modes of the command; empty bytes mean displacement.
-        """
+        """Process a Measurement of the rig at ``port``, after the command ``sent`` ``(n_axes,)`` in ``modes``."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         self._measured.append(measured.displacement)
@@ -172,14 +155,10 @@ class LossWatch:
             self._missed = None
 
     def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
-        if opened := why_opened(port, measured):
-            return opened
-        if measured.hydraulics == HYDRAULICS_OFF:
-            return WITHOUT_PRESSURE
-        if self._dropped:
-            return DROPPED
-        if self._by_force:
-            return ""
+        off = measured.hydraulics == HYDRAULICS_OFF
+        reason = why_opened(port, measured) or (WITHOUT_PRESSURE if off else DROPPED if self._dropped else "")
+        if reason or self._by_force:
+            return reason
         if self._modes and measured.control_mode and measured.control_mode != self._modes:
             return ANOTHER_MODE
         if not (self._elsewhere or self._still >= self.taken_after) or (active := port.active_command) is None:
@@ -244,51 +223,50 @@ class _Axis:
     def __init__(
         self, scenario: Scenario, name: str, index: int, offsets: Offsets, checks: AxisChecks | None
     ) -> None:
-        self.name, self._known = name, checks is not None
-        self._found = checks or AxisChecks()
+        self.name, self._known, results = name, checks is not None, checks or AxisChecks()
         limits, rig = scenario.axes[name].limits, scenario.axes[name].rig_axis
+        assert rig is not None  # a procedure needs a rig file
         self._shift = float(offsets.displacement[index] - offsets.held[index])
-        self._zero = float(offsets.force[index])
-        self._given = None if rig is None else rig.slow_error
-        self._late = self._found.late or 0.0
+        self._zero, self._bound = float(offsets.force[index]), rig.slow_error
         self._missed: float | None = None
         """Tracking error at the first sample, m."""
-        velocities = (
-            [] if rig is None else [motion.velocity for motion in (rig.small_move, rig.unloading) if motion]
-        )
-        self._fastest = max(velocities, default=0.0)
+        fastest = max((motion.velocity for motion in (rig.small_move, rig.unloading) if motion), default=0.0)
         self._least = LEAST_ERROR
         if checks is None:  # before the small move, which has tighter guards
-            move = 0.0 if rig is None or rig.small_move is None else rig.small_move.displacement
-            self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
-        steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
+            move = rig.small_move.displacement if rig.small_move else 0.0
+            self._least = max(LEAST_ERROR, move, LATE_S * fastest)
+        self._lag = (results.late or 0.0) * fastest
+        self._static, self._under = results.static_error or 0.0, results.static_error_force or 0.0
+        steps = rig.displacement.step_si, rig.force.step_si
         scatter = float(offsets.displacement_scatter[index]), float(offsets.force_scatter[index])
-        lost = (self._found.lost_motion or 0.0) + (self._found.static_error or 0.0)
-        way, felt = least_travel(steps, scatter, lost, limits.stroke)
-        late = max(LATE_S, TIMES_LATE * self._late) + scenario.port.transport_samples * scenario.dt
+        way, felt = least_travel(steps, scatter, (results.lost_motion or 0.0) + self._static, limits.stroke)
+        late = max(LATE_S, TIMES_LATE * (results.late or 0.0)) + scenario.port.transport_samples * scenario.dt
         block = max(1, round(late / FINE_BLOCKS / scenario.dt))
-        self._moved, stiffness = OneWay(way, block), self._found.stiffness or 0.0
-        self._stiffness = {**self._found.beside, name: stiffness}
+        self._moved, stiffness = OneWay(way, block), results.stiffness or 0.0
+        stiffnesses, names = {**results.beside, name: stiffness}, list(scenario.axes)
+        self._stiffness = [(names.index(axis), value) for axis, value in stiffnesses.items()]
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
-    def bound(self, force: float) -> float:
-        if self._given is not None:
-            return self._given
-        static, under = self._found.static_error or 0.0, self._found.static_error_force or 0.0
-        more = max(1.0, abs(force - self._zero) / under) if under else 1.0
-        return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
+    def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
+        """Return the reason if the axis does not follow its ``command``, otherwise an empty string.
 
-    def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return the reason if the axis does not follow a slow ``command``, otherwise an empty string.
-
-        If ``window`` is true, the axis may be at any command of the last LATE_S seconds.
+        The error of a ``slow`` motion is bounded. If ``window`` is true, the axis may be at any command of the
+        last LATE_S seconds.
         """
-        settled = self._moved.settled
-        if window and not settled:
+        travel, settled = self._moved.stuck(command, displacement), self._moved.settled
+        if travel is not None and self._known:  # the small move has its own guards
+            return (
+                f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
+                f"{_mm(travel.shown)} where the command went {_mm(travel.gone)} one way: {WHY}"
+            )
+        if not slow or (window and not settled):
             return ""
         low, high = self._moved.window if window else (command, command)
-        displacement_error, bound = displacement - self._shift, self.bound(force)
-        error = displacement_error - min(max(displacement_error, low), high)
+        at_command, bound = displacement - self._shift, self._bound
+        error = at_command - min(max(at_command, low), high)
+        if bound is None:
+            more = max(1.0, abs(force - self._zero) / self._under) if self._under else 1.0
+            bound = max(self._least, TIMES_FOUND * (self._static * more + self._lag))
         if not settled:  # the rig may still be settling after a motion
             self._missed = abs(error) if self._missed is None else self._missed
             bound += self._missed
@@ -299,16 +277,7 @@ class _Axis:
             f"a slow motion: {WHY}"
         )
 
-    def stuck(self, command: float, displacement: float) -> str:
-        travel = self._moved.stuck(command, displacement)
-        if travel is None or not self._known:  # the small move has its own guards
-            return ""
-        return (
-            f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
-            f"{_mm(travel.shown)} where the command went {_mm(travel.gone)} one way: {WHY}"
-        )
-
-    def mute(self, displacements: Mapping[str, float], force: float) -> str:
+    def mute(self, displacements: Sequence[float], force: float) -> str:
         """Return a warning if the load cell seems dead, otherwise an empty string.
 
         The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one
@@ -316,7 +285,7 @@ class _Axis:
         """
         if self._pushed is None:
             return ""
-        expected = sum(stiffness * displacements[name] for name, stiffness in self._stiffness.items())
+        expected = sum(stiffness * displacements[index] for index, stiffness in self._stiffness)
         travel = self._pushed.stuck(expected, force)
         if travel is None or not self._pushed.both_ways:
             return ""
@@ -342,14 +311,8 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return the reason to stop a slow motion, or an empty string.
-
-        ``command`` ``(n_axes,)`` m is untared.
-        """
-        for axis, sent, displacement, force in self._rows(command, measured):
-            if reason := axis.stuck(sent, displacement) or axis.slow_error(sent, displacement, force):
-                return reason
-        return ""
+        """Return the reason to stop a slow motion after the untared ``command`` ``(n_axes,)`` m, or empty text."""
+        return self._why(command, measured, True)
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
         """Return the reason to stop a test, or an empty string.
@@ -357,23 +320,21 @@ class Following:
         ``command`` is relative to the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
         while the test comes to rest, rests, or returns.
         """
-        modes = command.control_mode
-        rows = self._rows(command.command + self._held, shown)
-        places = dict(zip((axis.name for axis in self._axes), shown.displacement.tolist(), strict=True))
+        return self._why(command.command + self._held, shown, paused, command.control_mode, in_test=True)
+
+    def _why(
+        self, command: Array, measured: Measurement, slow: bool, modes: bytes = b"", in_test: bool = False
+    ) -> str:
+        displacements, forces = measured.displacement.tolist(), measured.force.tolist()
+        rows = zip(self._axes, command.tolist(), displacements, forces, strict=True)
         for index, (axis, sent, displacement, force) in enumerate(rows):
             if modes and modes[index] == MODE_FORCE:  # the command of this axis is in N
                 continue
-            reason = axis.stuck(sent, displacement)
-            reason = reason or (axis.slow_error(sent, displacement, force, window=True) if paused else "")
-            if reason:
+            if reason := axis.why(sent, displacement, force, slow, window=in_test):
                 return reason
-            if warning := axis.mute(places, force):
+            if in_test and (warning := axis.mute(displacements, force)):
                 self.warnings.append(warning)
         return ""
-
-    def _rows(self, command: Array, measured: Measurement) -> zip[tuple[_Axis, float, float, float]]:
-        columns = (command, measured.displacement, measured.force)
-        return zip(self._axes, *(column.tolist() for column in columns), strict=True)
 
 
 def _mm(metres: float) -> str:

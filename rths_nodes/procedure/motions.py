@@ -13,7 +13,7 @@ M is large enough to keep velocity and acceleration within the bounds of each ax
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ import numpy as np
 from rths_nodes.core.braking import samples_to_rest
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array, Measurement, by_force
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import STEEPEST
 from rths_nodes.loop.supervision.pause import MOST_CURVED
@@ -44,6 +44,8 @@ LONGEST_S = 2.0
 FEWEST = 8
 STILL = 1e-6
 """Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
+STILL_BY_STEP = np.array([[1e-3], [1e-5]])
+"""The same, as fractions of the smallest step and of the load cell's range."""
 CERTAIN = 4.0
 """Smallest significant difference between two means, in standard deviations of the difference."""
 GENTLE = 0.1
@@ -55,100 +57,62 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion. ``reason`` is the cause of its safe stop; empty if the motion is complete.
-
-    ``tripped`` is false if the operator stopped the motion.
-    """
+    """Outcome of a motion: ``reason`` of its safe stop, or empty. A stop by the operator has not ``tripped``."""
 
     reason: str = ""
     tripped: bool = False
 
 
+@dataclass
 class GuidedMotion:
-    """Motion from ``command`` ``(n_axes,)`` m along the generator ``steps``, which returns the ``result``.
+    """Motion along the generator ``steps``, which returns the ``result``; ``watch`` may stop it.
 
     ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
 
-    def __init__(
-        self,
-        steps: Steps[object],
-        command: Array,
-        watch: Watch = lambda sent, measured: "",
-        modes: Callable[[], bytes] = bytes,
-    ) -> None:
-        self._steps, self._sent, self._watch, self.modes = steps, command, watch, modes
-        self._begun = False
-        self.result: Any = None
-
-    def watched(self, measured: Measurement) -> str:
-        return self._watch(self._sent, measured)
+    steps: Steps[object]
+    watch: Watch = lambda sent, measured: ""
+    modes: Callable[[], bytes] = bytes
+    result: Any = None
+    _begun: bool = False
 
     def step(self, measured: Measurement) -> Array | None:
         """Return the next command ``(n_axes,)`` after ``measured``, or None at the end."""
+        before, self._begun = measured if self._begun else None, True
         try:
-            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # None starts it
-            self._begun = True
-            return self._sent
+            return self.steps.send(before)  # type: ignore[arg-type]  # None starts it
         except StopIteration as end:
             self.result = end.value
             return None
 
 
-def hold(
-    command: Array,
-    samples: int,
-    ended: Callable[[], str] = str,
-    shown: Callable[[int], None] = lambda left: None,
-) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason. Return the Measurements.
-
-    ``shown`` receives the number of samples left.
-    """
+def hold(command: Array, samples: int) -> Steps[list[Measurement]]:
+    """Hold ``command`` for ``samples``. Return the Measurements."""
     seen: list[Measurement] = []
-    for left in range(samples, 0, -1):
-        shown(left)
-        if ended():
-            return seen
+    for _ in range(samples):
         seen.append((yield command))
-    shown(0)
     return seen
 
 
-def smooth(s: float) -> float:
-    return s**3 * (10.0 - 15.0 * s + 6.0 * s * s)
+def bounded_ramp(start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> Iterator[Array]:
+    """Yield the commands from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m.
 
-
-class BoundedRamp:
-    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m. All axes move for the same time.
-
-    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the period, s. Raises ConfigError
-    unless positions are finite and bounds positive.
+    All axes move for the same time. ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the
+    period, s. Raises ConfigError unless positions are finite and bounds positive.
     """
-
-    def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
-        self._start, self._goal = np.array(start, float), np.array(goal, float)
-        if not (np.isfinite(self._start).all() and np.isfinite(self._goal).all()):
-            raise ConfigError(
-                f"ramp from {self._start.tolist()} m to {self._goal.tolist()} m: both positions must be finite"
-            )
-        for name, bound in (("velocity", np.asarray(velocity)), ("acceleration", np.asarray(acceleration))):
-            if not (bound > 0.0).all():
-                raise ConfigError(f"ramp: {name} = {bound.tolist()}: all values must be > 0")
-        self._way = self._goal - self._start
-        far = np.abs(self._way)
-        slow, gentle = STEEPEST * far / velocity, np.sqrt(MOST_CURVED * far / acceleration)
-        self.samples = math.ceil(float(np.maximum(slow, gentle).max(initial=0.0)) / dt)
-        """Length of the ramp, samples."""
-        self._done = 0
-
-    def step(self, measured: Measurement | None = None) -> Array | None:
-        if self._done == self.samples:
-            return None
-        self._done += 1
-        if self._done == self.samples:
-            return self._goal.copy()
-        return np.asarray(self._start + smooth(self._done / self.samples) * self._way)
+    if not (np.isfinite(start).all() and np.isfinite(goal).all()):
+        raise ConfigError(f"ramp from {start.tolist()} m to {goal.tolist()} m: both positions must be finite")
+    for name, bound in (("velocity", velocity), ("acceleration", acceleration)):
+        if not (bound > 0.0).all():
+            raise ConfigError(f"ramp: {name} = {bound.tolist()}: all values must be > 0")
+    way = goal - start
+    slow, gentle = STEEPEST * np.abs(way) / velocity, np.sqrt(MOST_CURVED * np.abs(way) / acceleration)
+    samples = math.ceil(float(np.maximum(slow, gentle).max(initial=0.0)) / dt)
+    for sample in range(1, samples):
+        s = sample / samples
+        yield np.asarray(start + s**3 * (10.0 - 15.0 * s + 6.0 * s * s) * way)
+    if samples:
+        yield goal.copy()
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
@@ -157,10 +121,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity (m/s) of each axis in the motion to its start.
-
-    This is the velocity of its small move, or by default a fraction of its limit.
-    """
+    """Return velocities to the start (m/s): as in small moves, or by default fractions of the limits."""
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
@@ -184,72 +145,78 @@ class Stand:
     resting: bool
 
 
+def averages(rows: Sequence[Measurement], *quantities: str) -> dict[str, Array]:
+    """Return means and scatters (rms) of the ``quantities``."""
+    values = {name: np.array([getattr(row, name) for row in rows]) for name in quantities}
+    mean = {name: column.mean(axis=0) for name, column in values.items()}
+    return mean | {f"{name}_scatter": column.std(axis=0) for name, column in values.items()}
+
+
 class QuasiStatic:
     """Generates ramps and rests of the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
-    The rig rests if displacement (m) and force (N) change by less than ``still`` between two windows.
+    ``fine`` are smallest steps (m) and force ranges (N), for a closer check of rests than by the limits.
+    ``modes`` are the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
 
-    def __init__(self, scenario: Scenario, command: Array, still: tuple[Array, Array] | None = None) -> None:
+    def __init__(self, scenario: Scenario, command: Array, fine: tuple[Array, Array] | None = None) -> None:
         self.command, limits = np.array(command, float), scenario.limits
+        self.modes = b""
+        self.trace: list[tuple[Array, Measurement]] = []
+        """Commands and Measurements of the last ramp and of the rest after it."""
         self._dt, self._late = scenario.dt, scenario.port.transport_samples + 1
         self._acceleration = accelerations(limits)
-        rows = STILL * np.array([(axis.stroke, axis.force) for axis in limits.values()])
-        self._still = (rows[:, 0], rows[:, 1]) if still is None else still
+        sizes = np.array([(axis.stroke, axis.force) for axis in limits.values()]).T
+        self._still = STILL * sizes if fine is None else STILL_BY_STEP * np.array(fine)
 
-    def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.
+    def ramp(self, goal: Array, velocity: Array, guard: Guard = lambda measured: "") -> Steps[str]:
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; in force control N and N/s.
 
-        Return the reason for which ``guard`` ended the ramp early, or an empty string.
+        Return the reason for which ``guard`` ended the ramp early, or an empty string. All axes then brake in the
+        same time, on the line of the ramp. Commands in N have no largest acceleration.
         """
-        ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
-        before = self.command
-        while (wanted := ramp.step()) is not None:
+        most = np.where(by_force(self.modes), np.inf, self._acceleration) if self.modes else self._acceleration
+        before, self.trace = self.command, []
+        for wanted in bounded_ramp(self.command, goal, velocity, most, self._dt):
             before, self.command = self.command, wanted
-            if why := guard((yield wanted)):
-                yield from self._brake(self.command - before)
+            measured = yield wanted
+            self.trace.append((wanted, measured))
+            if why := guard(measured):
+                step = self.command - before
+                samples = samples_to_rest(step.tolist(), (most * self._dt**2).tolist())
+                for done in range(1, samples):
+                    self.command = self.command + step * (1.0 - done / samples)
+                    yield self.command
                 return why
         return ""
 
     def go(self, goal: Array, velocity: Array) -> Steps[Stand]:
-        yield from self.ramp(goal, velocity, lambda measured: "")
+        yield from self.ramp(goal, velocity)
         return (yield from self.stand())
-
-    def _brake(self, step: Array) -> Steps[None]:
-        """Bring all axes to rest in the same time, on the line of the ramp."""
-        samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
-        for done in range(1, samples):
-            self.command = self.command + step * (1.0 - done / samples)
-            yield self.command
 
     def stand(self) -> Steps[Stand]:
         """Hold until displacement and force are at rest; return the means of both."""
-        yield from hold(self.command, self._late)
-        samples = self._samples(WINDOW_S)
-        last = yield from self._window(samples)
+        yield from self._hold(self._late)
+        last = yield from self._window(WINDOW_S)
         resting = False
         for _ in range(math.ceil(LONGEST_S / WINDOW_S)):
-            before, last = last, (yield from self._window(samples))
+            before, last = last, (yield from self._window(WINDOW_S))
             if resting := self._rests(before, last):
                 break
-        return (yield from self._window(self._samples(AVERAGED_S), resting))
+        return (yield from self._window(AVERAGED_S, resting))
 
-    def _samples(self, seconds: float) -> int:
-        return max(FEWEST, round(seconds / self._dt))
+    def _window(self, seconds: float, resting: bool = False) -> Steps[Stand]:
+        rows = yield from self._hold(max(FEWEST, round(seconds / self._dt)))
+        means = averages(rows, "displacement", "force", "auxiliary")
+        return Stand(command=self.command, samples=len(rows), resting=resting, **means)
 
-    def _window(self, samples: int, resting: bool = False) -> Steps[Stand]:
+    def _hold(self, samples: int) -> Steps[list[Measurement]]:
         rows = yield from hold(self.command, samples)
-        values = {
-            name: np.array([getattr(row, name) for row in rows]) for name in ("displacement", "force", "auxiliary")
-        }
-        mean = {name: rows.mean(axis=0) for name, rows in values.items()}
-        scatter = {f"{name}_scatter": rows.std(axis=0) for name, rows in values.items()}
-        return Stand(command=self.command, samples=samples, resting=resting, **mean, **scatter)
+        self.trace += [(self.command, row) for row in rows]
+        return rows
 
     def _rests(self, before: Stand, now: Stand) -> bool:
         noise = CERTAIN * math.sqrt(2.0 / now.samples)
-        pairs = (
-            (now.displacement - before.displacement, now.displacement_scatter, self._still[0]),
-            (now.force - before.force, now.force_scatter, self._still[1]),
-        )
-        return all(bool((np.abs(change) <= still + noise * scatter).all()) for change, scatter, still in pairs)
+        changes = np.abs([now.displacement - before.displacement, now.force - before.force])
+        scatters = np.array([now.displacement_scatter, now.force_scatter])
+        return bool((changes <= self._still + noise * scatters).all())

@@ -442,7 +442,7 @@ class RigSession(GuardedRig):
             raise ActRefused(f"seconds = {seconds:g} s: must be between {SHORTEST_S:g} s and {LONGEST_S:g} s")
         drive = self.drive
         samples = max(2, round(seconds / self.scenario.dt))
-        motion = GuidedMotion(hold(drive.command.copy(), samples), drive.command)
+        motion = GuidedMotion(hold(drive.command.copy(), samples))
         self._ready()
         outcome = drive.drive(motion)
         if outcome.reason:
@@ -498,7 +498,7 @@ class RigSession(GuardedRig):
                 )
         walk = QuasiStatic(scenario, drive.command)
         watch = Following(scenario, self.offsets, self.record.checks).slow
-        motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
+        motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), watch)
         with self.motion("position"):
             drive.drive(motion)
         if not motion.result.resting:

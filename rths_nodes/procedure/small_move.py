@@ -13,23 +13,20 @@ commands in N, and bumpless changes of mode.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.rig import Rig
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement, by_force
-from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
 from rths_nodes.laboratory.force_control import by_controller
+from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import STEEPEST
 from rths_nodes.procedure.checks import (
     AGAINST,
     AWAY,
@@ -47,7 +44,7 @@ from rths_nodes.procedure.checks import (
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.motions import GENTLE, GuidedMotion, QuasiStatic, Stand, Steps, smooth
+from rths_nodes.procedure.motions import GENTLE, Guard, GuidedMotion, QuasiStatic, Stand, Steps, Watch
 
 STAGES = (0.25, 0.5, 1.0)
 """Fractions of the travel at which the axis rests."""
@@ -58,8 +55,11 @@ OTHER = 0.3
 couples its actuators."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
 """Findings after which no other axis is moved, because it is uncertain which axis moves."""
-STILL = (1e-3, 1e-5)
-"""Largest changes between windows that count as rest, as fractions of the travel and of the load cell's range."""
+SAME_FORCE = 0.03
+"""Largest accepted relative difference between measured and commanded force."""
+FORCE_CAUTION = 0.2
+"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
+travel, as a fraction of the small move."""
 
 LEAST, MOST = 0.67, 1.5
 """Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
@@ -68,68 +68,58 @@ SURE = 0.2
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
 
 
-@dataclass
 class SmallMoves:
-    """Generates the moves of all axes. ``first`` is the rest before them, and ``done`` contains the moves."""
+    """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
-    scenario: Scenario
-    rig: RigKnowledge
-    command: Array
-    measured: Measurement
-    done: list[AxisMove] = field(default_factory=list)
-    first: Stand | None = None
+    The axes start at ``command`` (m), where ``measured`` is the last Measurement. ``first`` is the rest before the
+    moves. ``done`` and ``pressed`` contain moves and small forces. The rests of a small force are before it, in
+    force control, under the force, without the force, and after it.
+    """
+
+    def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array, measured: Measurement) -> None:
+        self.rig, self._limits = rig, list(scenario.limits.values())
+        small = [axis.rig_axis and axis.rig_axis.small_move for axis in scenario.axes.values()]
+        by_force = [by_controller(axis) for axis in scenario.axes.values()]
+        self.forces = {i: move.press for i, move in enumerate(small) if move and move.press and by_force[i]}
+        """Small forces (N) by index of the axis, if the controller closes its force loop."""
+        self._furthest = np.maximum(measured.displacement, command)
+        self.walk = QuasiStatic(scenario, command, (rig.way, rig.force_range))
+        self.first: Stand | None = None
+        self.done: list[AxisMove] = []
+        self.pressed: list[AxisMove] = []
 
     def run(self) -> Steps[None]:
-        limits, rig = self.scenario.limits, self.rig
-        still = STILL[0] * rig.way, STILL[1] * rig.force_range
-        walk = QuasiStatic(self.scenario, self.command, still)
-        self.first = yield from walk.stand()
-        for index in range(len(limits)):
-            move = AxisMove(index, self._direction(index))
+        self.first = yield from self.walk.stand()
+        for index, limits in enumerate(self._limits):
+            beyond = self._furthest[index] + (1.0 + CAUTION) * self.rig.way[index] > limits.stroke
+            move = AxisMove(index, -1.0 if beyond else 1.0)
             self.done.append(move)
-            yield from self._move(walk, move)
+            yield from self._move(move)
             if move.ended in BARS_ALL:
                 return
 
-    def _direction(self, index: int) -> float:
-        stroke = list(self.scenario.limits.values())[index].stroke
-        position = max(float(self.measured.displacement[index]), float(self.command[index]))
-        return -1.0 if position + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
+    def _rest(self, move: AxisMove) -> Steps[None]:
+        move.stands.append((yield from self.walk.stand()))
 
-    def _move(self, walk: QuasiStatic, move: AxisMove) -> Steps[None]:
-        start = walk.command
-        move.stands.append((yield from walk.stand()))
-        velocity = self.rig.velocity
+    def _move(self, move: AxisMove) -> Steps[None]:
+        walk, rig, start = self.walk, self.rig, self.walk.command
+        yield from self._rest(move)
+        guard = self._guard(move, start)
         for share in STAGES:
             goal = start.copy()
-            goal[move.index] += share * move.direction * self.rig.way[move.index]
-            guard = self._guard(walk, move, start)
-            move.ended = yield from walk.ramp(goal, velocity, guard)
-            if move.ended == AGAINST:  # the force is more conclusive at rest
-                move.stands.append((yield from walk.stand()))
+            goal[move.index] += share * move.direction * rig.way[move.index]
+            move.ended = yield from walk.ramp(goal, rig.velocity, guard)
+            if move.ended in ("", AGAINST):  # the force is more conclusive at rest
+                yield from self._rest(move)
+            move.ended = move.ended or early(rig, move, share)
             if move.ended:
                 break
-            move.stands.append((yield from walk.stand()))
-            move.ended = early(self.rig, move, share)
-            if move.ended:
-                break
-        yield from walk.ramp(start, velocity, self._listen(move.back))
+        yield from walk.ramp(start, rig.velocity)
+        move.back = [measured.force for _, measured in walk.trace]
         move.after = yield from walk.stand()
+        move.returning = walk.trace[1:]
 
-    @staticmethod
-    def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        def listen(measured: Measurement) -> str:
-            forces.append(measured.force)
-            return ""
-
-        return listen
-
-    def look(self, sent: Array, measured: Measurement) -> None:
-        move = self.done[-1] if self.done else None
-        if move is not None and move.back and move.after is None:
-            move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
-
-    def _guard(self, walk: QuasiStatic, move: AxisMove, start: Array) -> Callable[[Measurement], str]:
+    def _guard(self, move: AxisMove, start: Array) -> Guard:
         rig, before, i = self.rig, move.stands[0], move.index
         caution = np.maximum(CAUTION * rig.way[i], LOUDEST * before.displacement_scatter)
         other = np.maximum(OTHER * rig.way[i], caution)
@@ -137,7 +127,7 @@ class SmallMoves:
         def guard(measured: Measurement) -> str:
             moved = measured.displacement - before.displacement
             moved_axis = move.direction * float(moved[i])
-            gone = abs(float(walk.command[i] - start[i]))
+            gone = abs(float(self.walk.command[i] - start[i]))
             move.out.append(measured.force)
             move.last = measured
             if (np.abs(measured.force - before.force) > rig.force_bound).any():
@@ -151,6 +141,46 @@ class SmallMoves:
             return AWAY if moved_axis > (1.0 + OTHER) * gone + caution[i] else ""
 
         return guard
+
+    def press(self) -> Steps[None]:
+        for index, force in self.forces.items():
+            move = AxisMove(index, 1.0)
+            self.pressed.append(move)
+            yield from self._press(move, force)
+            if move.ended:
+                return
+
+    def _press(self, move: AxisMove, force: float) -> Steps[None]:
+        walk, rig, i, held = self.walk, self.rig, move.index, self.walk.command
+        yield from self._rest(move)
+        before = move.stands[0]
+        noise = rig.least(before)[1][i] + FORCE_CAUTION * force
+
+        def guard(measured: Measurement) -> str:
+            changes = measured.force - before.force
+            if (np.abs(changes) > rig.force_bound).any():
+                return FORCE
+            if changes[i] < -noise:
+                return AGAINST
+            moved = np.abs(measured.displacement - before.displacement)
+            return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
+
+        def under(newtons: float) -> Array:
+            command = held.copy()
+            command[i] = newtons
+            return command
+
+        rate = np.full(len(held), GENTLE * (self._limits[i].force_rate or 0.0))
+        walk.command = under(before.force[i])
+        walk.modes = bytes(MODE_FORCE if index == i else MODE_DISPLACEMENT for index in range(len(held)))
+        yield from self._rest(move)
+        for newtons in (before.force[i] + force, before.force[i]):
+            move.ended = yield from walk.ramp(under(newtons), rate, guard)
+            if move.ended:
+                break
+            yield from self._rest(move)
+        walk.modes, walk.command = b"", held
+        yield from self._rest(move)
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
@@ -168,107 +198,70 @@ def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
     return DEAD if share > STAGES[0] and moved_axis < least[i] else ""
 
 
-class _Specimens(Rig):
-    """Rig without actuators: each specimen is at the command of its axis."""
-
-    def __init__(self, models: Sequence[object], dt: float) -> None:
-        self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
-        self._dt = dt
-        self.displacement, self.force = np.zeros(len(models)), np.zeros(len(models))
-
-    def step(self, command: Array, auxiliary: Array) -> None:
-        velocity = ((command - self.displacement) / self._dt).tolist()
-        rows = zip(self._paths, command.tolist(), velocity, strict=True)
-        self.force = np.array([path.move(position, rate) for path, position, rate in rows])
-        self.displacement = command
-
-
 def compare(
     scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
 ) -> None:
     """Write the ratio of measured to expected stiffness of each axis into ``checks``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
-        name, axis_checks = rig.names[move.index], checks[rig.names[move.index]]
-        if axis_checks.stiffness is None:
+        name, axis = rig.names[move.index], checks[rig.names[move.index]]
+        if axis.stiffness is None:
             continue
-        known_stiffness = {
-            who: stiffness_by_axis[name]
-            for who, stiffness_by_axis in expected.items()
-            if name in stiffness_by_axis
-        }
-        if not known_stiffness and NOT_VERIFIED in (axis_checks.force_scale, axis_checks.displacement_scale):
-            axis_checks.remarks.append(
+        values = {who: by_axis[name] for who, by_axis in expected.items() if name in by_axis}
+        unverified = NOT_VERIFIED in (axis.force_scale, axis.displacement_scale)
+        if not values and unverified:
+            axis.remarks.append(
                 f"axes.{name}: neither the scenario nor the rig file describes the specimen, so its stiffness is "
                 "not compared"
             )
-        if known_stiffness and uncertainty(rig, move) > SURE:
-            axis_checks.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")
+        if values and uncertainty(rig, move) > SURE:
+            axis.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")
             continue
-        for who, value in known_stiffness.items():
-            _beside(name, who, value, axis_checks)
-
-
-def _beside(name: str, who: str, value: float, checks: AxisChecks) -> None:
-    assert checks.stiffness is not None
-    ratio = checks.ratios[who] = checks.stiffness / value
-    finding = f"the stiffness of {name} is {ratio:.2f} times {who}"
-    if LEAST <= ratio <= MOST:
-        if NOT_VERIFIED in (checks.force_scale, checks.displacement_scale):
-            checks.remarks.append(f"{finding}, {value:.4g} N/m")
-    else:
-        checks.unlike.append(finding)
-        checks.remarks.append(
-            f"{finding}, {value:.4g} N/m. The scale of the force or of the displacement is wrong, or another "
-            "specimen is in the rig"
-        )
+        for who, value in values.items():
+            ratio = axis.ratios[who] = axis.stiffness / value
+            finding = f"the stiffness of {name} is {ratio:.2f} times {who}"
+            if LEAST <= ratio <= MOST:
+                axis.remarks += [f"{finding}, {value:.4g} N/m"] if unverified else []
+                continue
+            axis.unlike.append(finding)
+            axis.remarks.append(
+                f"{finding}, {value:.4g} N/m. The scale of the force or of the displacement is wrong, or another "
+                "specimen is in the rig"
+            )
 
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
+    """Return the stiffness (N/m) of each axis that small moves of the scenario's models show."""
     model = _model(scenario)
     if model is None:
         return {}
-    bounded = copy(rig)
+    bounded, zero = copy(rig), np.zeros(len(rig.names))
     bounded.force_bound, bounded.steps = np.full(len(rig.names), np.inf), (np.zeros_like(rig.way),) * 2
-    moves = _driven(model, scenario, bounded)
-    matrices = stiffnesses(bounded, moves)
-    # a force below the resolution of the rig depends only on motion and gives no stiffness
-    seen = {
-        index: row[index]
-        for index, row in matrices.items()
-        if row[index] * rig.way[index] > 10.0 * _least(rig)[index]
-    }
-    return {rig.names[index]: value for index, value in seen.items()}
-
-
-def _least(rig: RigKnowledge) -> Array:
-    return np.asarray(np.maximum(rig.steps[1], 1e-5 * rig.force_range))
-
-
-def _model(scenario: Scenario) -> object:
-    try:
-        if scenario.rig is not None:
-            cls = registry.class_of("rig", scenario.rig)
-            if cls.external:
-                return None
-            return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
-        models = [axis.specimen for axis in scenario.axes.values()]
-        return None if None in models else _Specimens(models, scenario.dt)
-    except ConfigError:
-        return None
-
-
-def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
-    zero, inputs = np.zeros(len(rig.names)), np.zeros(len(model.auxiliary_inputs))
-    measured = Measurement(0, zero, np.array(model.force, float), zero)
-    moves = SmallMoves(scenario, rig, zero, measured)
-    motion = GuidedMotion(moves.run(), zero)
+    measured = Measurement(0, zero, zero, zero)
+    moves = SmallMoves(scenario, bounded, zero, measured)
+    motion = GuidedMotion(moves.run())
     while (command := motion.step(measured)) is not None:
-        model.step(command, inputs)
+        model.step(command, np.zeros(len(model.auxiliary_inputs)))
         displacement, force = (np.array(values, float) for values in (model.displacement, model.force))
         measured = Measurement(0, displacement, force, command)
-        moves.look(command, measured)
-    return moves.done
+    # a force below the resolution of the rig depends only on motion and gives no stiffness
+    least = 10.0 * np.maximum(rig.steps[1], 1e-5 * rig.force_range)
+    rows = stiffnesses(bounded, moves.done)
+    return {rig.names[i]: row[i] for i, row in rows.items() if row[i] * rig.way[i] > least[i]}
+
+
+def _model(scenario: Scenario) -> Rig | None:
+    """Return the scenario's rig, or its specimens at the commands of their axes; None without models."""
+    ideal = registry.load("actuator", "pure_delay").Params(delay=0.0)
+    try:
+        if scenario.rig is None:
+            models = {name: axis.specimen for name, axis in scenario.axes.items()}
+            axes = {name: SimpleNamespace(actuator=ideal, specimen=model) for name, model in models.items()}
+            return None if None in models.values() else SeparateAxes(axes, scenario.dt)
+        external = registry.class_of("rig", scenario.rig).external
+        return None if external else registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
+    except ConfigError:
+        return None
 
 
 def _declared(scenario: Scenario) -> dict[str, float]:
@@ -276,142 +269,28 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     matrix = scenario.integrator.experimental_stiffness
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
-    diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
-    scales = [
-        axis.length / axis.force for axis in scenario.similitude
-    ]  # convert stiffnesses of the structure to the specimen
-    rows = zip(scenario.axes, diagonal, scales, strict=False)
-    return {name: value * scale for name, value, scale in rows if value > 0.0}
+    rows = zip(scenario.axes, np.diagonal(np.asarray(matrix, float)).tolist(), scenario.similitude, strict=False)
+    # convert stiffnesses of the structure to the specimen
+    return {name: value * (axis.length / axis.force) for name, value, axis in rows if value > 0.0}
 
 
-SAME_FORCE = 0.03
-"""Largest accepted relative difference between measured and commanded force."""
-FORCE_CAUTION = 0.2
-"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
-travel, as a fraction of the small move."""
-
-
-@dataclass
-class Pressed:
-    """Result of a small ``force`` (N) on the axis at ``index``, with rests before, under and after the force."""
-
-    index: int
-    force: float
-    stands: list[Stand] = field(default_factory=list)
-    ended: str = ""
-
-    def change(self, quantity: str, since: int, to: int) -> float:
-        change: float = (getattr(self.stands[to], quantity) - getattr(self.stands[since], quantity))[self.index]
-        return change
-
-
-class SmallForces:
-    """Generates small forces on the axes of ``scenario`` whose force loop the controller closes.
-
-    The axes start at the position ``command`` (m). ``modes`` are the control modes in the last command of
-    :meth:`run`, one byte per axis; empty bytes mean displacement.
-    """
-
-    def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
-        self._walk = QuasiStatic(scenario, command, (1e-3 * rig.way, 1e-5 * rig.force_range))
-        self._axes, self._rig, self._dt = list(scenario.axes.values()), rig, scenario.dt
-        self.modes = b""
-        self.done: list[Pressed] = []
-
-    @staticmethod
-    def on(scenario: Scenario) -> list[int]:
-        return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
-
-    def run(self) -> Steps[None]:
-        for index, axis in enumerate(self._axes):
-            small = None if axis.rig_axis is None else axis.rig_axis.small_move
-            if not by_controller(axis) or small is None or small.press is None:
-                continue
-            pressed = Pressed(index, small.press)
-            self.done.append(pressed)
-            yield from self._press(pressed, GENTLE * (axis.limits.force_rate or 0.0))
-            if pressed.ended:
-                return
-
-    def _press(self, pressed: Pressed, rate: float) -> Steps[None]:
-        walk, i = self._walk, pressed.index
-        held = walk.command
-        pressed.stands.append((yield from walk.stand()))
-        begun = float(pressed.stands[0].force[i])
-        self._lead(i, begun)
-        pressed.stands.append((yield from walk.stand()))
-        for goal in (begun + pressed.force, begun):
-            pressed.ended = yield from self._ramp(pressed, goal, rate)
-            if pressed.ended:
-                break
-            pressed.stands.append((yield from walk.stand()))
-        self.modes, walk.command = b"", held
-        pressed.stands.append((yield from walk.stand()))
-
-    def _lead(self, index: int, newtons: float) -> None:
-        command = self._walk.command.copy()
-        command[index] = newtons
-        self._walk.command = command
-        modes = bytearray([MODE_DISPLACEMENT] * len(self._axes))
-        modes[index] = MODE_FORCE
-        self.modes = bytes(modes)
-
-    def _ramp(self, pressed: Pressed, goal: float, rate: float) -> Steps[str]:
-        start = float(self._walk.command[pressed.index])
-        samples = math.ceil(STEEPEST * abs(goal - start) / rate / self._dt)
-        for done in range(1, samples + 1):
-            self._lead(pressed.index, start + smooth(done / samples) * (goal - start))
-            measured = yield self._walk.command
-            if why := self._guard(pressed, measured):
-                return why
-        return ""
-
-    def _guard(self, pressed: Pressed, measured: Measurement) -> str:
-        rig, before, i = self._rig, pressed.stands[0], pressed.index
-        changes = measured.force - before.force
-        noise = rig.least(before)[1][i] + FORCE_CAUTION * pressed.force
-        if (np.abs(changes) > rig.force_bound).any():
-            return FORCE
-        if changes[i] < -noise:
-            return AGAINST
-        moved = np.abs(measured.displacement - before.displacement)
-        return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
-
-    def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. The displacement minus the sensor offset ``shift`` (m) replaces a command in N."""
-        if not self.modes:
-            return sent
-        return np.where(by_force(self.modes), measured.displacement - shift, sent)
-
-
-def judge_forces(
-    rig: RigKnowledge,
-    moves: Sequence[Pressed],
-    stopped: str,
-    expected: Sequence[int],
-    checks: Mapping[str, AxisChecks],
-) -> None:
-    """Write verdicts on the force loops of the axes ``expected`` (indices) into ``checks``.
-
-    ``stopped`` is the reason why the small forces were stopped, or an empty string.
-    """
-    done = {move.index: move for move in moves}
-    for index in expected:
-        axis_checks, name = checks[rig.names[index]], rig.names[index]
-        move = done.get(index)
-        finding = (
-            _wrong(rig, move, stopped)
-            if move is not None
-            else "the small force was not tried, because an earlier trial has failed"
-        )
-        axis_checks.force_loop = WRONG if finding else VERIFIED
+def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, checks: Mapping[str, AxisChecks]) -> None:
+    """Apply the small forces, and write verdicts on the force loops into ``checks``."""
+    moves.walk.command = drive.command.copy()  # it has moved if the rig was lost since the small moves
+    outcome = drive.drive(GuidedMotion(moves.press(), watch, lambda: moves.walk.modes))
+    done = {move.index: move for move in moves.pressed}
+    for index, force in moves.forces.items():
+        name, move = moves.rig.names[index], done.get(index)
+        finding = "the small force was not tried, because an earlier trial has failed"
+        if move is not None:
+            finding = f"the small force was stopped: {outcome.reason}" if outcome.reason else ""
+            finding = finding or _wrong(moves.rig, move, force)
+        checks[name].force_loop = WRONG if finding else VERIFIED
         if finding:
-            axis_checks.findings.append(f"axes.{name}: the check of its force loop has failed: {finding}")
+            checks[name].findings.append(f"axes.{name}: the check of its force loop has failed: {finding}")
 
 
-def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
-    if stopped:
-        return f"the small force was stopped: {stopped}"
+def _wrong(rig: RigKnowledge, move: AxisMove, force: float) -> str:
     if move.ended == AGAINST:
         return (
             "the force opposes its command. The sign of force_command (in the rig file or in the controller) or "
@@ -427,15 +306,15 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
             f"the small force was aborted, because {how}. The scale of force_command is wrong, or another "
             "specimen is in the rig"
         )
-    (least, least_force), i = rig.least(move.stands[0]), move.index
-    changed = move.change("force", 1, 2)
-    if abs(changed - move.force) > SAME_FORCE * move.force + least_force[i]:
+    (least, least_force), i, rests = rig.least(move.stands[0]), move.index, move.stands
+    changed = float(rests[2].force[i] - rests[1].force[i])
+    if abs(changed - force) > SAME_FORCE * force + least_force[i]:
         return (
-            f"the force has changed by {changed:.4g} N while its command changed by {move.force:.4g} N. The "
+            f"the force has changed by {changed:.4g} N while its command changed by {force:.4g} N. The "
             "scales of force_command and of the load cell differ, or the loop does not reach its command"
         )
     for since, event in ((0, "taken over"), (3, "given back")):
-        bump = move.change("displacement", since, since + 1)
+        bump = float(rests[since + 1].displacement[i] - rests[since].displacement[i])
         if abs(bump) > least[i]:
             return (
                 f"the axis moved by {1e3 * bump:.4g} mm when its force loop was {event}, so the "
@@ -453,24 +332,12 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
     _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
     moves = SmallMoves(scenario, rig, drive.command, drive.measured)
-    following = Following(scenario, offsets, {})
-
-    def watch(sent: Array, measured: Measurement) -> str:
-        moves.look(sent, measured)
-        return following.slow(sent, measured)
-
-    outcome = drive.drive(GuidedMotion(moves.run(), drive.command, watch))
+    watch = Following(scenario, offsets, {}).slow
+    outcome = drive.drive(GuidedMotion(moves.run(), watch))
     checks = judge(rig, moves.first, moves.done, outcome.reason)
     compare(scenario, rig, [move for move in moves.done if move.complete], checks)
-    pressed = SmallForces.on(scenario)
-    if pressed and not any(row.findings for row in checks.values()):
-        forces = SmallForces(scenario, rig, drive.command)
-
-        def watch_forces(sent: Array, measured: Measurement) -> str:
-            return following.slow(forces.watched(sent, measured, drive.shift), measured)
-
-        outcome = drive.drive(GuidedMotion(forces.run(), drive.command, watch_forces, lambda: forces.modes))
-        judge_forces(rig, forces.done, outcome.reason, pressed, checks)
+    if moves.forces and not any(row.findings for row in checks.values()):
+        _press_axes(drive, moves, watch, checks)
     return checks
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import numpy as np
@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.laboratory.calibration import RigAxis, Unloading
+from rths_nodes.laboratory.calibration import Unloading
 from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.checks import LEAST_FORCE, LOUDEST, SEEN, section_of
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Stand, Steps
+from rths_nodes.procedure.motions import Guard, GuidedMotion, QuasiStatic, Stand, Steps
 
 Places = NDArray[np.intp]  # indices of axes
 
@@ -78,8 +78,6 @@ MAY_RISE = 0.05
 axis may push."""
 CLOSE_TO_LIMIT = 0.95
 """Largest force that an increase may reach, as a fraction of the force limit."""
-STILL = (1e-3, 1e-5)
-"""Largest changes between windows at rest, as fractions of a first step and of the load cell's range."""
 
 
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
@@ -87,33 +85,25 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
 
     Raises ConfigError for any other ``text``.
     """
-    positions = {}
-    for entry in text.split(","):
-        name, colon, number = entry.rpartition(":")
-        try:
-            positions[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
-        except ValueError:
-            raise ConfigError(
-                f"unload.to = {text!r}: must be a number (m), or pairs of axis: number, separated by commas"
-            ) from None
-    return positions
+    parts, several = (entry.rpartition(":") for entry in text.split(",")), len(names) > 1
+    try:
+        return {name.strip() if colon or several else names[0]: float(number) for name, colon, number in parts}
+    except ValueError:
+        raise ConfigError(
+            f"unload.to = {text!r}: must be a number (m), or pairs of axis: number, separated by commas"
+        ) from None
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
     """Return the bounds of the unloading of each axis. Raises ConfigError if the rig file has none."""
-    problems = Problems()
-    bounds = []
-    for name, axis in scenario.axes.items():
-        rig = axis.rig_axis
-        if rig is None or rig.unloading is None:
-            problems.append(
-                f"axes.{name}: {section_of(rig, 'unloading')} is missing. Travel (m) and velocity (m/s) are "
-                "required as bounds of the motion to zero force"
-            )
-        else:
-            bounds.append(rig.unloading)
-    problems.refuse()
-    return bounds
+    rigs = {name: axis.rig_axis for name, axis in scenario.axes.items()}
+    Problems(
+        f"axes.{name}: {section_of(rig, 'unloading')} is missing. Travel (m) and velocity (m/s) are required as "
+        "bounds of the motion to zero force"
+        for name, rig in rigs.items()
+        if not (rig and rig.unloading)
+    ).refuse()
+    return [rig.unloading for rig in rigs.values() if rig and rig.unloading]
 
 
 def goal_of(
@@ -134,24 +124,23 @@ def goal_of(
         problems.append(
             "unload.signed: must not be empty, because a person must sign for a motion under an unknown force"
         )
-    names, bounds, limits = tuple(scenario.axes), bounds_of(scenario), scenario.limits
+    names, bounds = tuple(scenario.axes), bounds_of(scenario)
     for name, position in to.items():
         if name not in names:
             raise unknown("unload.to", "axis", name, names)
-        index = names.index(name)
+        index, stroke = names.index(name), scenario.limits[name].stroke
         goal[index] = offsets.held[index] + position
-        way = abs(float(goal[index] - command[index]))
+        way, travel = abs(float(goal[index] - command[index])), bounds[index].travel
+        shown = f"unload.to.{name} = {position:g} m"
         if not math.isfinite(position):
-            problems.append(f"unload.to.{name} = {position} m: must be finite")
-        elif way > bounds[index].travel:
+            problems.append(f"{shown}: must be finite")
+        elif way > travel:
             problems.append(
-                f"unload.to.{name} = {position:g} m: the distance of {way:.4g} m must be <= "
-                f"{bounds[index].travel:g} m (unloading.travel of the rig file)"
+                f"{shown}: the distance of {way:.4g} m must be <= {travel:g} m (unloading.travel of the rig file)"
             )
-        if abs(goal[index]) > limits[name].stroke:
+        if abs(goal[index]) > stroke:
             problems.append(
-                f"unload.to.{name} = {position:g} m: the command of {goal[index]:.6g} m must be within +- "
-                f"{limits[name].stroke:g} m (limits.stroke)"
+                f"{shown}: the command of {goal[index]:.6g} m must be within +- {stroke:g} m (limits.stroke)"
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(
@@ -173,124 +162,97 @@ def unload(
 
     Raises ConfigError before any motion if the rig file does not bound the travel.
     """
-    bounds, begun = bounds_of(scenario), drive.measured
-    way = Way(scenario, bounds, offsets.tares().force, drive.command, checks)
+    way, tare, begun = Way(scenario, offsets, drive.command, checks), offsets.tares().force, drive.measured
     steps: Steps[object] = way.run()
     if goal is not None:
-        velocity = np.array([axis.velocity for axis in bounds])
-        steps = QuasiStatic(scenario, drive.command).go(goal, velocity)
-    outcome = drive.drive(GuidedMotion(steps, drive.command, Following(scenario, offsets, checks).slow))
+        steps = QuasiStatic(scenario, drive.command).go(goal, way.velocity)
+    outcome = drive.drive(GuidedMotion(steps, Following(scenario, offsets, checks).slow))
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force
-    names, tare = tuple(scenario.axes), offsets.tares().force
-    was, now = (dict(zip(names, (force - tare).tolist(), strict=True)) for force in (before, after))
-    travel = dict(zip(names, (drive.measured.displacement - begun.displacement).tolist(), strict=True))
+    rows = before - tare, after - tare, drive.measured.displacement - begun.displacement
+    was, now, travel = (dict(zip(scenario.axes, row.tolist(), strict=True)) for row in rows)
     time = datetime.now(UTC).isoformat(timespec="seconds")
     return UnloadingRecord(time, was, now, travel, outcome.reason or way.given_up)
 
 
-def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
-    if rig.small_move is None:
-        return BLIND * bounds.travel
-    return min(rig.small_move.displacement + (checks.lost_motion or 0.0), bounds.travel)
-
-
 class Way:
-    """Moves axes from ``command`` ``(n_axes,)`` m to zero force, relative to ``tare`` ``(n_axes,)`` N.
+    """Moves axes from ``command`` ``(n_axes,)`` m to zero force, relative to ``offsets``.
 
     ``first`` and ``last`` are the first and the latest rest. ``given_up`` is the reason why the specimen is not
-    unloaded, or an empty string.
+    unloaded, or an empty string. Raises ConfigError if the rig file does not bound the travel.
     """
 
     def __init__(
-        self,
-        scenario: Scenario,
-        bounds: Sequence[Unloading],
-        tare: Array,
-        command: Array,
-        checks: Mapping[str, AxisChecks],
+        self, scenario: Scenario, offsets: Offsets, command: Array, checks: Mapping[str, AxisChecks]
     ) -> None:
-        self.tare = tare
+        bounds, self._names, self._tare = bounds_of(scenario), tuple(scenario.axes), offsets.tares().force
         self.first: Stand | None = None
         self.last: Stand | None = None
         self.given_up = ""
-        self._names = tuple(scenario.axes)
         rigs = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
+        results = [checks.get(name, AxisChecks()) for name in self._names]
         self._range = np.array([rig.force.range_si for rig in rigs])
         self._limit = np.array([limits.force for limits in scenario.limits.values()])
         self._travel = np.array([axis.travel for axis in bounds])
-        self._velocity = np.array([axis.velocity for axis in bounds])
+        self.velocity = np.array([axis.velocity for axis in bounds])
         self._tolerance = np.array([axis.tolerance for axis in bounds]) * self._range
         self._weight = np.array([axis.carries_gravity for axis in bounds])
-        axis_checks = [checks.get(name, AxisChecks()) for name in self._names]
-        self._stiffness = np.array([axis.stiffness or np.nan for axis in axis_checks])
-        self._damping = IN_MOTION * np.array([axis.damping or 0.0 for axis in axis_checks])
+        self._stiffness = np.array([axis.stiffness or np.nan for axis in results])
+        self._damping = IN_MOTION * np.array([axis.damping or 0.0 for axis in results])
         self._rate = 1.0 / scenario.dt
-        self._blind = np.array([_blind(*row) for row in zip(rigs, bounds, axis_checks, strict=True)])
+        lost, small = [axis.lost_motion or 0.0 for axis in results], [rig.small_move for rig in rigs]
+        moved = [far + move.displacement if move else np.inf for far, move in zip(lost, small, strict=True)]
+        self._blind = np.where(np.isinf(moved), BLIND * self._travel, np.minimum(moved, self._travel))
+        """Travel within which the force must respond, m."""
+        self._far = (1.0 - BLIND_STEP) * self._blind
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
-        still = STILL[0] * self._step, STILL[1] * self._range
-        self._walk = QuasiStatic(scenario, command, still)
+        self._walk = QuasiStatic(scenario, command, (self._step, self._range))
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
     def run(self) -> Steps[None]:
         self.first = yield from self._rest()
-        if (yield from self._drifts(self.first)):
-            return
-        noise = LOUDEST * self.first.force_scatter
+        self._noise = LOUDEST * self.first.force_scatter
         loaded = np.abs(self.first.force)
-        self._highest = np.minimum(
+        self._highest = self._noise + np.minimum(
             loaded + MAY_RISE * self._range, np.maximum(CLOSE_TO_LIMIT * self._limit, loaded)
         )
-        self._noise = noise
+        yield from self._watch_drift(self.first)
         groups = [np.flatnonzero(~self._weight)]
-        if self._weight.any():
-            groups.append(np.arange(len(self._weight)))
+        groups += [np.arange(len(self._weight))] if self._weight.any() else []
         for active in groups:
-            if len(active):
+            if len(active) and not self.given_up:
                 yield from self._unload(active)
-            if self.given_up:
-                return
 
     def _rest(self) -> Steps[Stand]:
-        self.last = yield from self._walk.stand()
-        return self.last
+        stand = self.last = yield from self._walk.stand()
+        self._force = stand.force - self._tare
+        self._levels = np.abs(self._force) / self._range
+        of_mean = SEEN * np.sqrt(2.0 / stand.samples) * stand.force_scatter
+        self._seen = np.maximum(of_mean, LEAST_SEEN * self._tolerance)
+        """Smallest significant changes of the forces, N."""
+        felt = np.maximum(of_mean, LEAST_FORCE * self._range)
+        self._felt = np.where(np.isnan(self._stiffness), self._seen, felt)
+        """Smallest significant changes of the forces in a first step, N."""
+        return stand
 
-    def _drifts(self, before: Stand) -> Steps[bool]:
-        between = yield from self._rest()
-        first = np.abs(between.force - before.force)
-        if (first <= self._seen()).all():
-            return False
-        after = yield from self._rest()
-        second = np.abs(after.force - between.force)
-        drifting = (second > self._seen()) & (second > DRIFTS * first)
-        if not drifting.any():
-            return False
-        worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
+    def _watch_drift(self, last: Stand) -> Steps[None]:
+        first = np.zeros(len(self._names))
+        for _ in range(2):
+            before, last = last, (yield from self._rest())
+            change = np.abs(last.force - before.force)
+            drifting = (change > self._seen) & (change > DRIFTS * first)
+            if not drifting.any():
+                return
+            first = change
+        worst = int(np.argmax(np.where(drifting, change / self._range, 0.0)))
         self.given_up = (
-            f"axes.{self._names[worst]}: the force is not steady: it changes by {second[worst]:.4g} N between "
+            f"axes.{self._names[worst]}: the force is not steady: it changes by {change[worst]:.4g} N between "
             f"two consecutive rests, because the load cell drifts or the specimen relaxes slowly. {UNKNOWN}"
         )
-        return True
-
-    def _forces(self) -> Array:
-        assert self.last is not None
-        return self.last.force - self.tare
-
-    def _seen(self) -> Array:
-        assert self.last is not None
-        of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
-        return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
-
-    def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force in a first step, N."""
-        assert self.last is not None
-        of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
-        least = max(of_mean, LEAST_FORCE * float(self._range[index]))
-        return float(self._seen()[index]) if np.isnan(self._stiffness[index]) else least
 
     def _within(self, active: Places, share: float) -> bool:
-        return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
+        return bool((np.abs(self._force) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
         """Return the reason if a force does not respond to axes that have ``moved`` (m), or an empty string.
@@ -300,8 +262,8 @@ class Way:
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
         expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
-        far = np.abs(moved) >= (1.0 - BLIND_STEP) * self._blind
         answer = np.sign(expected) * change + self._damping * np.abs(faster)
+        far = np.abs(moved) >= self._far
         deaf = far & expected_to_move & (answer < LEAST_ANSWER * np.abs(expected))
         if not deaf.any():
             return ""
@@ -311,37 +273,40 @@ class Way:
             f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm. {UNKNOWN}"
         )
 
-    def _guard(self, active: Places) -> Callable[[Measurement], str]:
+    def _guard(self, active: Places) -> Guard:
         assert self.last is not None
         marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
         before = self._walk.command
-        far = (1.0 - BLIND_STEP) * self._blind
-        sign = np.sign(self._forces())[active]
+        sign = np.sign(self._force)[active]
         through = (self._tolerance + self._noise)[active]
-        loaded = np.abs(self._forces())[active] > self._tolerance[active]
+        loaded = np.abs(self._force)[active] > self._tolerance[active]
 
         def guard(measured: Measurement) -> str:
             nonlocal before
             velocity = (self._walk.command - before) * self._rate
             before = self._walk.command
-            for name, force, highest in zip(
-                self._names, np.abs(measured.force).tolist(), (self._highest + self._noise).tolist(), strict=True
-            ):
-                if force > highest:
-                    return f"the force of axes.{name} rises"
+            higher = np.abs(measured.force) > self._highest
+            if higher.any():
+                return f"the force of axes.{self._names[int(np.argmax(higher))]} rises"
             here = measured.displacement
             if (np.abs(here - marks[-1][0]) >= BLIND_STEP * self._blind).any():
                 marks.append((here, measured.force, velocity))
-                while len(marks) > 1 and (np.abs(here - marks[1][0]) >= far).any():
+                while len(marks) > 1 and (np.abs(here - marks[1][0]) >= self._far).any():
                     marks.popleft()
                 position, force, speed = marks[0]
                 if why := self._deaf(measured.force - force, here - position, velocity - speed, 2.0 * self._noise):
                     self.given_up = why
                     return why
-            beyond = -sign * (measured.force - self.tare)[active] > through
+            beyond = -sign * (measured.force - self._tare)[active] > through
             return "a force has crossed zero" if (beyond & loaded).any() else ""
 
         return guard
+
+    def _move(self, goal: Array, active: Places) -> Steps[str]:
+        """Move to ``goal`` (m) and rest. Return the reason for an early end, or an empty string."""
+        why = yield from self._walk.ramp(goal, self.velocity, self._guard(active))
+        yield from self._rest()
+        return why
 
     def _unload(self, active: Places) -> Steps[None]:
         if self._within(active, AIM):
@@ -351,89 +316,76 @@ class Way:
                 yield from self._first_step(index, active)
             if self.given_up:
                 return
-        waited, best = 0, self._level(active)
+        waited, best = 0, self._levels[active].max()
         for _ in range(MOST_STEPS):
             if self._within(active, AIM):
                 return
             step = self._next_step(active)
             if not np.any(step):
-                self._give_up(active, "the travel is used up")
-                return
-            why = yield from self._go(step, active)
+                why = "the travel is used up"
+                break
+            why = (yield from self._go(step, active)) or "the force does not fall"
             if self.given_up:
                 return
-            level = self._level(active)
+            level = self._levels[active].max()
             waited = 0 if level < FALLS * best else waited + 1
             best = min(best, level)
             if waited >= PATIENCE:
-                self._give_up(active, why or "the force does not fall")
-                return
-        self._give_up(active, f"the specimen is not unloaded after {MOST_STEPS} steps")
-
-    def _level(self, active: Places) -> float:
-        return float((np.abs(self._forces()) / self._range)[active].max())
+                break
+        else:
+            why = f"the specimen is not unloaded after {MOST_STEPS} steps"
+        self._give_up(active, why)
 
     def _give_up(self, active: Places, why: str) -> None:
         """End the unloading. The rig still counts as unloaded if the forces are within their tolerance."""
         if not self._within(active, 1.0):
-            worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
+            worst = int(active[np.argmax(self._levels[active])])
             gone = self._walk.command - self._start
             self.given_up = (
-                f"axes.{self._names[worst]}: the rig holds at {self._forces()[worst]:.4g} N after "
+                f"axes.{self._names[worst]}: the rig holds at {self._force[worst]:.4g} N after "
                 f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm, because {why}"
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        start, before = self._walk.command, self._forces()
+        """Move the axis towards less force until the force responds; write its column of the tangent."""
+        start, before = self._walk.command, self._force
         direction = -np.sign(before[index]) or 1.0
-        length = self._step[index]
-        furthest = min(self._blind[index], self._room(index, direction))
+        step = length = self._step[index]
+        furthest = min(self._blind[index], self._room(direction)[index])
         while True:
-            position, force = self._walk.command[index], self._forces()
+            position, force = self._walk.command[index], self._force
             goal = start.copy()
             goal[index] += direction * min(length, furthest)
-            why = yield from self._walk.ramp(goal, self._velocity, self._guard(active))
-            yield from self._rest()
+            why = yield from self._move(goal, active)
             gone = float(self._walk.command[index] - start[index])
-            change = self._forces() - before
-            expected = abs(self._stiffness[index] * gone)  # NaN if the stiffness is unknown
-            if (
-                gone
-                and abs(change[index]) > self._felt(index)
-                and not abs(change[index]) < LEAST_ANSWER * expected
-            ):
-                if change[index] * gone < 0.0:
-                    self._give_up(active, "the force rises instead of falling")
-                elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
-                    self._give_up(
-                        active,
-                        f"the force has fallen by more than {MOST_ANSWER:g} times the product of "
-                        "stiffness and travel",
-                    )
-                elif (
-                    length > self._step[index] and not why
-                ):  # after lost motion, one more step gives the stiffness
-                    position, force = self._walk.command[index], self._forces()
-                    goal[index] += direction * self._step[index]
-                    yield from self._walk.ramp(goal, self._velocity, self._guard(active))
-                    yield from self._rest()
-                step = float(self._walk.command[index] - position)
-                self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
-                return
+            change = self._force - before
+            size, expected = abs(change[index]), abs(self._stiffness[index] * gone)  # NaN if it is unknown
+            if gone and size > self._felt[index] and not size < LEAST_ANSWER * expected:
+                break
             if why or length >= furthest:
                 self._give_up(np.array([index]), why or f"the force does not fall. {UNKNOWN}")
                 if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
                 return
-            length += self._step[index]
+            length += step
+        if change[index] * gone < 0.0:
+            self._give_up(active, "the force rises instead of falling")
+        elif size > MOST_ANSWER * expected + self._seen[index]:
+            product = f"{MOST_ANSWER:g} times the product of stiffness and travel"
+            self._give_up(active, f"the force has fallen by more than {product}")
+        elif length > step and not why:  # after lost motion, one more step gives the stiffness
+            position, force = self._walk.command[index], self._force
+            goal[index] += direction * step
+            yield from self._move(goal, active)
+        last = float(self._walk.command[index] - position)
+        self._tangent[:, index] = (self._force - force) / last if last else change / gone
 
-    def _room(self, index: int, direction: float) -> float:
-        gone = direction * float(self._walk.command[index] - self._start[index])
-        return max(0.0, float(self._travel[index]) - gone)
+    def _room(self, direction: Array | float) -> Array:
+        return np.asarray(np.maximum(0.0, self._travel - direction * (self._walk.command - self._start)))
 
     def _next_step(self, active: Places) -> Array:
-        force, step = self._forces()[active], np.zeros(len(self._names))
+        force, step = self._force[active], np.zeros(len(self._names))
         tangent = self._tangent[np.ix_(active, active)]
         movable = np.isfinite(np.diagonal(tangent))
         places = active[movable]
@@ -441,32 +393,24 @@ class Way:
             wanted = -np.linalg.solve(tangent[np.ix_(movable, movable)], force[movable])
         except np.linalg.LinAlgError:
             wanted = -force[movable] / np.diagonal(tangent)[movable]
-        near = bool((np.abs(self._forces()) <= NEAR * self._tolerance)[active].all())
-        wanted *= 1.0 if near else DAMPING
-        room = np.array(
-            [self._room(position, direction) for position, direction in zip(places, np.sign(wanted), strict=True)]
-        )
-        allowed = np.minimum(room, LARGEST_STEP * self._travel[places])
+        step[places] = wanted * (1.0 if self._within(active, NEAR) else DAMPING)
+        allowed = np.minimum(self._room(np.sign(step)), LARGEST_STEP * self._travel)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.nanmin(np.where(wanted != 0.0, allowed / np.abs(wanted), 1.0), initial=1.0)
-        step[places] = min(1.0, float(share)) * wanted
-        return step
+            share = np.nanmin(np.where(step != 0.0, allowed / np.abs(step), 1.0), initial=1.0)
+        return np.asarray(min(1.0, float(share)) * step)
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
         """Make a step, rest, and update the tangent. Return the reason for an early end, or an empty string."""
-        start, before = self._walk.command, self._forces()
-        why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
-        yield from self._rest()
-        gone, change = self._walk.command - start, self._forces() - before
-        self.given_up = self.given_up or self._deaf(change, gone, np.zeros(len(gone)), self._seen())
-        length = float(gone @ gone)
-        if length and (np.abs(change) > self._seen())[active].any():
-            at = np.ix_(active, active)
-            tangent = self._tangent[at]
-            if np.isfinite(tangent).all():
-                missed = change[active] - tangent @ gone[active]
-                updated = tangent + np.outer(missed, gone[active]) / length
-                # keep the tangent, because a secant of the wrong sign is due to noise or a reversal
-                if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
-                    self._tangent[at] = updated
+        start, before = self._walk.command, self._force
+        why = yield from self._move(start + step, active)
+        gone, change = self._walk.command - start, self._force - before
+        self.given_up = self.given_up or self._deaf(change, gone, np.zeros(len(gone)), self._seen)
+        length, at = float(gone @ gone), np.ix_(active, active)
+        tangent = self._tangent[at]
+        if length and (np.abs(change) > self._seen)[active].any() and np.isfinite(tangent).all():
+            missed = change[active] - tangent @ gone[active]
+            updated = tangent + np.outer(missed, gone[active]) / length
+            # keep the tangent, because a secant of the wrong sign is due to noise or a reversal
+            if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
+                self._tangent[at] = updated
         return why

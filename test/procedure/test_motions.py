@@ -16,7 +16,7 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Comman
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.indices.live_columns import FIRST, HIGHEST, LAST, LOWEST, MOST, OF_AXIS, MotionCurves
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.procedure.motions import BoundedRamp, GuidedMotion, QuasiStatic, accelerations
+from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, accelerations, bounded_ramp
 
 DT = 1.0 / 1024.0
 AT_REST = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
@@ -26,7 +26,7 @@ LIMITS = {
 }
 
 
-def commands(motion: GuidedMotion | BoundedRamp) -> np.ndarray:
+def commands(motion: GuidedMotion) -> np.ndarray:
     path = []
     while (command := motion.step(AT_REST)) is not None:
         path.append(command)
@@ -37,7 +37,7 @@ def commands(motion: GuidedMotion | BoundedRamp) -> np.ndarray:
 def test_ramp_keeps_velocity_and_acceleration_of_every_axis(distance):
     start, goal = np.array([0.01, -0.02]), np.array([0.01 + distance, -0.02 - 0.3 * distance])
     velocity, acceleration = np.array([0.02, 0.005]), np.array([0.5, 0.1])
-    path = np.vstack([start, start, commands(BoundedRamp(start, goal, velocity, acceleration, DT)), goal])
+    path = np.vstack([start, start, list(bounded_ramp(start, goal, velocity, acceleration, DT)), goal])
     assert np.array_equal(path[-2], goal)
     assert (np.abs(np.diff(path, axis=0)) <= velocity * DT).all()
     assert (np.abs(np.diff(path, 2, axis=0)) <= 1.0001 * acceleration * DT**2 + 1e-16).all()
@@ -45,19 +45,19 @@ def test_ramp_keeps_velocity_and_acceleration_of_every_axis(distance):
 
 def test_axes_arrive_together_on_a_straight_line():
     goal = np.array([0.1, 0.02])
-    path = commands(BoundedRamp(np.zeros(2), goal, np.array([0.05, 0.05]), np.array([1.0, 1.0]), DT))
+    path = np.array([*bounded_ramp(np.zeros(2), goal, np.array([0.05, 0.05]), np.array([1.0, 1.0]), DT)])
     assert path[:, 1] == pytest.approx(0.2 * path[:, 0], abs=1e-15)
 
 
 def test_ramp_to_its_start_ends_at_once():
-    assert BoundedRamp(np.ones(2), np.ones(2), np.ones(2), np.ones(2), DT).step(AT_REST) is None
+    assert list(bounded_ramp(np.ones(2), np.ones(2), np.ones(2), np.ones(2), DT)) == []
 
 
 def test_invalid_goal_or_bound_is_refused():
     with pytest.raises(ConfigError, match=naming("must be finite")):
-        BoundedRamp(np.zeros(1), np.array([np.nan]), np.ones(1), np.ones(1), DT)
+        next(bounded_ramp(np.zeros(1), np.array([np.nan]), np.ones(1), np.ones(1), DT))
     with pytest.raises(ConfigError, match=naming("velocity = [0.0]", "all", "must be > 0")):
-        BoundedRamp(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1), DT)
+        next(bounded_ramp(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1), DT))
 
 
 def test_ramp_to_end_of_stroke_is_within_limits():
@@ -65,7 +65,7 @@ def test_ramp_to_end_of_stroke_is_within_limits():
     check = LimitCheck(LIMITS, DT, groups=(0, 0))
 
     def refusals(factor: float) -> list[str]:
-        path = commands(BoundedRamp(np.zeros(2), factor * GOAL, np.full(2, 0.5), accelerations(LIMITS), DT))
+        path = list(bounded_ramp(np.zeros(2), factor * GOAL, np.full(2, 0.5), accelerations(LIMITS), DT))
         pairs = itertools.pairwise([np.zeros(2), *path])
         return [check.command(Command(1, command, command), before.tolist()) for before, command in pairs]
 
@@ -81,7 +81,7 @@ def test_stopped_ramp_brakes_on_its_line_before_its_goal(after):
     ticks = iter(range(after + 1))
     steps = rig.ramp(GOAL, np.full(2, 0.5), lambda measured: "enough" if next(ticks) == after else "")
     before = np.zeros(2)
-    for command in commands(GuidedMotion(steps, np.zeros(2))):
+    for command in commands(GuidedMotion(steps)):
         assert check.command(Command(1, command, command), before.tolist()) == ""
         assert command[1] == pytest.approx(-command[0] / 3.0, abs=1e-12)
         before = command

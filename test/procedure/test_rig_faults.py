@@ -461,6 +461,18 @@ def test_interrupted_motion_leaves_rig_at_rest(walk):
     assert set(w.sent[-50:]) == {held}
 
 
+def test_first_of_several_interrupts_is_raised():
+    interrupts, stops = [SystemExit("first"), KeyboardInterrupt("second")], []
+
+    def wait():
+        if interrupts:
+            raise interrupts.pop(0)
+
+    with pytest.raises(SystemExit, match="first"):
+        drive.to_its_end(wait, lambda: stops.append("stop"))
+    assert len(stops) == 2
+
+
 @pytest.mark.parametrize("later", [1, 10, 30, 60])
 def test_interrupted_end_of_rung_leaves_rig_at_rest(walk, later):
     w = walk(*LIVELY).to_start()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Measurement
 from rths_nodes.loop.procedure_record import VERIFIED, WRONG
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure import small_move
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.small_move import SAME_FORCE
 
@@ -186,3 +188,25 @@ def test_small_force_is_required_and_bounded(connect: Connect, tmp_path: Path) -
     object.__setattr__(walk.scenario.axes["load"].rig_axis.small_move, "press", None)
     with pytest.raises(ConfigError, match=naming("axes.load.small_move", "N")):
         walk.session.check()
+
+
+def test_small_force_begins_at_present_command(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command follows a rig that is lost and returns between the small moves and the small force."""
+    walk, _ = connect()
+    drive, compare, sent = walk.session.drive, small_move.compare, []
+    write = drive.port.write
+
+    def moved(*arguments: Any) -> None:
+        compare(*arguments)
+        with drive.hold_loop.borrowed():
+            drive.command = drive.command + np.array([0.0, 2e-6])
+            sent.append(drive.command[1])
+        monkeypatch.setattr(drive.port, "write", written)
+
+    def written(command: Any) -> None:
+        sent.append(command.command[1])
+        write(command)
+
+    monkeypatch.setattr(small_move, "compare", moved)
+    walk.session.check()
+    assert set(sent[:50]) == {sent[0]}

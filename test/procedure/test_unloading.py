@@ -66,8 +66,8 @@ class Rig:
     def load(self, *positions: float) -> None:
         """Move the axes to ``positions`` and let them settle."""
         motion = QuasiStatic(self.test, self.drive.command)
-        ramp = motion.ramp(np.array(positions), np.full(len(self.test.limits), 0.1), lambda measured: "")
-        assert self.drive.drive(GuidedMotion(ramp, self.drive.command)).reason == ""
+        ramp = motion.ramp(np.array(positions), np.full(len(self.test.limits), 0.1))
+        assert self.drive.drive(GuidedMotion(ramp)).reason == ""
         for _ in range(256):
             self.drive.tick()
         self.measurements.clear()

@@ -98,6 +98,23 @@ def test_output_is_on_for_its_seconds_before_motion(w: Walk, sent: Rows, act: st
     assert w.session.warning.text == ""
 
 
+def test_rig_is_held_at_its_present_command(w: Walk, sent: Rows) -> None:
+    """The command follows a rig that is lost and returns while the output is switched on."""
+    w.refer()
+    drive, warn = w.session.drive, w.session.drive.port.warn
+
+    def moved(on: bool) -> None:
+        warn(on)
+        if on:
+            drive.command = drive.command + 1e-6
+            sent.clear()
+
+    drive.port.warn = moved  # type: ignore[method-assign]
+    w.session.check()
+    assert {command for _, command in sent[:100]} == {sent[0][1]}
+    assert sent[0][1] == pytest.approx(1e-6, abs=1e-9)
+
+
 def test_rung_without_motion_has_no_warning(w: Walk, sent: Rows) -> None:
     w.to_start()
     sent.clear()

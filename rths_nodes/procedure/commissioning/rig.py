@@ -24,7 +24,7 @@ from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.drive import awaited, warning_of
-from rths_nodes.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.procedure.motions import accelerations, bounded_ramp
 
 BRAKING_SAMPLES = 8.0
 """Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
@@ -200,10 +200,8 @@ class Bench:
         )
 
     def path(self, start: Array, goal: Array, velocity: Array) -> Iterator[Array]:
-        """Yield the commands from ``start`` to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s."""
-        ramp = BoundedRamp(start, goal, velocity, accelerations(self.scenario.limits), self.dt)
-        while (wanted := ramp.step()) is not None:
-            yield wanted
+        """Return the commands from ``start`` to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s."""
+        return bounded_ramp(start, goal, velocity, accelerations(self.scenario.limits), self.dt)
 
     def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
         return map(self.tick, self.path(self.command, goal, velocity))

@@ -197,7 +197,7 @@ def fast_stop(bench: Bench) -> Rows:
 
     def move() -> None:
         drive, free = session.drive, session.drive.measured.force
-        guided = GuidedMotion(motion(), drive.command, lambda _, measured: bench.obstacle(measured.force - free))
+        guided = GuidedMotion(motion(), lambda _, measured: bench.obstacle(measured.force - free))
         with session.act(), session.motion("position"):
             drive.drive(guided)
 
