@@ -92,8 +92,6 @@ class ActUnderWay:
         self.machine = machine
         self.stopped = ""
         """Reason of the first stop since the act began, or an empty string."""
-        self.guarded = ""
-        """Name of the act whose guards were evaluated last; an empty string once this act begins."""
 
     def go_on(self) -> None:
         if self.stopped:

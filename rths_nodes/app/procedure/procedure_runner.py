@@ -250,7 +250,7 @@ class ProcedureRunner:
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
-        self._acts: dict[str, Callable[..., str]] = {
+        self.acts: dict[str, Callable[..., str]] = {
             "rehearse": self._rehearse,
             "checklist": self._checklist,
             "arm": self._arm,
@@ -282,9 +282,6 @@ class ProcedureRunner:
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         return self.session.do(act, by, way, seen, **arguments)
-
-    def perform(self, act: str, arguments: dict[str, object]) -> str:
-        return self._acts[act](**arguments)
 
     def barred(self, act: str) -> str:
         if act != "rehearse":
