@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, wraps
 from inspect import signature
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -78,23 +78,27 @@ T = TypeVar("T")
 S = TypeVar("S", bound="GuardedRig")
 
 
-class Test(Protocol):
-    """Test that a session belongs to. Performs its ``acts``, adds guards, and writes the record."""
+class Test:
+    """Test that a session belongs to. Performs its ``acts``, adds guards, and writes the record.
 
-    acts: dict[str, Callable[..., str]]
+    This class is the default and does nothing.
+    """
+
+    acts: Mapping[str, Callable[..., str]] = {}
 
     def barred(self, act: str) -> str:
         """Return the reason why the test forbids ``act``, or an empty string."""
-        ...
+        return f"no test performs {act}" if act in ("rehearse", "checklist") else ""
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``.
 
         Raises ActRefused if no person has cleared the motion.
         """
-        ...
+        return ""
 
-    def write(self, quietly: bool = False) -> None: ...
+    def write(self, quietly: bool = False) -> None:
+        """Write the record."""
 
 
 ACTS: dict[str, Act] = {}
@@ -107,12 +111,11 @@ class Act:
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
-    ``lasting`` act. An act is also possible during another act if ``at_once``, and in a held rung if ``held``. If
+    ``lasting`` act. An act is also possible during another act, and in a held rung, if ``at_once``. If
     ``anybody``, other nodes may also request the act, because it brings the rig to rest. If the act ``commits``,
     ``do`` evaluates the guards once, under the lock under which the act takes effect.
     """
 
-    words: str
     states: tuple[State, ...]
     guards: tuple[Callable[[GuardedRig, str], str], ...] = ()
     needed: tuple[str, ...] = ()
@@ -120,19 +123,19 @@ class Act:
     motion: tuple[State, ...] = ()
     lasting: bool = False
     at_once: bool = False
-    held: bool = False
     anybody: bool = False
     commits: bool = False
+    words: str = field(init=False)
     named: bool = field(init=False)
     """True if ``do`` receives the name ``by`` of the operator."""
     do: Callable[..., object] = field(init=False)
 
     def __call__(self, method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-        """Declare ``method`` as the act of the same name. A stop ends the act.
+        """Declare ``method`` as the act of the same name, described by its docstring. A stop ends the act.
 
         Raises ActRefused if the act is not possible.
         """
-        act = method.__name__
+        act, words = method.__name__, str(method.__doc__).partition("\n")[0].rstrip(".")
 
         @wraps(method)
         def done(session: S, /, *args: P.args, **arguments: P.kwargs) -> T:
@@ -142,7 +145,8 @@ class Act:
                     session.begin(act, early=True)
                 return method(session, *args, **arguments)
 
-        ACTS[act], self.named = self, "by" in signature(method).parameters
+        ACTS[act], self.words = self, words[0].lower() + words[1:]
+        self.named = "by" in signature(method).parameters
         self.do = method if act in UNCONDITIONAL else done
         return self.do
 
@@ -195,9 +199,7 @@ def checked(rig: GuardedRig, act: str) -> str:
 
 
 def allowed(rig: GuardedRig, act: str) -> str:
-    if rig.test is not None:
-        return rig.test.barred(act)
-    return f"the session has no test that performs {act}" if act in ("rehearse", "checklist") else ""
+    return rig.test.barred(act)
 
 
 _BEFORE = (State.CONNECTED, State.REFERENCED)
@@ -245,7 +247,7 @@ class GuardedRig(SessionMachine):
         """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.taken: Offsets | None = None
         self.offsets: Offsets | None = None
-        self.test: Test | None = None
+        self.test = Test()
         self.rehearsing = False
         self.rung: ArmedRung | None = None
         self.armed_by = ("", "")
@@ -283,7 +285,7 @@ class GuardedRig(SessionMachine):
             return f"{reason}. Nothing drives the rig any more: finish the procedure"
         if reason := barred_by_state(act, self.state):
             return reason
-        if self.suspended and not row.held:
+        if self.suspended and not row.at_once:
             return "a rung is held: resume or stop it"
         guards = () if early and row.commits else row.guards
         return next((reason for guard in guards if (reason := guard(self, act))), "")
@@ -302,7 +304,9 @@ class GuardedRig(SessionMachine):
         if self.state is State.HELD and self.rung is not None:
             return None  # the port of the held rung ends the rung
         if reason := lost(self.drive):
-            self.remark(f"the rig was lost in state {self.state.name}: {reason}", "rths")
+            self.record.notes.append(
+                Note(_now(self._clock), f"the rig was lost in state {self.state.name}: {reason}", "rths")
+            )
             self.rung = None
             return State.TRIPPED, reason
         if self.state not in (State.POSITIONED, State.ARMED):
@@ -323,9 +327,6 @@ class GuardedRig(SessionMachine):
     def _measured(self, measured: Measurement) -> None:
         self.warning.look()
         self._leave_start()
-
-    def remark(self, text: str, by: str = "") -> None:
-        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     def _warn(self, act: str, held: bool = True) -> None:
         if not self.warning.wired:
@@ -414,15 +415,14 @@ class RigSession(GuardedRig):
                 if act not in UNCONDITIONAL:
                     context.enter_context(self.act(act, seen))
                 self.begin(act, early=True)
-                if test is not None:
-                    written.motion = test.cleared(act, way, arguments)
+                written.motion = test.cleared(act, way, arguments)
                 if row.moves and row.lasting:  # record the act before its motion
                     written.under_way = True
                     self.record.acts.append(written)
-                    self._write()
+                    test.write()
                 if act == "arm":
                     self.armed_by = by, way
-                do = (test.acts if test is not None else {}).get(act, partial(row.do, self))
+                do = test.acts.get(act, partial(row.do, self))
                 result = do(**arguments, **({"by": by} if row.named else {}))
                 if isinstance(result, Offsets):
                     result = f"offsets {result.hash}"
@@ -438,21 +438,20 @@ class RigSession(GuardedRig):
                 if not written.under_way:
                     self.record.acts.append(written)
                 written.under_way = False
-                self._write(act in HEARD)
+                test.write(act in HEARD)
 
-    def _write(self, quietly: bool = False) -> None:
-        if self.test is not None:
-            self.test.write(quietly)
-
-    @Act("run a rung on the simulator", _ALL, (allowed,), optional=("rung",), lasting=True, held=True)
+    @Act(_ALL, (allowed,), optional=("rung",), lasting=True)
     def rehearse(self) -> None:
-        """Do nothing: the test performs this act."""
+        """Run a rung on the simulator.
 
-    @Act("open the port; the controller's active command becomes the first command", (State.IDLE,), lasting=True)
+        The test performs this act.
+        """
+
+    @Act((State.IDLE,), lasting=True)
     def connect(self) -> str:
-        """Open the port. Return position, force, hydraulics and interlock as text.
+        """Open the port; the controller's active command becomes the first command.
 
-        Raises ConfigError if opening fails.
+        Return position, force, hydraulics and interlock as text. Raises ConfigError if opening fails.
         """
         self.drive.connect()
         try:
@@ -466,7 +465,7 @@ class RigSession(GuardedRig):
         self.code = self.code.behind(self.drive.port.build)
         self.record.code = dict(self.code.names)
         for remark in self.drive.remarks:
-            self.remark(remark)
+            self.note(remark)
         self.to(State.CONNECTED)
         self._leave_start()
         at, controller = self.rest_of(State.CONNECTED, ""), self.record.controller
@@ -475,8 +474,9 @@ class RigSession(GuardedRig):
             f"interlock {controller['interlock']}"
         )
 
-    @Act("measure the offsets and the scatter of the sensors at rest", _BEFORE, (), ("seconds",), lasting=True)
+    @Act(_BEFORE, (), ("seconds",), lasting=True)
     def take_offsets(self, seconds: float) -> Offsets:
+        """Measure the offsets and the scatter of the sensors at rest."""
         self.taken = self._watched(seconds)
         return self.taken
 
@@ -513,9 +513,12 @@ class RigSession(GuardedRig):
             tuple(self.scenario.axes), motion.result, active, drive.command, _now(self._clock), seconds
         )
 
-    @Act("use these offsets as the zero of the test", _BEFORE, (taken,), ("hash", "unloaded"))
+    @Act(_BEFORE, (taken,), ("hash", "unloaded"))
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as zero of the test. Tare forces only if ``unloaded`` is true."""
+        """Use these offsets as the zero of the test.
+
+        ``hash`` must be their hash. Forces are tared only if ``unloaded`` is true.
+        """
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -532,24 +535,16 @@ class RigSession(GuardedRig):
             self.to(State.REFERENCED)
         return "forces are tared" if unloaded else "forces are used without a tare"
 
-    @Act(
-        "answer one item of the rig file's checklist with y or n; all answers must be y before a motion",
-        (State.IDLE, *_AT_REST),
-        (allowed,),
-        needed=("item", "answer"),
-    )
+    @Act((State.IDLE, *_AT_REST), (allowed,), ("item", "answer"))
     def checklist(self, by: str = "") -> None:
-        """Do nothing: the test performs this act."""
+        """Answer one item of the rig file's checklist with y or n; all answers must be y before a motion.
 
-    @Act(
-        "a small guarded move of every axis: signs, scales, stiffness",
-        (State.REFERENCED,),
-        (fit, allowed),
-        optional=("clear",),
-        motion=(State.CHECKING, State.REFERENCED),
-        lasting=True,
-    )
+        The test performs this act.
+        """
+
+    @Act((State.REFERENCED,), (fit, allowed), (), ("clear",), (State.CHECKING, State.REFERENCED), lasting=True)
     def check(self) -> dict[str, AxisChecks]:
+        """A small guarded move of every axis: signs, scales, stiffness."""
         assert self.offsets is not None  # the state implies confirmed offsets
         offsets = self.offsets
         with self.motion("check", lambda: self.clearance.begin(offsets)):
@@ -557,22 +552,22 @@ class RigSession(GuardedRig):
             self.record.checks = checks
         return self.record.checks
 
-    @Act(
-        "sign for one unverified item, given by its full name", (State.REFERENCED,), (unsigned,), needed=("what",)
-    )
+    @Act((State.REFERENCED,), (unsigned,), ("what",))
     def sign_for(self, what: str, by: str = "") -> None:
+        """Sign for one unverified item, given by its full name."""
         with self.lock:
             self.clearance.sign(what, by or self.record.operator)
 
     @Act(
-        "to the start of the test, by a bounded ramp",
         (State.REFERENCED, State.HELD),
         _MOTION,
-        optional=("clear",),
-        motion=(State.POSITIONING, State.POSITIONED),
+        (),
+        ("clear",),
+        (State.POSITIONING, State.POSITIONED),
         lasting=True,
     )
     def position(self) -> None:
+        """To the start of the test, by a bounded ramp."""
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
@@ -588,22 +583,15 @@ class RigSession(GuardedRig):
         with self.motion("position"):
             drive.drive(motion)
         if not motion.result.resting:
-            self.remark("the rig is not at rest at the start, because a sensor drifts or the specimen relaxes")
+            self.note("the rig is not at rest at the start, because a sensor drifts or the specimen relaxes")
 
-    @Act(
-        "arm a rung: its scenario and the offsets, by their hashes",
-        (State.POSITIONED,),
-        (fit, checked),
-        needed=("rung", "scenario_hash", "offsets_hash"),
-        optional=("second",),
-        commits=True,
-    )
+    @Act((State.POSITIONED,), (fit, checked), ("rung", "scenario_hash", "offsets_hash"), ("second",), commits=True)
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm ``rung`` with the ``scenario`` that it will run; return the names of the persons who arm it.
+        """Arm a rung: its scenario and the offsets, by their hashes.
 
-        Raises ConfigError if a hash is outdated.
+        Return the names of the persons who arm it. Raises ConfigError if a hash is outdated.
         """
         assert self.offsets is not None
         operator, port = by or self.record.operator, self.drive.port
@@ -625,12 +613,12 @@ class RigSession(GuardedRig):
             self.to(State.ARMED, f"rung {rung}")
         return persons
 
-    @Act("run the armed rung", (State.ARMED,), _MOTION, optional=("clear",), lasting=True)
+    @Act((State.ARMED,), _MOTION, optional=("clear",), lasting=True)
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """Run the armed rung: ``runner`` runs its scenario on the lent port. Then the rung is disarmed.
+        """Run the armed rung.
 
-        The rung is recorded before it runs. If a file or the code has changed since arming, ActRefused is raised
-        and the rung stays armed.
+        ``runner`` runs its scenario on the lent port. Then the rung is disarmed. The rung is recorded before it
+        runs. If a file or the code has changed since arming, ActRefused is raised and the rung stays armed.
         """
         if self.rung is not None and RUNGS[self.rung.name].moves:
             self._warn("run")
@@ -666,30 +654,17 @@ class RigSession(GuardedRig):
                 rung.over(outcome, written)
         return written
 
-    @Act(
-        "bring the rig to rest; a test in slow time can be resumed",
-        (State.RUNNING,),
-        (rung_continues,),
-        optional=("reason",),
-        at_once=True,
-        anybody=True,
-        commits=True,
-    )
+    @Act((State.RUNNING,), (rung_continues,), optional=("reason",), at_once=True, anybody=True)
     def hold(self, reason: str = "") -> None:
+        """Bring the rig to rest; a test in slow time can be resumed."""
         with self.lock:
             self.begin("hold")
             assert self.rung is not None
             self.rung.hold(reason or "the operator holds the test")
 
-    @Act(
-        "continue the held rung",
-        (State.HELD,),
-        (rung_held, rung_continues, allowed),
-        optional=("clear",),
-        at_once=True,
-        held=True,
-    )
+    @Act((State.HELD,), (rung_held, rung_continues, allowed), optional=("clear",), at_once=True)
     def resume(self) -> None:
+        """Continue the held rung."""
         self._warn("resume", held=False)
         try:
             with self.lock:
@@ -699,11 +674,11 @@ class RigSession(GuardedRig):
         finally:
             self.warning.off()
 
-    @Act("stop whatever moves", _ALL, optional=("reason",), at_once=True, held=True, anybody=True)
+    @Act(_ALL, optional=("reason",), at_once=True, anybody=True)
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig.
+        """Stop whatever moves.
 
-        Acts under way end and can no longer move or arm the rig. Thread-safe.
+        The rig is braked, held and disarmed. Acts under way end and can no longer move or arm it. Thread-safe.
         """
         reason = reason or "the operator has asked to stop"
         with self.lock:
@@ -716,12 +691,12 @@ class RigSession(GuardedRig):
             else:
                 self.drive.stop(reason)
 
-    @Act("state that the cause of the trip is understood", (State.TRIPPED,))
+    @Act((State.TRIPPED,))
     def acknowledge(self) -> None:
+        """State that the cause of the trip is understood."""
         self.to(State.HELD, f"acknowledged: {self.reason}")
 
     @Act(
-        "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
         (State.HELD,),
         (fit, allowed),
         optional=("to", "signed", "clear"),
@@ -729,9 +704,9 @@ class RigSession(GuardedRig):
         lasting=True,
     )
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Unload the specimen to zero force, or move axes to the positions ``to``, m.
+        """Unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement.
 
-        ``signed`` is the person who has signed for the positions.
+        ``to`` are the positions of axes, m. ``signed`` is the person who has signed for the positions.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
@@ -748,18 +723,20 @@ class RigSession(GuardedRig):
             self.record.unloading.append(done)
         return done
 
-    @Act("add a note to the report", _ALL, (), ("text",), at_once=True, held=True)
+    @Act(_ALL, (), ("text",), at_once=True)
     def note(self, text: str, by: str = "") -> None:
-        self.remark(text, by)
+        """Add a note to the report."""
+        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
-    @Act("take the offsets again, close the port, and end the test", _AT_REST, lasting=True)
+    @Act(_AT_REST, lasting=True)
     def finish(self) -> None:
+        """Take the offsets again, close the port, and end the test."""
         if self.offsets is not None:
             try:
                 again = self._watched(self.offsets.seconds)
                 self.record.offsets_after = again.record()
             except ActRefused as refused:
-                self.remark(f"no offsets were taken after the test: {refused}")
+                self.note(f"no offsets were taken after the test: {refused}")
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome

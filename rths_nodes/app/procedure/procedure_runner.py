@@ -48,7 +48,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused, Seen
 from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.rungs import RunOutcome, start_of
-from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
+from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession, Test
 from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.reading import read_run
@@ -211,7 +211,7 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-class ProcedureRunner:
+class ProcedureRunner(Test):
     """Conducts one test on one rig, and writes the ``record`` to the ``folder`` of the test.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
@@ -250,7 +250,7 @@ class ProcedureRunner:
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
-        self.acts: dict[str, Callable[..., str]] = {
+        self.acts = {
             "rehearse": self._rehearse,
             "checklist": self._checklist,
             "arm": self._arm,
