@@ -51,6 +51,7 @@ from rths_nodes.procedure.clearance import Clearance, Offsets
 from rths_nodes.procedure.drive import MotionWarning, RigDrive, warning_of
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import (
+    AT_REST,
     UNCONDITIONAL,
     ActRefused,
     Seen,
@@ -126,8 +127,6 @@ class Act:
     anybody: bool = False
     commits: bool = False
     words: str = field(init=False)
-    named: bool = field(init=False)
-    """True if ``do`` receives the name ``by`` of the operator."""
     do: Callable[..., object] = field(init=False)
 
     def __call__(self, method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -146,7 +145,6 @@ class Act:
                 return method(session, *args, **arguments)
 
         ACTS[act], self.words = self, words[0].lower() + words[1:]
-        self.named = "by" in signature(method).parameters
         self.do = method if act in UNCONDITIONAL else done
         return self.do
 
@@ -265,30 +263,26 @@ class GuardedRig(SessionMachine):
     def possible(self) -> dict[str, str]:
         """Return, for each act, the reason why it is not possible, or an empty string."""
         with self.lock:
-            self._leave_start()
-            return {act: self._reason(act) for act in ACTS}
+            return {act: self.why_not(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
         """Return the reason why ``act`` is not possible, or an empty string.
 
         If ``early`` is true and the act ``commits``, check only the state.
         """
+        row = ACTS[act]
         with self.lock:
             self._leave_start()
-            return self._reason(act, early)
-
-    def _reason(self, act: str, early: bool = False) -> str:
-        row = ACTS[act]
-        if self.rehearsing and act not in ("stop", "note"):
-            return "a rung is under way on the simulator"
-        if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
-            return f"{reason}. Nothing drives the rig any more: finish the procedure"
-        if reason := barred_by_state(act, self.state):
-            return reason
-        if self.suspended and not row.at_once:
-            return "a rung is held: resume or stop it"
-        guards = () if early and row.commits else row.guards
-        return next((reason for guard in guards if (reason := guard(self, act))), "")
+            if self.rehearsing and act not in ("stop", "note"):
+                return "a rung is under way on the simulator"
+            if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
+                return f"{reason}. Nothing drives the rig any more: finish the procedure"
+            if reason := barred_by_state(act, self.state):
+                return reason
+            if self.suspended and not row.at_once:
+                return "a rung is held: resume or stop it"
+            guards = () if early and row.commits else row.guards
+            return next((reason for guard in guards if (reason := guard(self, act))), "")
 
     def begin(self, act: str, early: bool = False) -> None:
         """Raise ActRefused if ``act`` is not possible or was stopped. :meth:`why_not` explains ``early``."""
@@ -298,7 +292,17 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        self.leave(self._displaced, wait=bool(self.drive.broken))
+        """If the rig or the clock has ended the state at rest, leave it.
+
+        If another thread holds the lock, do nothing, except after a failure of the drive.
+        """
+        if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
+            return
+        try:
+            if self.state in AT_REST and (then := self._displaced()) is not None:
+                self.to(*then)
+        finally:
+            self.lock.release()
 
     def _displaced(self) -> tuple[State, str] | None:
         if self.state is State.HELD and self.rung is not None:
@@ -408,8 +412,7 @@ class RigSession(GuardedRig):
 
     def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
         row, test = ACTS[act], self.test
-        time = _time(self._clock).isoformat(timespec="seconds")
-        written = records.Act(time, act, dict(arguments), by=by, way=way)
+        written = records.Act(_now(self._clock, "seconds"), act, dict(arguments), by=by, way=way)
         with ExitStack() as context:
             try:
                 if act not in UNCONDITIONAL:
@@ -423,7 +426,8 @@ class RigSession(GuardedRig):
                 if act == "arm":
                     self.armed_by = by, way
                 do = test.acts.get(act, partial(row.do, self))
-                result = do(**arguments, **({"by": by} if row.named else {}))
+                named = {"by": by} if "by" in signature(row.do).parameters else {}
+                result = do(**arguments, **named)
                 if isinstance(result, Offsets):
                     result = f"offsets {result.hash}"
                 written.result = result if isinstance(result, str) else ""
@@ -502,8 +506,7 @@ class RigSession(GuardedRig):
         samples = max(2, round(seconds / self.scenario.dt))
         motion = GuidedMotion(hold(drive.command.copy(), samples), drive.command)
         with self.lock:
-            if self.stopped:
-                raise ActRefused(stopped_by_operator(self.stopped))
+            self.go_on()
             drive.ready()
         outcome = drive.drive(motion)
         if outcome.reason:
@@ -754,12 +757,12 @@ class RigSession(GuardedRig):
             self.record.outcome = self.record.outcome or "interrupted"
 
 
+def _now(clock: Clock, timespec: str = "milliseconds") -> str:
+    return _time(clock).isoformat(timespec=timespec)
+
+
 def _time(clock: Clock) -> datetime:
     return datetime.fromtimestamp(clock.time_ns() * 1e-9).astimezone()
-
-
-def _now(clock: Clock) -> str:
-    return _time(clock).isoformat(timespec="milliseconds")
 
 
 def told_of(drive: RigDrive) -> dict[str, str]:
