@@ -83,7 +83,7 @@ class AxisMove:
 
     @property
     def under_way(self) -> float:
-        """Rate-dependent force, N: half the difference between the mean forces of outward and return motion."""
+        """Rate-dependent force, N."""
         out, back = (float(np.mean(forces, axis=0)[self.index]) for forces in (self.out, self.back))
         return self.direction * 0.5 * (out - back)
 
@@ -112,7 +112,7 @@ class RigKnowledge:
         self.channels = [name.partition(" [")[0] for name in channels]
 
     def second(self, index: int, quantity: str) -> int | None:
-        """Return the index of the redundant sensor of an axis among the channels, or None."""
+        """Return the channel of the redundant sensor of an axis, or None."""
         levels = self.levels[index]
         level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
         channel = f"second_{quantity}_{self.names[index]}" if level is None else level.channel
@@ -452,7 +452,6 @@ class _AxisJudge:
 
 
 def _largest_beside(values: Array, index: int) -> int:
-    """Return the index of the largest magnitude of ``values`` except at ``index``."""
     beside = np.abs(values)
     beside[index] = 0.0
     return int(np.argmax(beside))

@@ -9,13 +9,11 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, PortError, Problems, show
 from rths_nodes.core.inputs import named_files
 from rths_nodes.core.parameters import type_of
@@ -34,7 +32,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.handover import Handover, Tares
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 
@@ -69,29 +66,21 @@ def check_second(operator: str, second: str) -> None:
         raise ConfigError(
             f"second: must not be empty, because rung {FULL} needs the name of a second person (two_persons: true)"
         )
-    if _name(second) == _name(operator):
+    names = {"".join(unicodedata.normalize("NFKC", name).split()).casefold() for name in (operator, second)}
+    if len(names) == 1:
         raise ConfigError(
             f"second = {show(second)}: must be a person other than the operator {show(operator)} "
             "(two_persons: true)"
         )
 
 
-def _name(name: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", name).split()).casefold()
-
-
-def _differing(base: Scenario, scenario: Scenario) -> list[str]:
-    first, second = _of_rig(base), _of_rig(scenario)
-    text = partial(json.dumps, sort_keys=True)
-    return [path for path in first | second if text(first.get(path)) != text(second.get(path))]
-
-
-def _of_rig(scenario: Scenario) -> Data:
+def _of_rig(scenario: Scenario) -> dict[str, str]:
     data = scenario.data()
     values = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate", "engine")}
     for name, axis in data["axes"].items():
         values |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
-    return values | {"axes": list(data["axes"])}
+    values["axes"] = list(data["axes"])
+    return {path: json.dumps(value, sort_keys=True) for path, value in values.items()}
 
 
 def _reach(rung: str, scenario: Scenario) -> Array:
@@ -115,8 +104,7 @@ def start_of(scenario: Scenario, port: Port) -> Array:
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)
-    stage = NumericalStage(assembly)
-    first = stage.first().displacement[: assembly.observation.n_interface]
+    first = NumericalStage(assembly).first().displacement[: assembly.observation.n_interface]
     rest = np.zeros_like(first)
     return np.array(assembly.setup.axes(Motion(first, rest, rest)).displacement, float)
 
@@ -137,9 +125,8 @@ class RunOutcome:
 class ArmedRung:
     """Rung ``name`` of ``scenario`` that ``persons`` arm on the rig of ``session``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is the reason to end the rung, or
-    an empty string. Raises ConfigError if scenario, offsets, rig or code have changed, with a list of all changes,
-    or if a specimen model is missing.
+    Raises ConfigError if scenario, offsets, rig or code have changed, with a list of all changes, or if a specimen
+    model is missing.
     """
 
     def __init__(
@@ -147,10 +134,41 @@ class ArmedRung:
     ) -> None:
         drive, offsets, build = session.drive, session.offsets, session.drive.port.build
         assert offsets is not None
-        _refuse_changes(session, offsets, name, scenario, hashes)
-        self.name, self.scenario, self.suspended, self.stopped = name, scenario, False, ""
-        self._hashes, self._persons, self._session, self._resumed = hashes, persons, session, session.under_way
-        self._code, self._inputs = Code.of(scenario, build), file_hashes(scenario)
+        if name not in RUNGS or not RUNGS[name].on_rig:
+            rung_names = ", ".join(rung for rung, row in RUNGS.items() if row.on_rig)
+            raise ConfigError(f"rung {show(name)}: must be one of the rungs on the rig ({rung_names})")
+        scenario_hash, offsets_hash = hashes
+        problems = Problems()
+        if (now := armed_hash(scenario)) != scenario_hash:
+            problems.append(
+                f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, but rung {name} "
+                f"has the hash {now}"
+            )
+        if offsets.hash != offsets_hash:
+            problems.append(
+                f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, but the confirmed "
+                f"offsets have the hash {offsets.hash}"
+            )
+        before, after = _of_rig(session.scenario), _of_rig(scenario)
+        if changed := [path for path in before | after if before.get(path) != after.get(path)]:
+            problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
+        problems += [
+            f"since the test began, the software that computes the test has changed: {change}"
+            for change in session.code.changed(build)
+        ]
+        problems.refuse()
+        self.name, self.scenario = name, scenario
+        self._session, self._resumed, self._code = session, session.under_way, Code.of(scenario, build)
+        self.written = RungRecord(
+            name,
+            started="",
+            time_ratio=scenario.time_ratio,
+            scenario_hash=scenario_hash,
+            offsets_hash=offsets_hash,
+            inputs=file_hashes(scenario),
+            code=self._code.hash,
+            armed_by=list(persons),
+        )
         self._following = Following(scenario, offsets, session.record.checks)
         tares = offsets.tares(_reach(name, scenario))
         if name == "c":  # the rig is held
@@ -158,7 +176,7 @@ class ArmedRung:
         else:
             self.port = RungPort(drive, tares, _forces_of(scenario) if name == "d" else None)
             self.port.handover.following = self._following.test
-        handover = self.port.handover
+        handover, self.requests = self.port.handover, self.port.handover.requests
         handover.stopping, handover.at_rest, handover.under_way = session.brake, self._at_rest, self._under_way
 
     def changed(self) -> list[str]:
@@ -166,50 +184,32 @@ class ArmedRung:
             f"the software that computes the test has changed: {change}"
             for change in self._code.changed(self._session.drive.port.build)
         ]
-        if armed_hash(self.scenario) != self._hashes[0]:
+        if armed_hash(self.scenario) != self.written.scenario_hash:
             changes.append("a file that the scenario names, or the program of its engine, has changed")
         return [f"since rung {self.name} was armed, {change}" for change in changes]
 
-    def record(self, started: str) -> RungRecord:
-        return RungRecord(
-            self.name,
-            started,
-            time_ratio=self.scenario.time_ratio,
-            scenario_hash=self._hashes[0],
-            offsets_hash=self._hashes[1],
-            inputs=self._inputs,
-            code=self._code.hash,
-            armed_by=list(self._persons),
-        )
-
     def hold(self, reason: str) -> None:
         """Pause until :meth:`resume`. If the time ratio is 1, end the rung instead and hold the rig."""
-        requests = self.port.handover.requests
         if self.scenario.time_ratio == 1:
-            requests.stop(reason)
+            self.requests.stop(reason)
             return
-        self.suspended = True
+        self.requests.hold()
         self._session.to(State.STOPPING, reason)
-        requests.hold()
 
     def resume(self) -> None:
         self._session.to(State.RESUMING)
-        self.suspended, self._resumed = False, self._session.under_way
-        self.port.handover.requests.resume()
+        self._resumed = self._session.under_way
+        self.requests.resume()
 
-    def stop(self, reason: str) -> None:
-        self.stopped = self.stopped or reason
-        self.port.handover.requests.stop(reason)
-
-    def over(self, outcome: RunOutcome, written: RungRecord) -> None:
+    def over(self, outcome: RunOutcome) -> None:
         """Complete the record ``written``, and enter the state after the run."""
-        session, holds, broken = self._session, self._holds(), self._session.drive.broken
+        session, written, holds, broken = self._session, self.written, self._holds(), self._session.drive.broken
         written.outcome, written.reason = outcome.outcome, outcome.reason
         written.samples = outcome.samples or written.samples  # a runner may set the number and then raise
         written.remarks += holds + self._following.warnings
         session.record.deviations += [f"rung {self.name}: {hold}" for hold in holds]
         with session.lock:
-            session.rung, self.suspended = None, False
+            session.rung = None
             reason = outcome.reason or broken
             tripped = outcome.outcome in ("tripped", "failed") or bool(broken)
             if tripped or session.state is State.RESUMING:
@@ -232,7 +232,7 @@ class ArmedRung:
 
     def _at_rest(self) -> None:
         with self._session.lock:
-            if self.suspended and self._session.state is State.STOPPING:
+            if self.requests.held and self._session.state is State.STOPPING:
                 self._session.to(State.HELD, self._session.reason)
 
     def _under_way(self) -> None:
@@ -240,33 +240,6 @@ class ArmedRung:
             act = self._resumed
             if self._session.state is State.RESUMING and act is not None and not act.stopped:
                 self._session.to(State.RUNNING, act=act)
-
-
-def _refuse_changes(
-    session: GuardedRig, offsets: Offsets, rung: str, scenario: Scenario, hashes: tuple[str, str]
-) -> None:
-    if rung not in RUNGS or not RUNGS[rung].on_rig:
-        rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
-        raise ConfigError(f"rung {show(rung)}: must be one of the rungs on the rig ({rung_names})")
-    scenario_hash, offsets_hash = hashes
-    problems = Problems()
-    if (now := armed_hash(scenario)) != scenario_hash:
-        problems.append(
-            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, but rung {rung} has "
-            f"the hash {now}"
-        )
-    if offsets.hash != offsets_hash:
-        problems.append(
-            f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, but the confirmed "
-            f"offsets have the hash {offsets.hash}"
-        )
-    if changed := _differing(session.scenario, scenario):
-        problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
-    problems += [
-        f"since the test began, the software that computes the test has changed: {change}"
-        for change in session.code.changed(session.drive.port.build)
-    ]
-    problems.refuse()
 
 
 Forces = Callable[[list[float]], list[float]]
@@ -455,7 +428,6 @@ class UnsentPort(RungPort):
         none = Tares.none(len(tares.command))
         super().__init__(drive, replace(none, command=tares.command))
         self._answers = answers
-        self._found = ""
 
     def begin(self) -> None:
         super().begin()
@@ -479,7 +451,7 @@ class UnsentPort(RungPort):
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
-            self._found = self._found or reason or (breach.reason if breach is not None else "")
+            self._opened = self._opened or reason or (breach.reason if breach is not None else "")
         measured = self._answers.read()
         same = self._answers.auxiliary_names == self._port.auxiliary_names
         return replace(
@@ -493,10 +465,6 @@ class UnsentPort(RungPort):
 
     def _presented(self, shown: Measurement) -> Measurement:
         return shown
-
-    @property
-    def interlock(self) -> str:
-        return super().interlock or self._found
 
     def truth(self) -> Measurement | None:
         return self._answers.truth()

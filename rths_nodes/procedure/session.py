@@ -13,38 +13,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, wraps
 from inspect import signature
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import (
-    HYDRAULICS_HIGH,
-    HYDRAULICS_LOW,
-    HYDRAULICS_OFF,
-    INTERLOCK_CLOSED,
-    INTERLOCK_OPEN,
-    MODE_DISPLACEMENT,
-    MODE_FORCE,
-    Measurement,
-)
+from rths_nodes.core.samples import INTERLOCK_CLOSED, INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORCE, Measurement
+from rths_nodes.laboratory.ports.simulator import PRESSURES
 from rths_nodes.loop import procedure_record as records
 from rths_nodes.loop.commissioning import Commissioning, not_commissioned
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.loop.procedure_record import (
-    RUNGS,
-    AxisChecks,
-    HeldRecord,
-    Note,
-    ProcedureRecord,
-    RungRecord,
-    UnloadingRecord,
-)
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
@@ -70,25 +54,19 @@ ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 CLEAR = "CLEAR"
 """Value of the argument ``clear``, which a person types after reading the description of the motion."""
 NOT_TOLD = "not reported"
-_PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
+_PRESSURES = {code: pressure for pressure, code in PRESSURES.items()}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
-P = ParamSpec("P")
-T = TypeVar("T")
-S = TypeVar("S", bound="GuardedRig")
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Test:
-    """Test that a session belongs to. Performs its ``acts``, adds guards, and writes the record.
-
-    This class is the default and does nothing.
-    """
+    """Test that a session belongs to; by default without ``acts``, further guards and a written record."""
 
     acts: Mapping[str, Callable[..., str]] = {}
 
     def barred(self, act: str) -> str:
-        """Return the reason why the test forbids ``act``, or an empty string."""
         return f"no test performs {act}" if act in ("rehearse", "checklist") else ""
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
@@ -108,13 +86,12 @@ ACTS: dict[str, Act] = {}
 
 @dataclass
 class Act:
-    """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
+    """Row of an act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
-    ``lasting`` act. An act is also possible during another act, and in a held rung, if ``at_once``. If
-    ``anybody``, other nodes may also request the act, because it brings the rig to rest. If the act ``commits``,
-    ``do`` evaluates the guards once, under the lock under which the act takes effect.
+    ``lasting`` act. An act is also possible during another act and in a held rung if ``at_once``, and for other
+    nodes if ``anybody``. If it ``commits``, ``do`` evaluates the guards under the lock of its effect.
     """
 
     states: tuple[State, ...]
@@ -129,24 +106,21 @@ class Act:
     words: str = field(init=False)
     do: Callable[..., object] = field(init=False)
 
-    def __call__(self, method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-        """Declare ``method`` as the act of the same name, described by its docstring. A stop ends the act.
-
-        Raises ActRefused if the act is not possible.
-        """
-        act, words = method.__name__, str(method.__doc__).partition("\n")[0].rstrip(".")
+    def __call__(self, method: F) -> F:
+        """Declare ``method`` as the act of the same name, described by its docstring."""
+        act, title = method.__name__, str(method.__doc__).partition("\n")[0].rstrip(".")
 
         @wraps(method)
-        def done(session: S, /, *args: P.args, **arguments: P.kwargs) -> T:
+        def done(session: GuardedRig, /, *args: object, **arguments: object) -> object:
             outer = session.under_way
             with session.act():
                 if outer is None:  # ``do`` has evaluated the guards of an outer act
                     session.begin(act, early=True)
                 return method(session, *args, **arguments)
 
-        ACTS[act], self.words = self, words[0].lower() + words[1:]
+        ACTS[act], self.words = self, title[0].lower() + title[1:]
         self.do = method if act in UNCONDITIONAL else done
-        return self.do
+        return cast(F, self.do)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -177,7 +151,8 @@ def rung_held(rig: GuardedRig, act: str) -> str:
 
 
 def rung_continues(rig: GuardedRig, act: str) -> str:
-    return f"the rung is being stopped: {rig.rung.stopped}" if rig.rung is not None and rig.rung.stopped else ""
+    stopped = rig.rung.requests.stop_reason if rig.rung is not None else ""
+    return f"the rung is being stopped: {stopped}" if stopped else ""
 
 
 def taken(rig: GuardedRig, act: str) -> str:
@@ -207,18 +182,17 @@ _MOTION = (fit, checked, allowed)
 
 
 class GuardedRig(SessionMachine):
-    """Stores the state of a session with the rig of ``scenario``, and evaluates the guards of its acts.
+    """Rig of ``scenario`` and the guards of its acts.
 
-    The session runs in real time or in lockstep. ``code`` is the code when the scenario was read, by default the
-    current code. ``judged`` returns the cautions about a test on a real rig. ``changed`` receives each state with
-    its reason, also from the thread that drives the rig. ``taken`` are unconfirmed offsets. ``rehearsing`` is true
-    while a rung runs on the simulator. Raises ConfigError without a rig file, or if the port is invalid.
+    ``code`` is by default the current code. ``judged`` returns the cautions about a test on a real rig.
+    ``changed`` receives each state with its reason, also from the thread that drives the rig. ``taken`` are
+    unconfirmed offsets. Raises ConfigError without a rig file.
     """
 
     def __init__(
         self,
         scenario: Scenario,
-        record: ProcedureRecord,
+        record: records.ProcedureRecord,
         *,
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
@@ -228,8 +202,7 @@ class GuardedRig(SessionMachine):
     ) -> None:
         if scenario.rig_file is None:
             raise ConfigError(
-                "rig: a procedure needs a rig file (--rig) that states the port, the limits and the "
-                "ranges of the sensors"
+                "rig: a procedure needs a rig file (--rig) with the port, the limits and the sensors"
             )
         super().__init__(changed)
         self.code = code or Code.of(scenario)
@@ -246,7 +219,7 @@ class GuardedRig(SessionMachine):
         self.taken: Offsets | None = None
         self.offsets: Offsets | None = None
         self.test = Test()
-        self.rehearsing = False
+        self.rehearsing = False  # true while a rung runs on the simulator
         self.rung: ArmedRung | None = None
         self.armed_by = ("", "")
         """Operator who last armed a rung, and source (``way``) of the request."""
@@ -258,10 +231,10 @@ class GuardedRig(SessionMachine):
 
     @property
     def suspended(self) -> bool:
-        return self.rung is not None and self.rung.suspended
+        return self.rung is not None and self.rung.requests.held
 
     def possible(self) -> dict[str, str]:
-        """Return, for each act, the reason why it is not possible, or an empty string."""
+        """Return the result of :meth:`why_not` for each act."""
         with self.lock:
             return {act: self.why_not(act) for act in ACTS}
 
@@ -307,21 +280,17 @@ class GuardedRig(SessionMachine):
     def _displaced(self) -> tuple[State, str] | None:
         if self.state is State.HELD and self.rung is not None:
             return None  # the port of the held rung ends the rung
-        if reason := lost(self.drive):
-            self.record.notes.append(
-                Note(_now(self._clock), f"the rig was lost in state {self.state.name}: {reason}", "rths")
-            )
-            self.rung = None
-            return State.TRIPPED, reason
-        if self.state not in (State.POSITIONED, State.ARMED):
-            return None
-        loss = self.drive.loss
-        reason = loss.last if loss.count > self._losses else ""
-        if self.state is State.POSITIONED:
-            return (State.HELD, f"{reason}: position again") if reason else None
-        if reason := self.drive.unfit() or reason:
+        drive, armed = self.drive, self.state is State.ARMED
+        slipped = drive.loss.last if drive.loss.count > self._losses else ""
+        if reason := lost(drive):
+            text = f"the rig was lost in state {self.state.name}: {reason}"
+            self.record.notes.append(records.Note(_now(self._clock), text, "rths"))
             then = State.TRIPPED, reason
-        elif self._clock.monotonic_ns() > self._armed_until:
+        elif self.state is State.POSITIONED and slipped:
+            then = State.HELD, f"{slipped}: position again"
+        elif armed and (reason := drive.unfit() or slipped):
+            then = State.TRIPPED, reason
+        elif armed and self._clock.monotonic_ns() > self._armed_until:
             then = State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
         else:
             return None
@@ -446,10 +415,7 @@ class RigSession(GuardedRig):
 
     @Act(_ALL, (allowed,), optional=("rung",), lasting=True)
     def rehearse(self) -> None:
-        """Run a rung on the simulator.
-
-        The test performs this act.
-        """
+        """Run a rung on the simulator."""  # the test performs this act
 
     @Act((State.IDLE,), lasting=True)
     def connect(self) -> str:
@@ -481,25 +447,6 @@ class RigSession(GuardedRig):
     @Act(_BEFORE, (), ("seconds",), lasting=True)
     def take_offsets(self, seconds: float) -> Offsets:
         """Measure the offsets and the scatter of the sensors at rest."""
-        self.taken = self._watched(seconds)
-        return self.taken
-
-    def rest_of(self, state: State, reason: str) -> HeldRecord:
-        """Return the last measured position and force of each axis; store the controller's state in the record."""
-        self._record_controller()
-        measured, offsets, names = self.drive.measured, self.offsets, tuple(self.scenario.axes)
-        displacement, force = measured.displacement, measured.force
-        if offsets is not None:
-            zero = offsets.tares()
-            displacement, force = displacement - zero.displacement, force - zero.force
-        rows = (dict(zip(names, values.tolist(), strict=True)) for values in (displacement, force))
-        return HeldRecord(_now(self._clock), state.name.lower(), reason, *rows)
-
-    def _record_controller(self) -> None:
-        with suppress(PortError):  # the rig may be unreachable
-            self.record.controller = told_of(self.drive)
-
-    def _watched(self, seconds: float) -> Offsets:
         if not SHORTEST_S <= seconds <= LONGEST_S:
             raise ActRefused(f"seconds = {seconds:g} s: must be between {SHORTEST_S:g} s and {LONGEST_S:g} s")
         drive = self.drive
@@ -511,10 +458,19 @@ class RigSession(GuardedRig):
         outcome = drive.drive(motion)
         if outcome.reason:
             raise ActRefused(f"offsets: {outcome.reason}")
-        active = drive.port.active_command
-        return Offsets.of(
-            tuple(self.scenario.axes), motion.result, active, drive.command, _now(self._clock), seconds
-        )
+        active, now = drive.port.active_command, _now(self._clock)
+        self.taken = Offsets.of(tuple(self.scenario.axes), motion.result, active, drive.command, now, seconds)
+        return self.taken
+
+    def rest_of(self, state: State, reason: str) -> records.HeldRecord:
+        """Return the last measured position and force of each axis; store the controller's state in the record."""
+        with suppress(PortError):  # the rig may be unreachable
+            self.record.controller = told_of(self.drive)
+        measured, names = self.drive.measured, tuple(self.scenario.axes)
+        zero = Tares.none(len(names)) if self.offsets is None else self.offsets.tares()
+        values = (measured.displacement - zero.displacement, measured.force - zero.force)
+        rows = (dict(zip(names, row.tolist(), strict=True)) for row in values)
+        return records.HeldRecord(_now(self._clock), state.name.lower(), reason, *rows)
 
     @Act(_BEFORE, (taken,), ("hash", "unloaded"))
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
@@ -540,18 +496,15 @@ class RigSession(GuardedRig):
 
     @Act((State.IDLE, *_AT_REST), (allowed,), ("item", "answer"))
     def checklist(self, by: str = "") -> None:
-        """Answer one item of the rig file's checklist with y or n; all answers must be y before a motion.
-
-        The test performs this act.
-        """
+        """Answer one item of the rig file's checklist with y or n; all answers must be y before a motion."""
 
     @Act((State.REFERENCED,), (fit, allowed), (), ("clear",), (State.CHECKING, State.REFERENCED), lasting=True)
-    def check(self) -> dict[str, AxisChecks]:
+    def check(self) -> dict[str, records.AxisChecks]:
         """A small guarded move of every axis: signs, scales, stiffness."""
         assert self.offsets is not None  # the state implies confirmed offsets
         offsets = self.offsets
         with self.motion("check", lambda: self.clearance.begin(offsets)):
-            checks: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
+            checks: dict[str, records.AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
             self.record.checks = checks
         return self.record.checks
 
@@ -594,7 +547,7 @@ class RigSession(GuardedRig):
     ) -> tuple[str, ...]:
         """Arm a rung: its scenario and the offsets, by their hashes.
 
-        Return the names of the persons who arm it. Raises ConfigError if a hash is outdated.
+        Return the names of the persons who arm it.
         """
         assert self.offsets is not None
         operator, port = by or self.record.operator, self.drive.port
@@ -617,45 +570,42 @@ class RigSession(GuardedRig):
         return persons
 
     @Act((State.ARMED,), _MOTION, optional=("clear",), lasting=True)
-    def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
+    def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> records.RungRecord:
         """Run the armed rung.
 
         ``runner`` runs its scenario on the lent port. Then the rung is disarmed. The rung is recorded before it
         runs. If a file or the code has changed since arming, ActRefused is raised and the rung stays armed.
         """
-        if self.rung is not None and RUNGS[self.rung.name].moves:
+        if self.rung is not None and records.RUNGS[self.rung.name].moves:
             self._warn("run")
         try:
-            return self._run(runner)
+            if self.rung is not None and (changed := self.rung.changed()):
+                raise ActRefused(*(f"run: {change}" for change in changed))
+            with self.lock:
+                self.begin("run")
+                rung = self.rung
+                assert rung is not None
+                self.drive.ready()
+                rung.port.begins = self.warning.off
+                self.to(State.RUNNING, f"rung {rung.name}")
+            rung.written.started = _now(self._clock)
+            self.record.rungs.append(rung.written)
+            try:
+                outcome = runner(rung.scenario, rung.port)
+            except BaseException as error:
+                outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
+                if isinstance(error, ConfigError):
+                    outcome = RunOutcome("refused", str(error))
+                raise
+            finally:
+                try:
+                    rung.port.release()
+                    self.drive.await_rest()
+                finally:
+                    rung.over(outcome)
+            return rung.written
         finally:
             self.warning.off()
-
-    def _run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        if self.rung is not None and (changed := self.rung.changed()):
-            raise ActRefused(*(f"run: {change}" for change in changed))
-        with self.lock:
-            self.begin("run")
-            rung = self.rung
-            assert rung is not None
-            self.drive.ready()
-            rung.port.begins = self.warning.off
-            self.to(State.RUNNING, f"rung {rung.name}")
-        written = rung.record(_now(self._clock))
-        self.record.rungs.append(written)
-        try:
-            outcome = runner(rung.scenario, rung.port)
-        except BaseException as error:
-            outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
-            if isinstance(error, ConfigError):
-                outcome = RunOutcome("refused", str(error))
-            raise
-        finally:
-            try:
-                rung.port.release()
-                self.drive.await_rest()
-            finally:
-                rung.over(outcome, written)
-        return written
 
     @Act((State.RUNNING,), (rung_continues,), optional=("reason",), at_once=True, anybody=True)
     def hold(self, reason: str = "") -> None:
@@ -681,7 +631,7 @@ class RigSession(GuardedRig):
     def stop(self, reason: str = "") -> None:
         """Stop whatever moves.
 
-        The rig is braked, held and disarmed. Acts under way end and can no longer move or arm it. Thread-safe.
+        Acts under way can no longer move or arm the rig. Thread-safe.
         """
         reason = reason or "the operator has asked to stop"
         with self.lock:
@@ -689,8 +639,8 @@ class RigSession(GuardedRig):
             if self.state is State.ARMED:
                 self.rung = None
                 self.to(State.HELD, reason)
-            elif self.rung is not None and (self.moving or self.rung.suspended):
-                self.rung.stop(reason)
+            elif self.rung is not None and (self.moving or self.suspended):
+                self.rung.requests.stop(reason)
             else:
                 self.drive.stop(reason)
 
@@ -706,7 +656,7 @@ class RigSession(GuardedRig):
         motion=(State.UNLOADING, State.HELD),
         lasting=True,
     )
-    def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
+    def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> records.UnloadingRecord:
         """Unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement.
 
         ``to`` are the positions of axes, m. ``signed`` is the person who has signed for the positions.
@@ -729,21 +679,22 @@ class RigSession(GuardedRig):
     @Act(_ALL, (), ("text",), at_once=True)
     def note(self, text: str, by: str = "") -> None:
         """Add a note to the report."""
-        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
+        self.record.notes.append(records.Note(_now(self._clock), text, by or self.record.operator))
 
     @Act(_AT_REST, lasting=True)
     def finish(self) -> None:
         """Take the offsets again, close the port, and end the test."""
         if self.offsets is not None:
             try:
-                again = self._watched(self.offsets.seconds)
-                self.record.offsets_after = again.record()
+                self.record.offsets_after = self.take_offsets(self.offsets.seconds).record()
+                self.taken = None
             except ActRefused as refused:
                 self.note(f"no offsets were taken after the test: {refused}")
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
-        self._record_controller()
+        with suppress(PortError):  # the rig may be unreachable
+            self.record.controller = told_of(self.drive)
         self.to(State.FINISHED)
         self.close()
 
@@ -767,15 +718,13 @@ def _time(clock: Clock) -> datetime:
 
 def told_of(drive: RigDrive) -> dict[str, str]:
     measured, active = drive.measured, drive.port.active_command
-    modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
-    commands = "cannot be read"
-    if active is not None:
-        commands = ", ".join(f"{1e3 * value:z.3f} mm" for value in active.tolist())
+    modes = ", ".join(_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode)
+    commands = [] if active is None else [f"{1e3 * value:z.3f} mm" for value in active.tolist()]
     return {
         "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
         "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),
-        "control mode": ", ".join(modes) or NOT_TOLD,
-        "active command": commands,
+        "control mode": modes or NOT_TOLD,
+        "active command": ", ".join(commands) or "cannot be read",
     }
 
 
