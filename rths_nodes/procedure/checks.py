@@ -356,20 +356,16 @@ class _AxisJudge:
     def _no_force(self, moved: float) -> None:
         rig, forces = self._rig, np.abs(self._move.change("force"))
         other = _largest_beside(forces, self._i)
-        finding = (
-            f"the load cell does not respond: the force changed by less than {self._least_force:.3g} N while the "
-            f"axis moved by {_mm(moved)}"
+        expected = f" (expected change: {self._expected.stiffness * moved:.4g} N)" if self._expected else ""
+        cause = (
+            f"{expected}. The load cell is dead, no specimen is mounted, or the specimen is too soft for this move"
         )
         if other != self._i and forces[other] > rig.least(self._move.stands[0])[1][other]:
-            self._find(
-                f"{finding}, but the force of axes.{rig.names[other]} changed by {forces[other]:.4g} N. Are the "
-                "load cells swapped?"
-            )
-            return
-        if self._expected is not None:
-            finding += f" (expected change: {self._expected.stiffness * moved:.4g} N)"
+            name, change = rig.names[other], forces[other]
+            cause = f", but the force of axes.{name} changed by {change:.4g} N. Are the load cells swapped?"
         self._find(
-            f"{finding}. The load cell is dead, no specimen is mounted, or the specimen is too soft for this move"
+            f"the load cell does not respond: the force changed by less than {self._least_force:.3g} N while the "
+            f"axis moved by {_mm(moved)}{cause}"
         )
 
     def _unverified(self) -> list[str]:
@@ -406,19 +402,21 @@ class _AxisJudge:
         text = (
             f"the second {noun} changes by {other:.4g} {unit}, and the first {noun} changes by {change:.4g} {unit}"
         )
+        verdict = NOT_VERIFIED
         if abs(other) <= noise:
-            self._find(f"{text}. The second sensor is dead, or it measures something else")
-            return NOT_VERIFIED
-        if change * other < 0.0:
-            self._find(f"{text}. One of these two sensors has the wrong sign")
-            return NOT_VERIFIED
-        if abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
-            self._find(
-                f"{text}. One of these two sensors has the wrong scale, because the changes differ by "
+            cause = "The second sensor is dead, or it measures something else"
+        elif change * other < 0.0:
+            cause = "One of these two sensors has the wrong sign"
+        elif abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
+            verdict = WRONG
+            cause = (
+                "One of these two sensors has the wrong scale, because the changes differ by "
                 f"{change / other - 1.0:+.1%} and may differ by {ALIKE:.0%} at most"
             )
-            return WRONG
-        return VERIFIED
+        else:
+            return VERIFIED
+        self._find(f"{text}. {cause}")
+        return verdict
 
     def _by_stiffness(self, stiffness: float, expected: Expected, known_to: float) -> None:
         checks = self.checks

@@ -223,10 +223,8 @@ class GuardedRig(SessionMachine):
         self.rung: ArmedRung | None = None
         self.armed_by = ("", "")
         """Operator who last armed a rung, and source (``way``) of the request."""
-        self._losses = 0
-        """Number of losses of the rig before it was positioned."""
-        self._armed_until = 0
-        """Monotonic time at which the rung is disarmed, ns."""
+        self._losses = 0  # number of losses of the rig before it was positioned
+        self._armed_until = 0  # monotonic time at which the rung is disarmed, ns
         self._one = threading.Lock()
 
     @property
