@@ -87,7 +87,7 @@ class Seen:
         return f"state {names.get(self.state, 'unknown')}, stop count {self.stops}"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # two acts are never the same
 class ActUnderWay:
     machine: SessionMachine
     stopped: str = ""

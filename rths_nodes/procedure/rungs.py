@@ -74,6 +74,11 @@ def check_second(operator: str, second: str) -> None:
         )
 
 
+def changed_hash(noun: str, act: str, sent: str, now: str) -> list[str]:
+    text = f"the {noun} changed: the hash to be {act} is {sent or 'empty'}, but the current hash is {now}"
+    return [text] if sent != now else []
+
+
 def _of_rig(scenario: Scenario) -> dict[str, str]:
     data = scenario.data()
     values = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate", "engine")}
@@ -139,16 +144,8 @@ class ArmedRung:
             raise ConfigError(f"rung {show(name)}: must be one of the rungs on the rig ({rung_names})")
         scenario_hash, offsets_hash = hashes
         problems = Problems()
-        if (now := armed_hash(scenario)) != scenario_hash:
-            problems.append(
-                f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, but rung {name} "
-                f"has the hash {now}"
-            )
-        if offsets.hash != offsets_hash:
-            problems.append(
-                f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, but the confirmed "
-                f"offsets have the hash {offsets.hash}"
-            )
+        problems += changed_hash("scenario has", "armed", scenario_hash, armed_hash(scenario))
+        problems += changed_hash("offsets have", "armed", offsets_hash, offsets.hash)
         before, after = _of_rig(session.scenario), _of_rig(scenario)
         if changed := [path for path in before | after if before.get(path) != after.get(path)]:
             problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")

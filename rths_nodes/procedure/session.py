@@ -44,7 +44,7 @@ from rths_nodes.procedure.machine import (
     stopped_by_operator,
 )
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
-from rths_nodes.procedure.rungs import ArmedRung, RunOutcome, check_second, start_of, two_persons
+from rths_nodes.procedure.rungs import ArmedRung, RunOutcome, changed_hash, check_second, start_of, two_persons
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
@@ -478,11 +478,8 @@ class RigSession(GuardedRig):
         """
         taken = self.taken
         assert taken is not None
-        if hash != taken.hash:
-            raise ActRefused(
-                f"the offsets have changed: the hash to be confirmed is {hash or 'empty'}, but the offsets "
-                f"have the hash {taken.hash}"
-            )
+        if changed := changed_hash("offsets have", "confirmed", hash, taken.hash):
+            raise ActRefused(*changed)
         self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
         self.taken = None
         self.drive.refer(self.offsets.displacement, self.offsets.held)
