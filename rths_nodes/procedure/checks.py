@@ -194,10 +194,12 @@ def judge(
         _at_rest(rig, first, checks)
     rows = stiffnesses(rig, moves)
     for move in moves:
+        if not (move.ended or move.complete):  # stopped, perhaps before its first rest
+            continue
         axis = _AxisJudge(rig, move, checks[rig.names[move.index]])
         if move.ended:
             axis.ended(checks)
-        elif move.complete:
+        else:
             axis.followed()
             if not axis.checks.findings:
                 row = rows.get(move.index, {})
@@ -396,14 +398,14 @@ class _AxisJudge:
         change, other = float(move.change(quantity, FROM)[i]), float(move.change("auxiliary", FROM)[channel])
         scatter = math.hypot(getattr(end, f"{quantity}_scatter")[i], end.auxiliary_scatter[channel])
         noise = CERTAINTY * math.sqrt(2.0 / end.samples) * scatter
-        if abs(change) <= noise:
+        if not abs(change) > noise:  # or a value is NaN
             return NOT_VERIFIED
         noun, unit = ("displacement sensor", "m") if quantity == "displacement" else ("load cell", "N")
         text = (
             f"the second {noun} changes by {other:.4g} {unit}, and the first {noun} changes by {change:.4g} {unit}"
         )
         verdict = NOT_VERIFIED
-        if abs(other) <= noise:
+        if not abs(other) > noise:
             cause = "The second sensor is dead, or it measures something else"
         elif change * other < 0.0:
             cause = "One of these two sensors has the wrong sign"
