@@ -108,7 +108,8 @@ class Act:
 
     def __call__(self, method: F) -> F:
         """Declare ``method`` as the act of the same name, described by its docstring."""
-        act, title = method.__name__, str(method.__doc__).partition("\n")[0].rstrip(".")
+        act = method.__name__
+        title = (method.__doc__ or act).partition("\n")[0].rstrip(".")  # python -OO removes docstrings
 
         @wraps(method)
         def done(session: GuardedRig, /, *args: object, **arguments: object) -> object:
@@ -234,26 +235,30 @@ class GuardedRig(SessionMachine):
     def possible(self) -> dict[str, str]:
         """Return the result of :meth:`why_not` for each act."""
         with self.lock:
-            return {act: self.why_not(act) for act in ACTS}
+            self._leave_start()
+            return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
         """Return the reason why ``act`` is not possible, or an empty string.
 
         If ``early`` is true and the act ``commits``, check only the state.
         """
-        row = ACTS[act]
         with self.lock:
             self._leave_start()
-            if self.rehearsing and act not in ("stop", "note"):
-                return "a rung is under way on the simulator"
-            if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
-                return f"{reason}. Nothing drives the rig any more: finish the procedure"
-            if reason := barred_by_state(act, self.state):
-                return reason
-            if self.suspended and not row.at_once:
-                return "a rung is held: resume or stop it"
-            guards = () if early and row.commits else row.guards
-            return next((reason for guard in guards if (reason := guard(self, act))), "")
+            return self._reason(act, early)
+
+    def _reason(self, act: str, early: bool = False) -> str:
+        row = ACTS[act]
+        if self.rehearsing and act not in ("stop", "note"):
+            return "a rung is under way on the simulator"
+        if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
+            return f"{reason}. Nothing drives the rig any more: finish the procedure"
+        if reason := barred_by_state(act, self.state):
+            return reason
+        if self.suspended and not row.at_once:
+            return "a rung is held: resume or stop it"
+        guards = () if early and row.commits else row.guards
+        return next((reason for guard in guards if (reason := guard(self, act))), "")
 
     def begin(self, act: str, early: bool = False) -> None:
         """Raise ActRefused if ``act`` is not possible or was stopped. :meth:`why_not` explains ``early``."""
@@ -571,10 +576,11 @@ class RigSession(GuardedRig):
         ``runner`` runs its scenario on the lent port. Then the rung is disarmed. The rung is recorded before it
         runs. If a file or the code has changed since arming, ActRefused is raised and the rung stays armed.
         """
-        if self.rung is not None and records.RUNGS[self.rung.name].moves:
+        armed = self.rung  # a stop in another thread may disarm the rung
+        if armed is not None and records.RUNGS[armed.name].moves:
             self._warn("run")
         try:
-            if self.rung is not None and (changed := self.rung.changed()):
+            if armed is not None and (changed := armed.changed()):
                 raise ActRefused(*(f"run: {change}" for change in changed))
             with self.lock:
                 self.begin("run")
@@ -583,9 +589,10 @@ class RigSession(GuardedRig):
                 self.drive.ready()
                 rung.port.begins = self.warning.off
                 self.to(State.RUNNING, f"rung {rung.name}")
-            rung.written.started = _now(self._clock)
-            self.record.rungs.append(rung.written)
+            outcome = RunOutcome("failed", "the run has returned no result")
             try:
+                rung.written.started = _now(self._clock)
+                self.record.rungs.append(rung.written)
                 outcome = runner(rung.scenario, rung.port)
             except BaseException as error:
                 outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
