@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.options import EXECUTIVE
-from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS, RungRecord
+from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of, simulated
@@ -32,11 +31,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.handover import Handover, Tares
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-
-if TYPE_CHECKING:
-    from rths_nodes.procedure.session import GuardedRig
+from rths_nodes.procedure.machine import SessionMachine
 
 
 def program_of(scenario: Scenario) -> str:
@@ -127,6 +125,17 @@ class RunOutcome:
     samples: int = 0
 
 
+class RungRig(SessionMachine):
+    """Rig on which a rung can be armed. ``code`` is the code at the start of the test."""
+
+    drive: RigDrive
+    scenario: Scenario
+    record: ProcedureRecord
+    code: Code
+    offsets: Offsets | None = None
+    rung: ArmedRung | None = None
+
+
 class ArmedRung:
     """Rung ``name`` of ``scenario`` that ``persons`` arm on the rig of ``session``, whose port is lent to one run.
 
@@ -135,7 +144,7 @@ class ArmedRung:
     """
 
     def __init__(
-        self, session: GuardedRig, name: str, scenario: Scenario, hashes: tuple[str, str], persons: Sequence[str]
+        self, session: RungRig, name: str, scenario: Scenario, hashes: tuple[str, str], persons: Sequence[str]
     ) -> None:
         drive, offsets, build = session.drive, session.offsets, session.drive.port.build
         assert offsets is not None

@@ -39,12 +39,19 @@ from rths_nodes.procedure.machine import (
     UNCONDITIONAL,
     ActRefused,
     Seen,
-    SessionMachine,
     situation,
     stopped_by_operator,
 )
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
-from rths_nodes.procedure.rungs import ArmedRung, RunOutcome, changed_hash, check_second, start_of, two_persons
+from rths_nodes.procedure.rungs import (
+    ArmedRung,
+    RungRig,
+    RunOutcome,
+    changed_hash,
+    check_second,
+    start_of,
+    two_persons,
+)
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
@@ -182,7 +189,7 @@ _ALL = tuple(State)
 _MOTION = (fit, checked, allowed)
 
 
-class GuardedRig(SessionMachine):
+class GuardedRig(RungRig):
     """Rig of ``scenario`` and the guards of its acts.
 
     ``code`` is by default the current code. ``judged`` returns the cautions about a test on a real rig.
@@ -218,10 +225,8 @@ class GuardedRig(SessionMachine):
         self.commissioned: Commissioning | None = None
         """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.taken: Offsets | None = None
-        self.offsets: Offsets | None = None
         self.test = Test()
         self.rehearsing = False  # true while a rung runs on the simulator
-        self.rung: ArmedRung | None = None
         self.armed_by = ("", "")
         """Operator who last armed a rung, and source (``way``) of the request."""
         self._losses = 0  # number of losses of the rig before it was positioned
