@@ -17,7 +17,7 @@ from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import VERIFYING, Expected, RigAxis
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, TO_SIGN, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.clearance import AT_REST, Offsets
+from rths_nodes.procedure.clearance import AT_REST, CHANNELS, Offsets
 from rths_nodes.procedure.motions import Stand
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
@@ -29,7 +29,6 @@ LOUDEST = 8.0
 """Largest deviation of one sample that noise explains, as a multiple of the scatter."""
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
-BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 """Smallest significant changes of displacement and force, as fractions of travel and load cell range."""
 
@@ -64,17 +63,15 @@ class AxisMove:
 
         This is the area between command and displacement, divided by the travel.
         """
-        end, after = self.stands[-1], self.after
+        i, end, after = self.index, self.stands[-1], self.after
         assert after is not None
-        gone, moved = (
-            float(getattr(after, quantity)[self.index] - getattr(end, quantity)[self.index]) for quantity in BOTH
-        )
-        if not gone or not moved or not self.returning:
+        start = np.array([end.command[i], end.displacement[i]])
+        travel = np.array([after.command[i], after.displacement[i]]) - start
+        if not travel.all() or not self.returning:
             return 0.0
-        rows = [(sent[self.index], measured.displacement[self.index]) for sent, measured in self.returning]
-        commands, places = np.array(rows).T
-        share = (places - end.displacement[self.index]) / moved
-        return float(np.sum((commands - end.command[self.index]) / gone - share))
+        rows = [(sent[i], measured.displacement[i]) for sent, measured in self.returning]
+        command, displacement = ((np.array(rows) - start) / travel).T
+        return float(np.sum(command - displacement))
 
     @property
     def complete(self) -> bool:
@@ -82,9 +79,14 @@ class AxisMove:
 
     def change(self, quantity: str, since: int = 0) -> Array:
         """Return the change of ``quantity`` ``(n,)`` from the rest ``since`` to the last, along ``direction``."""
-        return np.asarray(
-            self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
-        )
+        last, first = (getattr(self.stands[rest], quantity) for rest in (-1, since))
+        return np.asarray(self.direction * (last - first))
+
+    @property
+    def under_way(self) -> float:
+        """Rate-dependent force, N."""
+        out, back = (float(np.mean(forces, axis=0)[self.index]) for forces in (self.out, self.back))
+        return self.direction * 0.5 * (out - back)
 
 
 class RigKnowledge:
@@ -99,28 +101,23 @@ class RigKnowledge:
         assert len(moves) == len(scenario.axes)
         self.names, self.axes = tuple(scenario.axes), axes
         self.offsets, self.dt = offsets, scenario.dt
-        self.way = np.array([move.displacement for move in moves])
-        self.velocity = np.array([move.velocity for move in moves])
-        self.force_bound = np.array([move.force for move in moves])
+        bounds = np.array([(move.displacement, move.velocity, move.force) for move in moves])
+        self.way, self.velocity, self.force_bound = bounds.T
         self.force_range = np.array([axis.force.range_si for axis in axes])
         self.steps = (
             np.array([axis.displacement.step_si for axis in axes]),
             np.array([axis.force.step_si for axis in axes]),
         )
         """Resolution of displacement and force, m and N."""
-        channel_names = [name.partition(" [")[0] for name in channels]
+        self.levels = [axis.limits.levels for axis in scenario.axes.values()]
+        self.channels = [name.partition(" [")[0] for name in channels]
 
-        def second(quantity: str) -> list[int | None]:
-            indices = []
-            for name, axis in scenario.axes.items():
-                levels = axis.limits.levels
-                level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
-                channel = level.channel if level is not None else f"second_{quantity}_{name}"
-                indices.append(channel_names.index(channel) if channel in channel_names else None)
-            return indices
-
-        self.second_displacement, self.second_force = second("displacement"), second("force")
-        """Indices of redundant sensors among the channels, or None without such a sensor."""
+    def second(self, index: int, quantity: str) -> int | None:
+        """Return the channel of the redundant sensor of an axis, or None."""
+        levels = self.levels[index]
+        level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
+        channel = f"second_{quantity}_{self.names[index]}" if level is None else level.channel
+        return self.channels.index(channel) if channel in self.channels else None
 
     def least(self, stand: Stand) -> tuple[Array, Array]:
         """Return the smallest significant changes of displacement (m) and force (N), ``(n_axes,)``."""
@@ -159,119 +156,27 @@ def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[
 
 
 def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
-    i, stand = move.index, move.stands[-1]
-    share = 0.0
-    for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):
-        change = abs(float(move.change(quantity, FROM)[i]))
-        noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{quantity}_scatter")[i])
-        # if the noise exceeds a third of the step, the mean has a finer resolution than the step
-        coarse = (
-            0.5 * float(step[i])
-            if noise == 0.0 or getattr(stand, f"{quantity}_scatter")[i] < step[i] / 3.0
-            else 0.0
-        )
+    i, end, square = move.index, move.stands[-1], 0.0
+    for quantity, steps in zip(CHANNELS, rig.steps, strict=True):
+        change, step = abs(float(move.change(quantity, FROM)[i])), float(steps[i])
+        scatter = float(getattr(end, f"{quantity}_scatter")[i])
         if change == 0.0:
             return math.inf
-        share += ((noise + coarse) / change) ** 2
-    return math.sqrt(share)
+        error = CERTAINTY * math.sqrt(2.0 / end.samples) * scatter
+        if error == 0.0 or scatter < step / 3.0:  # otherwise the mean has a finer resolution than the step
+            error += 0.5 * step
+        square += (error / change) ** 2
+    return math.sqrt(square)
 
 
-def judge_scales(rig: RigKnowledge, move: AxisMove, stiffness: float | None, checks: AxisChecks) -> None:
-    name, axis = rig.names[move.index], rig.axes[move.index]
-    for quantity, seconds, noun in (
-        ("displacement", rig.second_displacement, "displacement sensor"),
-        ("force", rig.second_force, "load cell"),
-    ):
-        sample = seconds[move.index]
-        if sample is not None:
-            verdict = _beside(move, quantity, sample, f"axes.{name}", noun, checks)
-            setattr(checks, f"{quantity}_scale", verdict)
-    checks.stiffness = stiffness
-    if (expected := axis.expected) is not None:
-        checks.expected = expected.stiffness
-        if (known_to := expected.known_to) is not None:
-            checks.low, checks.high = (1.0 - known_to) * expected.stiffness, (1.0 + known_to) * expected.stiffness
-            if stiffness is not None:
-                _by_stiffness(rig, move, stiffness, expected, known_to, checks)
-    for quantity in ("displacement", "force"):
-        if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
-            checks.remarks.append(
-                f"axes.{name}: scale of the {quantity} not verified by a second sensor or by a stiffness known "
-                f"to {VERIFYING:.0%}: {TO_SIGN}"
-            )
-
-
-def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, checks: AxisChecks) -> str:
-    change = float(move.change(quantity, FROM)[move.index])
-    other = float(move.change("auxiliary", FROM)[sample])
-    scatter = (
-        getattr(move.stands[-1], f"{quantity}_scatter")[move.index],
-        move.stands[-1].auxiliary_scatter[sample],
-    )
-    noise = CERTAINTY * math.sqrt(2.0 / move.stands[-1].samples) * math.hypot(*scatter)
-    unit = "m" if quantity == "displacement" else "N"
-    text = (
-        f"{path}: the second {noun} changes by {other:.4g} {unit}, and the first {noun} changes by "
-        f"{change:.4g} {unit}"
-    )
-    if abs(other) <= noise or abs(change) <= noise:
-        if abs(change) <= noise:
-            return NOT_VERIFIED
-        checks.findings.append(f"{text}. The second sensor is dead, or it measures something else")
-        return NOT_VERIFIED
-    if change * other < 0.0:
-        checks.findings.append(f"{text}. One of these two sensors has the wrong sign")
-        return NOT_VERIFIED
-    if abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
-        checks.findings.append(
-            f"{text}. One of these two sensors has the wrong scale, because the changes differ by "
-            f"{change / other - 1.0:+.1%} and may differ by {ALIKE:.0%} at most"
-        )
-        return WRONG
-    return VERIFIED
-
-
-def _by_stiffness(
-    rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known_to: float, checks: AxisChecks
-) -> None:
-    name = rig.names[move.index]
-    off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
-    if abs(off) > known_to + unsure:
-        text = (
-            f"axes.{name}: the stiffness is {stiffness:.4g} N/m and differs by {off:+.1%} from the "
-            f"{expected.stiffness:.4g} N/m {expected.basis}"
-        )
-        if checks.displacement_scale == VERIFIED:
-            checks.force_scale = WRONG
-            checks.findings.append(f"{text}. The scale of the force is wrong, or another specimen is in the rig")
-        elif checks.displacement_scale == WRONG:
-            checks.findings.append(
-                f"{text}. The scale of the displacement is wrong, not the scale of the second displacement sensor"
-            )
-        else:
-            checks.displacement_scale = checks.force_scale = WRONG
-            checks.findings.append(
-                f"{text}. The scale of the force or of the displacement is wrong, or another specimen "
-                "is in the rig"
-            )
-    elif not expected.independent:
-        checks.remarks.append(
-            f"axes.{name}: the stiffness agrees with cyclic tests that used the same sensors. The scales of "
-            "these sensors have not changed since then, but the agreement verifies no scale"
-        )
-    elif known_to > VERIFYING or unsure > VERIFYING:
-        why = (
-            f"the stiffness is known only to {known_to:.0%}"
-            if known_to > VERIFYING
-            else f"the stiffness was measured only to {unsure:.1%}"
-        )
-        checks.remarks.append(f"axes.{name}: {why}, which is not accurate enough to verify a scale")
-    else:
-        for quantity in ("displacement", "force"):
-            if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
-                setattr(checks, f"{quantity}_scale", VERIFIED)
-
-
+UNSEEN = "The sign of the displacement or of the command is wrong, either in the rig file or in the controller"
+SAME_WAY = (
+    "The force correctly increases with the command, so check the sign of displacement (or the signs of both "
+    "command and force)"
+)
+OTHER_WAY = (
+    "The force also changes in the wrong direction, so check the sign of command (or the signs of both sensors)"
+)
 FOLLOWS = 0.3
 """Smallest ratio of displacement to command for an axis that follows; lost motion is excluded."""
 CLOSELY = 0.1
@@ -290,22 +195,17 @@ def judge(
         _at_rest(rig, first, checks)
     rows = stiffnesses(rig, moves)
     for move in moves:
-        name = rig.names[move.index]
+        if not (move.ended or move.complete):  # stopped, perhaps before its first rest
+            continue
+        axis = _AxisJudge(rig, move, checks[rig.names[move.index]])
         if move.ended:
-            _ended(rig, move, checks)
-        elif move.complete:
-            _followed(rig, move, checks[name])
-            _signs(rig, move, checks[name])
-            if not checks[name].findings:
+            axis.ended(checks)
+        else:
+            axis.followed()
+            if not axis.checks.findings:
                 row = rows.get(move.index, {})
-                stiffness = row.get(move.index) if _seen_at_rest(rig, move) else None
-                judge_scales(rig, move, stiffness, checks[name])
-                checks[name].beside = {rig.names[i]: value for i, value in row.items() if i != move.index}
-    _not_moved(rig, moves, stopped, checks)
-    return checks
-
-
-def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, checks: dict[str, AxisChecks]) -> None:
+                axis.scales(row.get(move.index) if axis.seen_at_rest else None)
+                axis.checks.beside = {rig.names[i]: value for i, value in row.items() if i != move.index}
     moved = [move.index for move in moves]
     for index, name in enumerate(rig.names):
         if stopped and (not moved or index == moved[-1]):
@@ -315,16 +215,16 @@ def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, check
             checks[name].findings.append(
                 f"axes.{name}: the axis was not moved, because the small move ended at axes.{last}"
             )
+    return checks
 
 
 def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> None:
     offsets = rig.offsets
     for name, finding in offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
         checks[name].remarks.append(finding)
-    noise = SEEN * first.force_scatter / np.sqrt(first.samples)
-    for index, name in enumerate(rig.names):
-        change = float(first.force[index] - offsets.force[index])
-        if abs(change) > AT_REST * rig.force_range[index] + noise[index]:
+    changes, noise = first.force - offsets.force, SEEN * first.force_scatter / np.sqrt(first.samples)
+    for name, change, bound in zip(rig.names, changes.tolist(), AT_REST * rig.force_range + noise, strict=True):
+        if abs(change) > bound:
             checks[name].findings.append(
                 f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, although "
                 "nothing has moved. Take the offsets again, because the load cell drifts or the specimen is not "
@@ -332,189 +232,230 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
             )
 
 
-def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> None:
-    i, name = move.index, rig.names[move.index]
-    axis_checks = checks[name]
-    rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
-    end = move.stands[-1] if rested or move.last is None else move.last
-    moved = move.direction * (end.displacement - move.stands[0].displacement)
-    force = move.direction * (end.force - move.stands[0].force)
-    gone = abs(float(end.command[i] - move.stands[0].command[i]))
-    noise = 0.0 if rested else SEEN * float(move.stands[0].force_scatter[i])
-    seen = abs(float(force[i])) > rig.least(move.stands[0])[1][i] + noise
-    if move.ended == AGAINST:
-        axis_checks.displacement_sign = WRONG
-        axis_checks.findings.append(
-            f"axes.{name}: the displacement has the wrong sign: it changes by {_mm(moved[i])} while the command "
-            f"changes by {_mm(gone)}. {_which_sign(float(force[i]), seen)}"
-        )
-    elif move.ended == AWAY:
-        axis_checks.displacement_scale = WRONG
-        axis_checks.findings.append(
-            f"axes.{name}: the axis moves by {_mm(moved[i])} while its command changes by {_mm(gone)}. The scale "
-            "of the displacement or of the command is wrong, or the controller is unstable"
-        )
-    elif move.ended == FORCE:
-        changes = np.abs(end.force - move.stands[0].force)
-        other = int(np.argmax(changes / rig.force_bound))
-        axis_checks.findings.append(
-            f"axes.{name}: the small move was aborted after {_mm(gone)}, because the force of "
-            f"axes.{rig.names[other]} has changed by {changes[other]:.4g} N but may change by "
-            f"{rig.force_bound[other]:.4g} N at most (small_move.force). The scale of the command or of the "
-            "force is wrong, an obstacle is in the way, or the specimen is stiffer than expected"
-        )
-    elif move.ended == SWAPPED:
-        _swapped(rig, move, moved, gone, checks)
-    else:
-        _dead(rig, move, force, seen, gone, axis_checks)
+class _AxisJudge:
+    """Judges the ``move`` of one axis, and writes the results to its ``checks``."""
 
+    def __init__(self, rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
+        self._rig, self._move, self._i, self.checks = rig, move, move.index, checks
+        self._name, self._expected = rig.names[move.index], rig.axes[move.index].expected
+        self._least, self._least_force = (float(least[move.index]) for least in rig.least(move.stands[0]))
 
-def _which_sign(force: float, seen: bool) -> str:
-    if not seen:
-        return (
-            "The sign of the displacement or of the command is wrong, either in the rig file or in the controller"
-        )
-    if force > 0.0:
-        return (
-            "The force correctly increases with the command, so check the sign of displacement (or the signs of "
-            "both command and force)"
-        )
-    return (
-        "The force also changes in the wrong direction, so check the sign of command (or the signs of "
-        "both sensors)"
-    )
+    def _find(self, text: str) -> None:
+        self.checks.findings.append(f"axes.{self._name}: {text}")
 
+    def _remark(self, text: str) -> None:
+        self.checks.remarks.append(f"axes.{self._name}: {text}")
 
-def _swapped(
-    rig: RigKnowledge, move: AxisMove, moved: np.ndarray, gone: float, checks: dict[str, AxisChecks]
-) -> None:
-    name = rig.names[move.index]
-    beside = np.abs(moved)
-    beside[move.index] = 0.0
-    other = rig.names[int(np.argmax(beside))]
-    finding = (
-        f"axes.{name} and axes.{other} are swapped: when the command of axes.{name} changes by {_mm(gone)}, "
-        f"axes.{other} moves by {_mm(moved[int(np.argmax(beside))])} and axes.{name} moves by "
-        f"{_mm(moved[move.index])}. The cables of the commands or of the sensors are swapped, or the axes have a "
-        "different order in the rig file"
-    )
-    for axis_name in (name, other):
-        checks[axis_name].findings.append(finding)
+    @property
+    def seen_at_rest(self) -> bool:
+        return abs(float(self._move.change("force")[self._i])) > self._least_force
 
-
-def _dead(
-    rig: RigKnowledge, move: AxisMove, force: np.ndarray, seen: bool, gone: float, checks: AxisChecks
-) -> None:
-    i, name = move.index, rig.names[move.index]
-    if seen:
-        checks.findings.append(
-            f"axes.{name}: the displacement sensor does not respond while the command changes by {_mm(gone)} and "
-            f"the force changes by {force[i]:.4g} N"
-        )
-        return
-    still = ", and the displacement signal has no noise" if not move.stands[0].displacement_scatter[i] else ""
-    checks.findings.append(
-        f"axes.{name}: neither the displacement nor the force changes while the command changes by "
-        f"{_mm(gone)}{still}. The displacement sensor is dead, the actuator does not follow (no pressure, wrong "
-        "mode), or the lost motion is larger than this change"
-    )
-
-
-def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
-    i, first, after = move.index, move.stands[0], move.after
-    assert after is not None
-    moved, half = (float(move.change("displacement", since)[i]) for since in (0, FROM))
-    gone, late = (float(move.change("command", since)[i]) for since in (0, FROM))
-    checks.static_error, checks.static_error_force = abs(gone - moved), abs(float(move.change("force")[i]))
-    checks.late = max(0.0, move.late) * rig.dt
-    left = abs(float(after.displacement[i] - first.displacement[i]))
-    checks.lost_motion = max(left, half / late * gone - moved)
-    seconds = len(move.out) * rig.dt
-    checks.damping = max(0.0, _under_way(move)) * seconds / abs(gone) if gone and seconds else None
-
-
-def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
-    i, name = move.index, rig.names[move.index]
-    half = float(move.stands[-1].command[i] - move.stands[FROM].command[i]) * move.direction
-    ratio = float(move.change("displacement", FROM)[i]) / half
-    if ratio < FOLLOWS:
-        checks.findings.append(
-            f"axes.{name}: the axis moves by only {ratio:.0%} of its command. The axis has lost motion, its "
-            "control loop is too weak, or the scale of the displacement or of the command is wrong"
-        )
-        return
-    checks.displacement_sign = VERIFIED
-    if abs(ratio - 1.0) > CLOSELY:
-        checks.remarks.append(
-            f"axes.{name}: the axis moves by {ratio:.0%} of its command. The control loop has a static error, or "
-            "the scale of the displacement or of the command is wrong"
-        )
-    for stand in (*move.stands, move.after):
-        if stand is not None and not stand.resting:
-            checks.remarks.append(
-                f"axes.{name}: the axis did not come to rest, because a sensor drifts or the specimen relaxes"
+    def ended(self, checks: dict[str, AxisChecks]) -> None:
+        rig, move, i, first = self._rig, self._move, self._i, self._move.stands[0]
+        rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
+        end = move.stands[-1] if rested or move.last is None else move.last
+        moved = move.direction * (end.displacement - first.displacement)
+        force = move.direction * (end.force - first.force)
+        gone = _mm(abs(float(end.command[i] - first.command[i])))
+        noise = 0.0 if rested else SEEN * float(first.force_scatter[i])
+        seen = abs(float(force[i])) > self._least_force + noise
+        if move.ended == AGAINST:
+            self.checks.displacement_sign = WRONG
+            which = UNSEEN if not seen else SAME_WAY if force[i] > 0.0 else OTHER_WAY
+            self._find(
+                f"the displacement has the wrong sign: it changes by {_mm(moved[i])} while the command changes by "
+                f"{gone}. {which}"
             )
-            break
-    _force_sign(rig, move, checks)
-    assert move.after is not None
-    left = float(move.after.displacement[i] - move.stands[0].displacement[i]) * move.direction
-    if abs(left) > rig.least(move.stands[0])[0][i]:
-        checks.remarks.append(
-            f"axes.{name}: the axis has returned to {_mm(left)} from its start, because it has lost motion"
-        )
+        elif move.ended == AWAY:
+            self.checks.displacement_scale = WRONG
+            self._find(
+                f"the axis moves by {_mm(moved[i])} while its command changes by {gone}. The scale of the "
+                "displacement or of the command is wrong, or the controller is unstable"
+            )
+        elif move.ended == FORCE:
+            changes = np.abs(force)
+            other = int(np.argmax(changes / rig.force_bound))
+            self._find(
+                f"the small move was aborted after {gone}, because the force of axes.{rig.names[other]} has "
+                f"changed by {changes[other]:.4g} N but may change by {rig.force_bound[other]:.4g} N at most "
+                "(small_move.force). The scale of the command or of the force is wrong, an obstacle is in the "
+                "way, or the specimen is stiffer than expected"
+            )
+        elif move.ended == SWAPPED:
+            other = _largest_beside(moved, i)
+            this, that = f"axes.{self._name}", f"axes.{rig.names[other]}"
+            finding = (
+                f"{this} and {that} are swapped: when the command of {this} changes by {gone}, {that} moves by "
+                f"{_mm(moved[other])} and {this} moves by {_mm(moved[i])}. The cables of the commands or of the "
+                "sensors are swapped, or the axes have a different order in the rig file"
+            )
+            for index in (i, other):
+                checks[rig.names[index]].findings.append(finding)
+        elif seen:
+            self._find(
+                f"the displacement sensor does not respond while the command changes by {gone} and the force "
+                f"changes by {force[i]:.4g} N"
+            )
+        else:
+            still = "" if first.displacement_scatter[i] else ", and the displacement signal has no noise"
+            self._find(
+                f"neither the displacement nor the force changes while the command changes by {gone}{still}. The "
+                "displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), or the lost "
+                "motion is larger than this change"
+            )
 
-
-def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
-    i, name = move.index, rig.names[move.index]
-    force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
-    change = f"{force:.4g} N"
-    if not _seen_at_rest(rig, move):  # a dashpot has a force only in motion
-        force = _under_way(move)
-        change = f"{force:.4g} N in motion"
-        noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
-        if abs(force) <= noise + LEAST_FORCE * rig.force_range[i]:
-            checks.findings.append(_no_force(rig, move, moved))
+    def followed(self) -> None:
+        move, i, first, after, checks = self._move, self._i, self._move.stands[0], self._move.after, self.checks
+        assert after is not None
+        moved, half = (float(move.change("displacement", since)[i]) for since in (0, FROM))
+        gone, late = (float(move.change("command", since)[i]) for since in (0, FROM))
+        left, seconds = float(after.displacement[i] - first.displacement[i]), len(move.out) * self._rig.dt
+        ratio = half / late
+        checks.static_error, checks.static_error_force = abs(gone - moved), abs(float(move.change("force")[i]))
+        checks.late = max(0.0, move.late) * self._rig.dt
+        checks.lost_motion = max(abs(left), ratio * gone - moved)
+        checks.damping = max(0.0, move.under_way) * seconds / abs(gone) if gone and seconds else None
+        if ratio < FOLLOWS:
+            self._find(
+                f"the axis moves by only {ratio:.0%} of its command. The axis has lost motion, its control loop "
+                "is too weak, or the scale of the displacement or of the command is wrong"
+            )
             return
-        checks.remarks.append(f"axes.{name}: the force exists only in motion, so no stiffness was measured")
-    if force < 0.0:
-        checks.force_sign = WRONG
-        checks.findings.append(
-            f"axes.{name}: the force has the wrong sign: it changes by {change} while the displacement changes "
-            f"by {_mm(moved)}, so the specimen would push in the direction of motion. Check the sign of force "
-            "(or the signs of both command and displacement)"
+        checks.displacement_sign = VERIFIED
+        if abs(ratio - 1.0) > CLOSELY:
+            self._remark(
+                f"the axis moves by {ratio:.0%} of its command. The control loop has a static error, or the scale "
+                "of the displacement or of the command is wrong"
+            )
+        if not all(stand.resting for stand in (*move.stands, after)):
+            self._remark("the axis did not come to rest, because a sensor drifts or the specimen relaxes")
+        self._force_sign(moved)
+        if abs(left) > self._least:
+            self._remark(
+                f"the axis has returned to {_mm(left * move.direction)} from its start, because it has lost motion"
+            )
+
+    def _force_sign(self, moved: float) -> None:
+        move, first = self._move, self._move.stands[0]
+        force = float(move.change("force")[self._i])
+        change = f"{force:.4g} N"
+        if not self.seen_at_rest:  # a dashpot has a force only in motion
+            force = move.under_way
+            change = f"{force:.4g} N in motion"
+            samples = max(1, min(len(move.out), len(move.back)))
+            noise = SEEN * float(first.force_scatter[self._i]) / np.sqrt(samples)
+            if abs(force) <= noise + LEAST_FORCE * self._rig.force_range[self._i]:
+                self._no_force(moved)
+                return
+            self._remark("the force exists only in motion, so no stiffness was measured")
+        self.checks.force_sign = WRONG if force < 0.0 else VERIFIED
+        if force < 0.0:
+            self._find(
+                f"the force has the wrong sign: it changes by {change} while the displacement changes by "
+                f"{_mm(moved)}, so the specimen would push in the direction of motion. Check the sign of force "
+                "(or the signs of both command and displacement)"
+            )
+
+    def _no_force(self, moved: float) -> None:
+        rig, forces = self._rig, np.abs(self._move.change("force"))
+        other = _largest_beside(forces, self._i)
+        expected = f" (expected change: {self._expected.stiffness * moved:.4g} N)" if self._expected else ""
+        cause = (
+            f"{expected}. The load cell is dead, no specimen is mounted, or the specimen is too soft for this move"
         )
-        return
-    checks.force_sign = VERIFIED
-
-
-def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
-    return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
-
-
-def _under_way(move: AxisMove) -> float:
-    """Return half the difference between the mean forces of outward and return motion: the rate-dependent part."""
-    out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
-    return move.direction * 0.5 * (out - back)
-
-
-def _no_force(rig: RigKnowledge, move: AxisMove, moved: float) -> str:
-    i, name, least = move.index, rig.names[move.index], rig.least(move.stands[0])[1]
-    beside = np.abs(move.change("force"))
-    beside[i] = 0.0
-    other = int(np.argmax(beside))
-    finding = (
-        f"axes.{name}: the load cell does not respond: the force changed by less than {least[i]:.3g} N while the "
-        f"axis moved by {_mm(moved)}"
-    )
-    if beside[other] > least[other]:
-        return (
-            f"{finding}, but the force of axes.{rig.names[other]} changed by {beside[other]:.4g} N. Are the load "
-            "cells swapped?"
+        if other != self._i and forces[other] > rig.least(self._move.stands[0])[1][other]:
+            name, change = rig.names[other], forces[other]
+            cause = f", but the force of axes.{name} changed by {change:.4g} N. Are the load cells swapped?"
+        self._find(
+            f"the load cell does not respond: the force changed by less than {self._least_force:.3g} N while the "
+            f"axis moved by {_mm(moved)}{cause}"
         )
-    expected = rig.axes[i].expected
-    if expected is not None:
-        finding += f" (expected change: {expected.stiffness * moved:.4g} N)"
-    return f"{finding}. The load cell is dead, no specimen is mounted, or the specimen is too soft for this move"
+
+    def _unverified(self) -> list[str]:
+        return [quantity for quantity in CHANNELS if getattr(self.checks, f"{quantity}_scale") == NOT_VERIFIED]
+
+    def scales(self, stiffness: float | None) -> None:
+        checks, expected = self.checks, self._expected
+        for quantity in CHANNELS:
+            if (channel := self._rig.second(self._i, quantity)) is not None:
+                setattr(checks, f"{quantity}_scale", self._by_second_sensor(quantity, channel))
+        checks.stiffness = stiffness
+        if expected is not None:
+            checks.expected = expected.stiffness
+            if (known_to := expected.known_to) is not None:
+                checks.low, checks.high = (
+                    share * expected.stiffness for share in (1.0 - known_to, 1.0 + known_to)
+                )
+                if stiffness is not None:
+                    self._by_stiffness(stiffness, expected, known_to)
+        for quantity in self._unverified():
+            self._remark(
+                f"scale of the {quantity} not verified by a second sensor or by a stiffness known to "
+                f"{VERIFYING:.0%}: {TO_SIGN}"
+            )
+
+    def _by_second_sensor(self, quantity: str, channel: int) -> str:
+        move, i, end = self._move, self._i, self._move.stands[-1]
+        change, other = float(move.change(quantity, FROM)[i]), float(move.change("auxiliary", FROM)[channel])
+        scatter = math.hypot(getattr(end, f"{quantity}_scatter")[i], end.auxiliary_scatter[channel])
+        noise = CERTAINTY * math.sqrt(2.0 / end.samples) * scatter
+        if not abs(change) > noise:  # or a value is NaN
+            return NOT_VERIFIED
+        noun, unit = ("displacement sensor", "m") if quantity == "displacement" else ("load cell", "N")
+        text = (
+            f"the second {noun} changes by {other:.4g} {unit}, and the first {noun} changes by {change:.4g} {unit}"
+        )
+        verdict = NOT_VERIFIED
+        if not abs(other) > noise:
+            cause = "The second sensor is dead, or it measures something else"
+        elif change * other < 0.0:
+            cause = "One of these two sensors has the wrong sign"
+        elif abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
+            verdict = WRONG
+            cause = (
+                "One of these two sensors has the wrong scale, because the changes differ by "
+                f"{change / other - 1.0:+.1%} and may differ by {ALIKE:.0%} at most"
+            )
+        else:
+            return VERIFIED
+        self._find(f"{text}. {cause}")
+        return verdict
+
+    def _by_stiffness(self, stiffness: float, expected: Expected, known_to: float) -> None:
+        checks = self.checks
+        off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(self._rig, self._move)
+        if abs(off) > known_to + unsure:
+            cause = "The scale of the force or of the displacement is wrong, or another specimen is in the rig"
+            if checks.displacement_scale == VERIFIED:
+                checks.force_scale = WRONG
+                cause = "The scale of the force is wrong, or another specimen is in the rig"
+            elif checks.displacement_scale == WRONG:
+                cause = "The scale of the displacement is wrong, not the scale of the second displacement sensor"
+            else:
+                checks.displacement_scale = checks.force_scale = WRONG
+            self._find(
+                f"the stiffness is {stiffness:.4g} N/m and differs by {off:+.1%} from the "
+                f"{expected.stiffness:.4g} N/m {expected.basis}. {cause}"
+            )
+        elif not expected.independent:
+            self._remark(
+                "the stiffness agrees with cyclic tests that used the same sensors. The scales of these sensors "
+                "have not changed since then, but the agreement verifies no scale"
+            )
+        elif known_to > VERIFYING or unsure > VERIFYING:
+            why = f"was measured only to {unsure:.1%}"
+            if known_to > VERIFYING:
+                why = f"is known only to {known_to:.0%}"
+            self._remark(f"the stiffness {why}, which is not accurate enough to verify a scale")
+        else:
+            for quantity in self._unverified():
+                setattr(checks, f"{quantity}_scale", VERIFIED)
+
+
+def _largest_beside(values: Array, index: int) -> int:
+    beside = np.abs(values)
+    beside[index] = 0.0
+    return int(np.argmax(beside))
 
 
 def _mm(metres: float) -> str:

@@ -87,17 +87,11 @@ class Seen:
         return f"state {names.get(self.state, 'unknown')}, stop count {self.stops}"
 
 
+@dataclass(eq=False)  # two acts are never the same
 class ActUnderWay:
-    def __init__(self, machine: SessionMachine) -> None:
-        self.machine = machine
-        self.stopped = ""
-        """Reason of the first stop since the act began, or an empty string."""
-        self.guarded = ""
-        """Name of the act whose guards were evaluated last; an empty string once this act begins."""
-
-    def go_on(self) -> None:
-        if self.stopped:
-            raise ActRefused(stopped_by_operator(self.stopped))
+    machine: SessionMachine
+    stopped: str = ""
+    """Reason of the first stop since the act began, or an empty string."""
 
 
 def stopped_by_operator(reason: str) -> str:
@@ -110,14 +104,13 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """Stores the state of a procedure and its reason, and refuses invalid transitions.
 
-    ``changed`` receives each state with its reason. ``history`` contains all states so far, and ``stops`` is the
-    number of stops. Hold the ``lock`` to check and act atomically.
+    ``changed`` receives each state with its reason. ``stops`` is the number of stops. Hold the ``lock`` to check
+    and act atomically.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
         self.state = State.IDLE
         self.reason = ""
-        self.history = [State.IDLE]
         self.stops = 0
         self.lock = threading.RLock()
         self._changed = changed
@@ -146,6 +139,11 @@ class SessionMachine:
     def seen(self) -> Seen:
         with self.lock:
             return Seen(self.stops, int(self.state))
+
+    def go_on(self, act: ActUnderWay | None = None) -> None:
+        """Raise ActRefused if ``act``, by default the act of the calling thread, was stopped."""
+        if reason := self.stopped if act is None else act.stopped:
+            raise ActRefused(stopped_by_operator(reason))
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
@@ -192,24 +190,10 @@ class SessionMachine:
                 act = act or self.under_way
                 if act is None:
                     raise RuntimeError(f"{arrow}: only an act can enter this state")
-                act.go_on()
+                self.go_on(act)
             self.state, self.reason = state, reason
-            self.history.append(state)
             if self._changed is not None:
                 self._changed(state, reason)
-
-    def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
-        """If the rig is at rest and ``why()`` returns a state and its reason, enter this state.
-
-        If ``wait`` is false and another thread holds the lock, do nothing.
-        """
-        if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
-            return
-        try:
-            if self.state in AT_REST and (then := why()) is not None:
-                self.to(*then)
-        finally:
-            self.lock.release()
 
     def brake(self, reason: str) -> None:
         with self.lock:

@@ -9,12 +9,10 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, PortError, Problems, show
 from rths_nodes.core.inputs import named_files
 from rths_nodes.core.parameters import type_of
@@ -25,7 +23,7 @@ from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.options import EXECUTIVE
-from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
+from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of, simulated
@@ -36,71 +34,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
-
-
-@dataclass(frozen=True)
-class Armed:
-    """Armed rung, its ``code``, and the largest permitted displacement ``reach`` of each axis, ``(n_axes,)`` m.
-
-    ``inputs`` are the hashes of the files that the scenario names, by path.
-    """
-
-    rung: str
-    scenario: Scenario
-    scenario_hash: str
-    reach: Array
-    code: Code
-    inputs: dict[str, str]
-    persons: tuple[str, ...] = ()
-
-    def changed(self, build: str) -> list[str]:
-        changes = [
-            f"the software that computes the test has changed: {change}" for change in self.code.changed(build)
-        ]
-        if armed_hash(self.scenario) != self.scenario_hash:
-            changes.append("a file that the scenario names, or the program of its engine, has changed")
-        return [f"since rung {self.rung} was armed, {change}" for change in changes]
-
-
-def arm(
-    base: Scenario,
-    offsets: Offsets,
-    rung: str,
-    scenario: Scenario,
-    scenario_hash: str,
-    offsets_hash: str,
-    code: Code,
-    build: str,
-) -> Armed:
-    """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
-
-    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. Raises ConfigError,
-    with a list of all changes, if scenario, offsets, rig or code have changed.
-    """
-    if rung not in RUNGS or not RUNGS[rung].on_rig:
-        rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
-        raise ConfigError(f"rung {show(rung)}: must be one of the rungs on the rig ({rung_names})")
-    problems = Problems()
-    if (now := armed_hash(scenario)) != scenario_hash:
-        problems.append(
-            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, but rung {rung} has "
-            f"the hash {now}"
-        )
-    if offsets.hash != offsets_hash:
-        problems.append(
-            f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, but the confirmed "
-            f"offsets have the hash {offsets.hash}"
-        )
-    if changed := _differing(base, scenario):
-        problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
-    problems += [
-        f"since the test began, the software that computes the test has changed: {change}"
-        for change in code.changed(build)
-    ]
-    problems.refuse()
-    armed_code = Code.of(scenario, build)
-    return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
+from rths_nodes.procedure.machine import SessionMachine
 
 
 def program_of(scenario: Scenario) -> str:
@@ -130,29 +64,26 @@ def check_second(operator: str, second: str) -> None:
         raise ConfigError(
             f"second: must not be empty, because rung {FULL} needs the name of a second person (two_persons: true)"
         )
-    if _name(second) == _name(operator):
+    names = {"".join(unicodedata.normalize("NFKC", name).split()).casefold() for name in (operator, second)}
+    if len(names) == 1:
         raise ConfigError(
             f"second = {show(second)}: must be a person other than the operator {show(operator)} "
             "(two_persons: true)"
         )
 
 
-def _name(name: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", name).split()).casefold()
+def changed_hash(noun: str, act: str, sent: str, now: str) -> list[str]:
+    text = f"the {noun} changed: the hash to be {act} is {sent or 'empty'}, but the current hash is {now}"
+    return [text] if sent != now else []
 
 
-def _differing(base: Scenario, scenario: Scenario) -> list[str]:
-    first, second = _of_rig(base), _of_rig(scenario)
-    text = partial(json.dumps, sort_keys=True)
-    return [path for path in first | second if text(first.get(path)) != text(second.get(path))]
-
-
-def _of_rig(scenario: Scenario) -> Data:
+def _of_rig(scenario: Scenario) -> dict[str, str]:
     data = scenario.data()
     values = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate", "engine")}
     for name, axis in data["axes"].items():
         values |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
-    return values | {"axes": list(data["axes"])}
+    values["axes"] = list(data["axes"])
+    return {path: json.dumps(value, sort_keys=True) for path, value in values.items()}
 
 
 def _reach(rung: str, scenario: Scenario) -> Array:
@@ -176,19 +107,13 @@ def start_of(scenario: Scenario, port: Port) -> Array:
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)
-    stage = NumericalStage(assembly)
-    first = stage.first().displacement[: assembly.observation.n_interface]
+    first = NumericalStage(assembly).first().displacement[: assembly.observation.n_interface]
     rest = np.zeros_like(first)
     return np.array(assembly.setup.axes(Motion(first, rest, rest)).displacement, float)
 
 
 def file_hashes(scenario: Scenario) -> dict[str, str]:
     return {file.place: file.hash() for file in named_files(Scenario, scenario.data())}
-
-
-Forces = Callable[[list[float], list[float]], list[float]]
-"""Function that maps the present and the previous displacements (m) to the forces of all axes (N). At first, both
-displacements are equal."""
 
 
 @dataclass(frozen=True)
@@ -200,62 +125,110 @@ class RunOutcome:
     samples: int = 0
 
 
-class RungUnderWay:
-    """Controls the rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
+class RungRig(SessionMachine):
+    """Rig on which a rung can be armed. ``code`` is the code at the start of the test."""
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is the reason to end the rung, or
-    an empty string. Raises ConfigError if a specimen model that the rung needs is missing.
+    drive: RigDrive
+    scenario: Scenario
+    record: ProcedureRecord
+    code: Code
+    offsets: Offsets | None = None
+    rung: ArmedRung | None = None
+
+
+class ArmedRung:
+    """Rung ``name`` of ``scenario`` that ``persons`` arm on the rig of ``session``, whose port is lent to one run.
+
+    Raises ConfigError if scenario, offsets, rig or code have changed, with a list of all changes, or if a specimen
+    model is missing.
     """
 
     def __init__(
-        self, armed: Armed, drive: RigDrive, offsets: Offsets, machine: SessionMachine, following: Following
+        self, session: RungRig, name: str, scenario: Scenario, hashes: tuple[str, str], persons: Sequence[str]
     ) -> None:
-        self.armed, self.suspended, self.stopped = armed, False, ""
-        self._resumed: ActUnderWay | None = None
-        self._machine, self.following = machine, following
-        self.port = port = _port_of(armed, drive, offsets)
-        if not isinstance(port, UnsentPort):  # with an UnsentPort the rig is held
-            port.handover.following = following.test
-        port.handover.stopping = machine.brake
-        port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
+        drive, offsets, build = session.drive, session.offsets, session.drive.port.build
+        assert offsets is not None
+        if name not in RUNGS or not RUNGS[name].on_rig:
+            rung_names = ", ".join(rung for rung, row in RUNGS.items() if row.on_rig)
+            raise ConfigError(f"rung {show(name)}: must be one of the rungs on the rig ({rung_names})")
+        scenario_hash, offsets_hash = hashes
+        problems = Problems()
+        problems += changed_hash("scenario has", "armed", scenario_hash, armed_hash(scenario))
+        problems += changed_hash("offsets have", "armed", offsets_hash, offsets.hash)
+        before, after = _of_rig(session.scenario), _of_rig(scenario)
+        if changed := [path for path in before | after if before.get(path) != after.get(path)]:
+            problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
+        problems += [
+            f"since the test began, the software that computes the test has changed: {change}"
+            for change in session.code.changed(build)
+        ]
+        problems.refuse()
+        self.name, self.scenario = name, scenario
+        self._session, self._resumed, self._code = session, session.under_way, Code.of(scenario, build)
+        self.written = RungRecord(
+            name,
+            started="",
+            time_ratio=scenario.time_ratio,
+            scenario_hash=scenario_hash,
+            offsets_hash=offsets_hash,
+            inputs=file_hashes(scenario),
+            code=self._code.hash,
+            armed_by=list(persons),
+        )
+        self._following = Following(scenario, offsets, session.record.checks)
+        tares = offsets.tares(_reach(name, scenario))
+        if name == "c":  # the rig is held
+            self.port: RungPort = UnsentPort(drive, tares, Assembly(simulated(scenario)).port)
+        else:
+            self.port = RungPort(drive, tares, _forces_of(scenario) if name == "d" else None)
+            self.port.handover.following = self._following.test
+        handover, self.requests = self.port.handover, self.port.handover.requests
+        handover.stopping, handover.at_rest, handover.under_way = session.brake, self._at_rest, self._under_way
+
+    def changed(self) -> list[str]:
+        changes = [
+            f"the software that computes the test has changed: {change}"
+            for change in self._code.changed(self._session.drive.port.build)
+        ]
+        if armed_hash(self.scenario) != self.written.scenario_hash:
+            changes.append("a file that the scenario names, or the program of its engine, has changed")
+        return [f"since rung {self.name} was armed, {change}" for change in changes]
 
     def hold(self, reason: str) -> None:
         """Pause until :meth:`resume`. If the time ratio is 1, end the rung instead and hold the rig."""
-        requests = self.port.handover.requests
-        if self.armed.scenario.time_ratio == 1:
-            requests.stop(reason)
+        if self.scenario.time_ratio == 1:
+            self.requests.stop(reason)
             return
-        self.suspended = True
-        self._machine.to(State.STOPPING, reason)
-        requests.hold()
+        self.requests.hold()
+        self._session.to(State.STOPPING, reason)
 
     def resume(self) -> None:
-        self._machine.to(State.RESUMING)
-        self.suspended, self._resumed = False, self._machine.under_way
-        self.port.handover.requests.resume()
+        self._session.to(State.RESUMING)
+        self._resumed = self._session.under_way
+        self.requests.resume()
 
-    def stop(self, reason: str) -> None:
-        self.stopped = self.stopped or reason
-        self.port.handover.requests.stop(reason)
-
-    def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the state after the run. ``broken`` is the failure of the port, or an empty string."""
-        machine = self._machine
-        with machine.lock:
-            self.suspended = False
+    def over(self, outcome: RunOutcome) -> None:
+        """Complete the record ``written``, and enter the state after the run."""
+        session, written, holds, broken = self._session, self.written, self._holds(), self._session.drive.broken
+        written.outcome, written.reason = outcome.outcome, outcome.reason
+        written.samples = outcome.samples or written.samples  # a runner may set the number and then raise
+        written.remarks += holds + self._following.warnings
+        session.record.deviations += [f"rung {self.name}: {hold}" for hold in holds]
+        with session.lock:
+            session.rung = None
             reason = outcome.reason or broken
             tripped = outcome.outcome in ("tripped", "failed") or bool(broken)
-            if tripped or machine.state is State.RESUMING:
-                machine.brake(reason)
+            if tripped or session.state is State.RESUMING:
+                session.brake(reason)
             if tripped:
-                machine.to(State.TRIPPED, reason)
-            elif machine.state is not State.HELD:
-                machine.to(State.HELD, reason or "the rung has ended")
+                session.to(State.TRIPPED, reason)
+            elif session.state is not State.HELD:
+                session.to(State.HELD, reason or "the rung has ended")
 
-    def held(self, names: Sequence[str]) -> list[str]:
+    def _holds(self) -> list[str]:
         remarks = []
         for hold in self.port.handover.holds:
-            pairs = zip(names, hold.before, hold.after, strict=True)
+            pairs = zip(self.scenario.axes, hold.before, hold.after, strict=True)
             changes = ", ".join(
                 f"{name} from {1e-3 * before:.4g} kN to {1e-3 * after:.4g} kN" for name, before, after in pairs
             )
@@ -264,35 +237,31 @@ class RungUnderWay:
         return remarks
 
     def _at_rest(self) -> None:
-        with self._machine.lock:
-            if self.suspended and self._machine.state is State.STOPPING:
-                self._machine.to(State.HELD, self._machine.reason)
+        with self._session.lock:
+            if self.requests.held and self._session.state is State.STOPPING:
+                self._session.to(State.HELD, self._session.reason)
 
     def _under_way(self) -> None:
-        with self._machine.lock:
+        with self._session.lock:
             act = self._resumed
-            if self._machine.state is State.RESUMING and act is not None and not act.stopped:
-                self._machine.to(State.RUNNING, act=act)
+            if self._session.state is State.RESUMING and act is not None and not act.stopped:
+                self._session.to(State.RUNNING, act=act)
 
 
-def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
-    tares, scenario = offsets.tares(armed.reach), armed.scenario
-    if armed.rung == "c":
-        return UnsentPort(drive, tares, Assembly(simulated(scenario)).port)
-    if armed.rung != "d":
-        return RungPort(drive, tares)
-    return ComputedForcePort(drive, tares, _forces_of(scenario))
+Forces = Callable[[list[float]], list[float]]
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    dt = scenario.dt
+    """Return a function that maps the displacements (m) of successive samples to the forces of all axes (N)."""
+    dt, before = scenario.dt, list[float]()
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
         paths = [SpecimenPath(specimen, dt) for specimen in models]
 
-        def of_axes(now: list[float], before: list[float]) -> list[float]:
-            moves = zip(paths, now, before, strict=True)
-            return [path.move(x, (x - x_before) / dt) for path, x, x_before in moves]
+        def of_axes(now: list[float]) -> list[float]:
+            moves = zip(paths, now, before or now, strict=True)
+            before[:], forces = now, [path.move(x, (x - x_before) / dt) for path, x, x_before in moves]
+            return forces
 
         return of_axes
     there = registry.class_of("rig", scenario.rig).at_commands(scenario.rig)
@@ -303,9 +272,10 @@ def _forces_of(scenario: Scenario) -> Forces:
         )
     rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
 
-    def of_rig(now: list[float], before: list[float]) -> list[float]:
-        if now is before:  # the rig was at rest before the first sample
+    def of_rig(now: list[float]) -> list[float]:
+        if not before:  # the rig was at rest before the first sample
             rig.follow(now, nothing)
+        before[:] = now
         forces: list[float] = rig.follow(now, nothing)[1]
         return forces
 
@@ -316,17 +286,18 @@ class RungPort(PortBefore):
     """Armed port of ``drive`` for one run, after which ``given_back`` is true. ``tares`` is the zero of the test.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
-    nothing. Measurements are untared, because limits apply to untared values.
+    nothing. Measurements are untared, because limits apply to untared values. In rung d, ``forces`` computes the
+    forces of the axes (N) from the measured displacements (m).
     """
 
     armed = True
 
-    def __init__(self, drive: RigDrive, tares: Tares) -> None:
+    def __init__(self, drive: RigDrive, tares: Tares, forces: Forces | None = None) -> None:
         self.handover = Handover(tares, self._presented, lost=lambda: drive.loss.reason)
         self.paced = drive.realtime
         """True if ticks come from the clock or from the rig."""
         super().__init__(drive.port)
-        self._drive = drive
+        self._drive, self._forces = drive, forces
         self._pacer: Callable[[], int] | None = None
         self._begun = self.given_back = False
         self._ticked = False
@@ -436,6 +407,8 @@ class RungPort(PortBefore):
         presented = self._from_zero(shown)
         if self._ticked and equal(shown.command, self._last):
             presented.command = self._tared.copy()
+        if self._forces is not None:
+            presented.force = np.array(self._forces(presented.displacement.tolist()))
         return presented
 
     def _from_zero(self, measured: Measurement) -> Measurement:
@@ -450,27 +423,8 @@ class RungPort(PortBefore):
     def truth(self) -> Measurement | None:
         if self.given_back:
             return self._true
-        true = self._port.truth()
+        true = self._port.truth() if self._forces is None else None
         return None if true is None else self._from_zero(true)
-
-
-class ComputedForcePort(RungPort):
-    """Port of rung (d): specimen models compute the ``forces`` of the axes from the measured displacements."""
-
-    def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
-        super().__init__(drive, tares)
-        self._forces = forces
-        self._moved: list[float] | None = None
-
-    def _presented(self, shown: Measurement) -> Measurement:
-        tared = super()._presented(shown)
-        now = tared.displacement.tolist()
-        before = self._moved or now
-        self._moved = now
-        return replace(tared, force=np.array(self._forces(now, before)))
-
-    def truth(self) -> None:
-        """Return None, because the rig has no true state of the computed specimen."""
 
 
 class UnsentPort(RungPort):
@@ -480,7 +434,6 @@ class UnsentPort(RungPort):
         none = Tares.none(len(tares.command))
         super().__init__(drive, replace(none, command=tares.command))
         self._answers = answers
-        self._found = ""
 
     def begin(self) -> None:
         super().begin()
@@ -504,7 +457,7 @@ class UnsentPort(RungPort):
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
-            self._found = self._found or reason or (breach.reason if breach is not None else "")
+            self._opened = self._opened or reason or (breach.reason if breach is not None else "")
         measured = self._answers.read()
         same = self._answers.auxiliary_names == self._port.auxiliary_names
         return replace(
@@ -518,10 +471,6 @@ class UnsentPort(RungPort):
 
     def _presented(self, shown: Measurement) -> Measurement:
         return shown
-
-    @property
-    def interlock(self) -> str:
-        return super().interlock or self._found
 
     def truth(self) -> Measurement | None:
         return self._answers.truth()

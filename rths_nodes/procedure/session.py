@@ -8,57 +8,50 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from functools import partial, wraps
+from inspect import signature
+from typing import TypeVar, cast
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import (
-    HYDRAULICS_HIGH,
-    HYDRAULICS_LOW,
-    HYDRAULICS_OFF,
-    INTERLOCK_CLOSED,
-    INTERLOCK_OPEN,
-    MODE_DISPLACEMENT,
-    MODE_FORCE,
-    Measurement,
-)
+from rths_nodes.core.samples import INTERLOCK_CLOSED, INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORCE, Measurement
+from rths_nodes.laboratory.ports.simulator import PRESSURES
 from rths_nodes.loop import procedure_record as records
 from rths_nodes.loop.commissioning import Commissioning, barred
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.loop.procedure_record import (
-    RUNGS,
-    AxisChecks,
-    HeldRecord,
-    Note,
-    ProcedureRecord,
-    RungRecord,
-    UnloadingRecord,
-)
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
 from rths_nodes.procedure.drive import MotionWarning, RigDrive, warning_of
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import (
+    AT_REST,
     UNCONDITIONAL,
     ActRefused,
     Seen,
-    SessionMachine,
     situation,
     stopped_by_operator,
 )
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
-from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome, arm, check_second, start_of, two_persons
+from rths_nodes.procedure.rungs import (
+    ArmedRung,
+    RungRig,
+    RunOutcome,
+    changed_hash,
+    check_second,
+    start_of,
+    two_persons,
+)
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
@@ -68,49 +61,89 @@ ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 CLEAR = "CLEAR"
 """Value of the argument ``clear``, which a person types after reading the description of the motion."""
 NOT_TOLD = "not reported"
-_PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
+_PRESSURES = {code: pressure for pressure, code in PRESSURES.items()}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
-P = ParamSpec("P")
-T = TypeVar("T")
-S = TypeVar("S", bound="GuardedRig")
+F = TypeVar("F", bound=Callable[..., object])
 
 
-class Test(Protocol):
-    """Test that a session belongs to. Performs acts on rungs and checklist, adds guards, and writes the record."""
+class Test:
+    """Test that a session belongs to; by default without ``acts``, further guards and a written record."""
+
+    acts: Mapping[str, Callable[..., str]] = {}
 
     def barred(self, act: str) -> str:
-        """Return the reason why the test forbids ``act``, or an empty string."""
-        ...
+        return f"no test performs {act}" if act in ("rehearse", "checklist") else ""
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``.
 
         Raises ActRefused if no person has cleared the motion.
         """
-        ...
+        return ""
 
-    def write(self, quietly: bool = False) -> None: ...
+    def write(self, quietly: bool = False) -> None:
+        """Write the record."""
 
-    def perform(self, act: str, arguments: dict[str, object]) -> str: ...
+
+ACTS: dict[str, Act] = {}
+"""Acts by name. A new act needs a decorated method of RigSession."""
 
 
-def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Turn ``method`` into the act of the same name. A stop ends the act.
+@dataclass
+class Act:
+    """Row of an act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
-    Raises ActRefused if the act is not possible.
+    Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
+    names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
+    ``lasting`` act. An act is also possible during another act and in a held rung if ``at_once``, and for other
+    nodes if ``anybody``. If it ``commits``, ``do`` evaluates the guards under the lock of its effect.
     """
 
-    @wraps(method)
-    def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
-        with self.act() as under_way:
-            if under_way.guarded != method.__name__:  # called directly, not by ``do()``
-                self.begin(method.__name__, early=True)
-            under_way.guarded = ""
-            return method(self, *args, **arguments)
+    states: tuple[State, ...]
+    guards: tuple[Callable[[GuardedRig, str], str], ...] = ()
+    needed: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    motion: tuple[State, ...] = ()
+    lasting: bool = False
+    at_once: bool = False
+    anybody: bool = False
+    commits: bool = False
+    words: str = field(init=False)
+    do: Callable[..., object] = field(init=False)
 
-    return done
+    def __call__(self, method: F) -> F:
+        """Declare ``method`` as the act of the same name, described by its docstring."""
+        act = method.__name__
+        title = (method.__doc__ or act).partition("\n")[0].rstrip(".")  # python -OO removes docstrings
+
+        @wraps(method)
+        def done(session: GuardedRig, /, *args: object, **arguments: object) -> object:
+            outer = session.under_way
+            with session.act():
+                if outer is None:  # ``do`` has evaluated the guards of an outer act
+                    session.begin(act, early=True)
+                return method(session, *args, **arguments)
+
+        ACTS[act], self.words = self, title[0].lower() + title[1:]
+        self.do = method if act in UNCONDITIONAL else done
+        return cast(F, self.do)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self.needed + self.optional
+
+    @property
+    def moves(self) -> bool:
+        return fit in self.guards
+
+
+def barred_by_state(act: str, state: State) -> str:
+    if state in ACTS[act].states:
+        return ""
+    needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
+    return f"{situation(state)}; {act} is possible only in state {needed}"
 
 
 def lost(drive: RigDrive) -> str:
@@ -121,22 +154,67 @@ def lost(drive: RigDrive) -> str:
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
-class GuardedRig(SessionMachine):
-    """Stores the state of a session with its rig, and evaluates the guards of its acts.
+def rung_held(rig: GuardedRig, act: str) -> str:
+    return "" if rig.suspended else "no held rung can be resumed, because the rung has ended"
 
-    ``taken`` are unconfirmed offsets. ``rehearsing`` is true while a rung runs on the simulator.
+
+def rung_continues(rig: GuardedRig, act: str) -> str:
+    stopped = rig.rung.requests.stop_reason if rig.rung is not None else ""
+    return f"the rung is being stopped: {stopped}" if stopped else ""
+
+
+def taken(rig: GuardedRig, act: str) -> str:
+    return "there are no unconfirmed offsets" if rig.taken is None else ""
+
+
+def unsigned(rig: GuardedRig, act: str) -> str:
+    return "" if rig.clearance.wanting() else "there is nothing to sign for"
+
+
+def fit(rig: GuardedRig, act: str) -> str:
+    return rig.drive.unfit()
+
+
+def checked(rig: GuardedRig, act: str) -> str:
+    return rig.clearance.barred()
+
+
+def allowed(rig: GuardedRig, act: str) -> str:
+    return rig.test.barred(act)
+
+
+_BEFORE = (State.CONNECTED, State.REFERENCED)
+_AT_REST = (*_BEFORE, State.POSITIONED, State.HELD, State.TRIPPED)
+_ALL = tuple(State)
+_MOTION = (fit, checked, allowed)
+
+
+class GuardedRig(RungRig):
+    """Rig of ``scenario`` and the guards of its acts.
+
+    ``code`` is by default the current code. ``judged`` returns the cautions about a test on a real rig.
+    ``changed`` receives each state with its reason, also from the thread that drives the rig. ``taken`` are
+    unconfirmed offsets. Raises ConfigError without a rig file.
     """
 
     def __init__(
         self,
         scenario: Scenario,
-        record: ProcedureRecord,
+        record: records.ProcedureRecord,
+        *,
         realtime: bool,
-        clock: Clock,
-        changed: Callable[[State, str], None] | None,
-        judged: Callable[[Scenario, bool], list[judgement.Judgement]],
+        clock: Clock = SYSTEM_CLOCK,
+        changed: Callable[[State, str], None] | None = None,
+        code: Code | None = None,
+        judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
     ) -> None:
+        if scenario.rig_file is None:
+            raise ConfigError(
+                "rig: a procedure needs a rig file (--rig) with the port, the limits and the sensors"
+            )
         super().__init__(changed)
+        self.code = code or Code.of(scenario)
+        record.code = dict(self.code.names)
         self.scenario, self.record, self._clock = scenario, record, clock
         port = Assembly(scenario).port
         self.drive = RigDrive(port, scenario, realtime, clock, self.brake, self._measured)
@@ -144,25 +222,23 @@ class GuardedRig(SessionMachine):
         judgement.refuse(scenario, port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         self.clearance = Clearance(record, self._rig_axes, [] if port.simulated else judged(scenario, False))
+        self.commissioned: Commissioning | None = None
+        """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.taken: Offsets | None = None
-        self.test: Test | None = None
-        self.rehearsing = False
-        self.rung: RungUnderWay | None = None
-        self._losses = 0
-        """Number of losses of the rig before it was positioned."""
-        self._armed_until = 0
-        """Monotonic time at which the rung is disarmed, ns."""
+        self.test = Test()
+        self.rehearsing = False  # true while a rung runs on the simulator
+        self.armed_by = ("", "")
+        """Operator who last armed a rung, and source (``way``) of the request."""
+        self._losses = 0  # number of losses of the rig before it was positioned
+        self._armed_until = 0  # monotonic time at which the rung is disarmed, ns
+        self._one = threading.Lock()
 
     @property
     def suspended(self) -> bool:
-        return self.rung is not None and self.rung.suspended
-
-    @property
-    def at_work(self) -> bool:
-        return self.busy or self.state is State.ARMED
+        return self.rung is not None and self.rung.requests.held
 
     def possible(self) -> dict[str, str]:
-        """Return, for each act, the reason why it is not possible, or an empty string."""
+        """Return the result of :meth:`why_not` for each act."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
@@ -174,46 +250,55 @@ class GuardedRig(SessionMachine):
         """
         with self.lock:
             self._leave_start()
-            return self._state_reason(act) if early and ACTS[act].commits else self._reason(act)
+            return self._reason(act, early)
 
-    def _reason(self, act: str) -> str:
-        guarded = (guard(self, act) for guard in ACTS[act].guards)
-        return self._state_reason(act) or next((reason for reason in guarded if reason), "")
-
-    def _state_reason(self, act: str) -> str:
+    def _reason(self, act: str, early: bool = False) -> str:
+        row = ACTS[act]
         if self.rehearsing and act not in ("stop", "note"):
             return "a rung is under way on the simulator"
         if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
             return f"{reason}. Nothing drives the rig any more: finish the procedure"
         if reason := barred_by_state(act, self.state):
             return reason
-        return "a rung is held: resume or stop it" if self.suspended and not ACTS[act].held else ""
+        if self.suspended and not row.at_once:
+            return "a rung is held: resume or stop it"
+        guards = () if early and row.commits else row.guards
+        return next((reason for guard in guards if (reason := guard(self, act))), "")
 
     def begin(self, act: str, early: bool = False) -> None:
         """Raise ActRefused if ``act`` is not possible or was stopped. :meth:`why_not` explains ``early``."""
         with self.lock:
-            if reason := stopped_by_operator(self.stopped) if self.stopped else self.why_not(act, early):
+            stopped = self.stopped if act not in UNCONDITIONAL else ""
+            if reason := stopped_by_operator(stopped) if stopped else self.why_not(act, early):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        self.leave(self._displaced, wait=bool(self.drive.broken))
+        """If the rig or the clock has ended the state at rest, leave it.
+
+        If another thread holds the lock, do nothing, except after a failure of the drive.
+        """
+        if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
+            return
+        try:
+            if self.state in AT_REST and (then := self._displaced()) is not None:
+                self.to(*then)
+        finally:
+            self.lock.release()
 
     def _displaced(self) -> tuple[State, str] | None:
         if self.state is State.HELD and self.rung is not None:
             return None  # the port of the held rung ends the rung
-        if reason := lost(self.drive):
-            self.note(f"the rig was lost in state {self.state.name}: {reason}", "rths")
-            self.rung = None
-            return State.TRIPPED, reason
-        if self.state not in (State.POSITIONED, State.ARMED):
-            return None
-        loss = self.drive.loss
-        reason = loss.last if loss.count > self._losses else ""
-        if self.state is State.POSITIONED:
-            return (State.HELD, f"{reason}: position again") if reason else None
-        if reason := self.drive.unfit() or reason:
+        drive, armed = self.drive, self.state is State.ARMED
+        slipped = drive.loss.last if drive.loss.count > self._losses else ""
+        if reason := lost(drive):
+            text = f"the rig was lost in state {self.state.name}: {reason}"
+            self.record.notes.append(records.Note(_now(self._clock), text, "rths"))
             then = State.TRIPPED, reason
-        elif self._clock.monotonic_ns() > self._armed_until:
+        elif self.state is State.POSITIONED and slipped:
+            then = State.HELD, f"{slipped}: position again"
+        elif armed and (reason := drive.unfit() or slipped):
+            then = State.TRIPPED, reason
+        elif armed and self._clock.monotonic_ns() > self._armed_until:
             then = State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
         else:
             return None
@@ -224,30 +309,15 @@ class GuardedRig(SessionMachine):
         self.warning.look()
         self._leave_start()
 
-    def note(self, text: str, by: str = "") -> None:
-        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
-
-    def _ready(self) -> None:
-        with self.lock, self.act() as act:
-            act.go_on()
-            self.drive.ready()
-
     def _warn(self, act: str, held: bool = True) -> None:
         if not self.warning.wired:
             return
-        self.begin(act)
-        if held:
-            self._ready()
+        with self.lock:
+            self.begin(act)
+            if held:
+                self.drive.ready()
         under_way = self.under_way  # read here, because another thread calls the function
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
-
-    @contextmanager
-    def _warned(self, act: str, held: bool = True) -> Iterator[None]:
-        self._warn(act, held)
-        try:
-            yield
-        finally:
-            self.warning.off()
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -263,7 +333,7 @@ class GuardedRig(SessionMachine):
             self._warn(act)
             with self.lock:
                 self.begin(act)
-                self._ready()
+                drive.ready()
                 self._losses = drive.loss.count
                 self.to(state)
                 entered = True
@@ -292,38 +362,7 @@ class GuardedRig(SessionMachine):
 
 
 class RigSession(GuardedRig):
-    """One procedure on the rig of ``scenario``, recorded in ``record``, in real time or in lockstep.
-
-    ``code`` is the code when the scenario was read, by default the current code. ``judged`` returns the cautions
-    about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that drives
-    the rig. Raises ConfigError without a rig file, or if the port is invalid.
-    """
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        record: ProcedureRecord,
-        *,
-        realtime: bool,
-        clock: Clock = SYSTEM_CLOCK,
-        changed: Callable[[State, str], None] | None = None,
-        code: Code | None = None,
-        judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
-    ) -> None:
-        if scenario.rig_file is None:
-            raise ConfigError(
-                "rig: a procedure needs a rig file (--rig) that states the port, the limits and the "
-                "ranges of the sensors"
-            )
-        self.code = code or Code.of(scenario)
-        record.code = dict(self.code.names)
-        self.commissioned: Commissioning | None = None
-        """Commissioning, which must be valid to arm a rung that moves a real rig."""
-        self.offsets: Offsets | None = None
-        self.armed_by = ("", "")
-        """Operator who last armed a rung, and source (``way``) of the request."""
-        self._one = threading.Lock()
-        super().__init__(scenario, record, realtime, clock, changed, judged)
+    """One procedure on a rig, recorded in ``record``, and its acts in order."""
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         """Perform ``act`` for operator ``by``, requested from source ``way``; return the result as text.
@@ -334,44 +373,40 @@ class RigSession(GuardedRig):
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
-        if unfit := sorted(arguments.keys() - set(ACTS[act].arguments)):
-            raise ActRefused(
-                f"{act}: there is no argument {', '.join(unfit)}; known: {', '.join(ACTS[act].arguments)}"
-            )
-        if ACTS[act].at_once:
-            return self._done(act, by, way, seen, arguments)
-        if not self._one.acquire(blocking=False):
+        row = ACTS[act]
+        if unfit := sorted(arguments.keys() - set(row.arguments)):
+            raise ActRefused(f"{act}: there is no argument {', '.join(unfit)}; known: {', '.join(row.arguments)}")
+        if not (row.at_once or self._one.acquire(blocking=False)):
             raise ActRefused(
                 f"{act}: another act is under way. Until it ends, only these acts are possible: "
                 f"{', '.join(MEANWHILE)}"
             )
         try:
-            return self._done(act, by, way, seen, arguments)
+            return self._done(act, by or self.record.operator, way, seen, arguments)
         finally:
-            self._one.release()
+            if not row.at_once:
+                self._one.release()
 
     def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
-        row, test, by = ACTS[act], self.test, by or self.record.operator
-        time = _time(self._clock).isoformat(timespec="seconds")
-        written = records.Act(time, act, dict(arguments), by=by, way=way)
+        row, test = ACTS[act], self.test
+        written = records.Act(_now(self._clock, "seconds"), act, dict(arguments), by=by, way=way)
         with ExitStack() as context:
             try:
-                if act in UNCONDITIONAL:
-                    if reason := self.why_not(act, early=True):
-                        raise ActRefused(f"{act}: {reason}")
-                else:
-                    under_way = context.enter_context(self.act(act, seen))
-                    self.begin(act, early=True)
-                    under_way.guarded = act
-                if test is not None:
-                    written.motion = test.cleared(act, way, arguments)
+                if act not in UNCONDITIONAL:
+                    context.enter_context(self.act(act, seen))
+                self.begin(act, early=True)
+                written.motion = test.cleared(act, way, arguments)
                 if row.moves and row.lasting:  # record the act before its motion
                     written.under_way = True
                     self.record.acts.append(written)
-                    self._write()
+                    test.write()
                 if act == "arm":
                     self.armed_by = by, way
-                result = row.do(self, **arguments, **({"by": by} if row.named else {}))
+                do = test.acts.get(act, partial(row.do, self))
+                named = {"by": by} if "by" in signature(row.do).parameters else {}
+                result = do(**arguments, **named)
+                if isinstance(result, Offsets):
+                    result = f"offsets {result.hash}"
                 written.result = result if isinstance(result, str) else ""
                 return written.result
             except ConfigError as error:
@@ -384,23 +419,22 @@ class RigSession(GuardedRig):
                 if not written.under_way:
                     self.record.acts.append(written)
                 written.under_way = False
-                self._write(act in HEARD)
+                test.write(act in HEARD)
 
-    def _write(self, quietly: bool = False) -> None:
-        if self.test is not None:
-            self.test.write(quietly)
+    @Act(_ALL, (allowed,), optional=("rung",), lasting=True)
+    def rehearse(self) -> None:
+        """Run a rung on the simulator."""  # the test performs this act
 
-    @as_act
+    @Act((State.IDLE,), lasting=True)
     def connect(self) -> str:
-        """Open the port. Return position, force, hydraulics and interlock as text.
+        """Open the port; the controller's active command becomes the first command.
 
-        Raises ConfigError if opening fails.
+        Return position, force, hydraulics and interlock as text. Raises ConfigError if opening fails.
         """
         self.drive.connect()
         try:
             warning_of(self.scenario, self.drive.port)  # the far end of the open port may have no output
-            if self.stopped:
-                raise ActRefused(f"connect: {stopped_by_operator(self.stopped)}")
+            self.begin("connect")
             self.record.controller = told_of(self.drive)
         except (ConfigError, PortError):
             self.drive.close()
@@ -412,56 +446,50 @@ class RigSession(GuardedRig):
             self.note(remark)
         self.to(State.CONNECTED)
         self._leave_start()
-        measured, controller = self.drive.measured, self.record.controller
-        rows = (measured.displacement.tolist(), measured.force.tolist())
-        axes = self.record.shown(*(dict(zip(self.scenario.axes, values, strict=True)) for values in rows))
-        return f"{axes}; hydraulics {controller['hydraulics']}, interlock {controller['interlock']}"
+        at, controller = self.rest_of(State.CONNECTED, ""), self.record.controller
+        return (
+            f"{self.record.shown(at.displacement, at.force)}; hydraulics {controller['hydraulics']}, "
+            f"interlock {controller['interlock']}"
+        )
 
-    @as_act
+    @Act(_BEFORE, (), ("seconds",), lasting=True)
     def take_offsets(self, seconds: float) -> Offsets:
-        self.taken = self._watched(seconds)
-        return self.taken
-
-    def rest_of(self, state: State, reason: str) -> HeldRecord:
-        """Return the last measured position and force of each axis; store the controller's state in the record."""
-        self._record_controller()
-        measured, offsets, names = self.drive.measured, self.offsets, tuple(self.scenario.axes)
-        displacement, force = measured.displacement, measured.force
-        if offsets is not None:
-            zero = offsets.tares()
-            displacement, force = displacement - zero.displacement, force - zero.force
-        rows = (dict(zip(names, values.tolist(), strict=True)) for values in (displacement, force))
-        return HeldRecord(_now(self._clock), state.name.lower(), reason, *rows)
-
-    def _record_controller(self) -> None:
-        with suppress(PortError):  # the rig may be unreachable
-            self.record.controller = told_of(self.drive)
-
-    def _watched(self, seconds: float) -> Offsets:
+        """Measure the offsets and the scatter of the sensors at rest."""
         if not SHORTEST_S <= seconds <= LONGEST_S:
             raise ActRefused(f"seconds = {seconds:g} s: must be between {SHORTEST_S:g} s and {LONGEST_S:g} s")
         drive = self.drive
         samples = max(2, round(seconds / self.scenario.dt))
         motion = GuidedMotion(hold(drive.command.copy(), samples))
-        self._ready()
+        with self.lock:
+            self.go_on()
+            drive.ready()
         outcome = drive.drive(motion)
         if outcome.reason:
             raise ActRefused(f"offsets: {outcome.reason}")
-        active = drive.port.active_command
-        return Offsets.of(
-            tuple(self.scenario.axes), motion.result, active, drive.command, _now(self._clock), seconds
-        )
+        active, now = drive.port.active_command, _now(self._clock)
+        self.taken = Offsets.of(tuple(self.scenario.axes), motion.result, active, drive.command, now, seconds)
+        return self.taken
 
-    @as_act
+    def rest_of(self, state: State, reason: str) -> records.HeldRecord:
+        """Return the last measured position and force of each axis; store the controller's state in the record."""
+        with suppress(PortError):  # the rig may be unreachable
+            self.record.controller = told_of(self.drive)
+        measured, names = self.drive.measured, tuple(self.scenario.axes)
+        zero = Tares.none(len(names)) if self.offsets is None else self.offsets.tares()
+        values = (measured.displacement - zero.displacement, measured.force - zero.force)
+        rows = (dict(zip(names, row.tolist(), strict=True)) for row in values)
+        return records.HeldRecord(_now(self._clock), state.name.lower(), reason, *rows)
+
+    @Act(_BEFORE, (taken,), ("hash", "unloaded"))
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as zero of the test. Tare forces only if ``unloaded`` is true."""
+        """Use these offsets as the zero of the test.
+
+        ``hash`` must be their hash. Forces are tared only if ``unloaded`` is true.
+        """
         taken = self.taken
         assert taken is not None
-        if hash != taken.hash:
-            raise ActRefused(
-                f"the offsets have changed: the hash to be confirmed is {hash or 'empty'}, but the offsets "
-                f"have the hash {taken.hash}"
-            )
+        if changed := changed_hash("offsets have", "confirmed", hash, taken.hash):
+            raise ActRefused(*changed)
         self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
         self.taken = None
         self.drive.refer(self.offsets.displacement, self.offsets.held)
@@ -471,22 +499,36 @@ class RigSession(GuardedRig):
             self.to(State.REFERENCED)
         return "forces are tared" if unloaded else "forces are used without a tare"
 
-    @as_act
-    def check(self) -> dict[str, AxisChecks]:
+    @Act((State.IDLE, *_AT_REST), (allowed,), ("item", "answer"))
+    def checklist(self, by: str = "") -> None:
+        """Answer one item of the rig file's checklist with y or n; all answers must be y before a motion."""
+
+    @Act((State.REFERENCED,), (fit, allowed), (), ("clear",), (State.CHECKING, State.REFERENCED), lasting=True)
+    def check(self) -> dict[str, records.AxisChecks]:
+        """A small guarded move of every axis: signs, scales, stiffness."""
         assert self.offsets is not None  # the state implies confirmed offsets
         offsets = self.offsets
         with self.motion("check", lambda: self.clearance.begin(offsets)):
-            checks: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
+            checks: dict[str, records.AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
             self.record.checks = checks
         return self.record.checks
 
-    @as_act
+    @Act((State.REFERENCED,), (unsigned,), ("what",))
     def sign_for(self, what: str, by: str = "") -> None:
+        """Sign for one unverified item, given by its full name."""
         with self.lock:
             self.clearance.sign(what, by or self.record.operator)
 
-    @as_act
+    @Act(
+        (State.REFERENCED, State.HELD),
+        _MOTION,
+        (),
+        ("clear",),
+        (State.POSITIONING, State.POSITIONED),
+        lasting=True,
+    )
     def position(self) -> None:
+        """To the start of the test, by a bounded ramp."""
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
@@ -504,107 +546,100 @@ class RigSession(GuardedRig):
         if not motion.result.resting:
             self.note("the rig is not at rest at the start, because a sensor drifts or the specimen relaxes")
 
-    @as_act
+    @Act((State.POSITIONED,), (fit, checked), ("rung", "scenario_hash", "offsets_hash"), ("second",), commits=True)
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm ``rung`` with the ``scenario`` that it will run; return the names of the persons who arm it.
+        """Arm a rung: its scenario and the offsets, by their hashes.
 
-        Raises ConfigError if a hash is outdated.
+        Return the names of the persons who arm it.
         """
         assert self.offsets is not None
-        build = self.drive.port.build
-        operator = by or self.record.operator
+        operator, port = by or self.record.operator, self.drive.port
         persons: tuple[str, ...] = (operator,)
         if two_persons(rung, self.scenario):
             check_second(operator, second)
             persons = operator, second.strip()
-        armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
-        real = RUNGS[rung].moves and not self.drive.port.simulated
-        if real and (reason := barred(self.commissioned, self.scenario, build, _time(self._clock))):
+        armed = ArmedRung(self, rung, scenario, (scenario_hash, offsets_hash), persons)
+        real = records.RUNGS[rung].moves and not port.simulated
+        if real and (reason := barred(self.commissioned, self.scenario, port.build, _time(self._clock))):
             raise ActRefused(f"arm: {reason}")
-        away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
+        away = np.abs(self.offsets.held + start_of(scenario, port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: the axis is {far:.6g} m away from the start of rung {rung}")
-        following = Following(scenario, self.offsets, self.record.checks)
-        armed = replace(armed, persons=persons)
-        under_way = RungUnderWay(armed, self.drive, self.offsets, self, following)
         with self.lock:
             self.begin("arm")
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
-            self.rung = under_way
+            self.rung = armed
             self.to(State.ARMED, f"rung {rung}")
         return persons
 
-    @as_act
-    def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """Run the armed rung: ``runner`` runs its scenario on the lent port. Then the rung is disarmed.
+    @Act((State.ARMED,), _MOTION, optional=("clear",), lasting=True)
+    def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> records.RungRecord:
+        """Run the armed rung.
 
-        The rung is recorded before it runs. If a file or the code has changed since arming, ActRefused is raised
-        and the rung stays armed.
+        ``runner`` runs its scenario on the lent port. Then the rung is disarmed. The rung is recorded before it
+        runs. If a file or the code has changed since arming, ActRefused is raised and the rung stays armed.
         """
-        moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
-        with self._warned("run") if moves else nullcontext():
-            return self._run(runner)
-
-    def _run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        drive, offsets = self.drive, self.offsets
-        if self.rung is not None and (changed := self.rung.armed.changed(drive.port.build)):
-            raise ActRefused(*(f"run: {change}" for change in changed))
-        with self.lock:
-            self.begin("run")
-            rung = self.rung
-            assert rung is not None
-            assert offsets is not None
-            self._ready()
-            armed, rung.port.begins = rung.armed, self.warning.off
-            written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
-            self.to(State.RUNNING, f"rung {armed.rung}")
-        written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
-        written.inputs, written.code = armed.inputs, armed.code.hash
-        written.armed_by = list(armed.persons)
-        self.record.rungs.append(written)
-        outcome = RunOutcome("failed", "the host has returned no result")
+        armed = self.rung  # a stop in another thread may disarm the rung
+        if armed is not None and records.RUNGS[armed.name].moves:
+            self._warn("run")
         try:
-            outcome = runner(armed.scenario, rung.port)
-        except ConfigError as error:
-            outcome = RunOutcome("refused", str(error))
-            raise
-        except BaseException as error:
-            outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
-            raise
-        finally:
+            if armed is not None and (changed := armed.changed()):
+                raise ActRefused(*(f"run: {change}" for change in changed))
+            with self.lock:
+                self.begin("run")
+                rung = self.rung
+                assert rung is not None
+                self.drive.ready()
+                rung.port.begins = self.warning.off
+                self.to(State.RUNNING, f"rung {rung.name}")
+            outcome = RunOutcome("failed", "the run has returned no result")
             try:
-                rung.port.release()
-                drive.await_rest()
+                rung.written.started = _now(self._clock)
+                self.record.rungs.append(rung.written)
+                outcome = runner(rung.scenario, rung.port)
+            except BaseException as error:
+                outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
+                if isinstance(error, ConfigError):
+                    outcome = RunOutcome("refused", str(error))
+                raise
             finally:
-                written.outcome, written.reason = outcome.outcome, outcome.reason
-                written.samples = outcome.samples or written.samples  # a runner may set the number and then raise
-                holds = rung.held(tuple(self.scenario.axes))
-                written.remarks += holds + rung.following.warnings
-                self.record.deviations += [f"rung {armed.rung}: {hold}" for hold in holds]
-                self.rung = None
-                rung.over(outcome, drive.broken)
-        return written
+                try:
+                    rung.port.release()
+                    self.drive.await_rest()
+                finally:
+                    rung.over(outcome)
+            return rung.written
+        finally:
+            self.warning.off()
 
+    @Act((State.RUNNING,), (rung_continues,), optional=("reason",), at_once=True, anybody=True)
     def hold(self, reason: str = "") -> None:
+        """Bring the rig to rest; a test in slow time can be resumed."""
         with self.lock:
             self.begin("hold")
             assert self.rung is not None
             self.rung.hold(reason or "the operator holds the test")
 
-    @as_act
+    @Act((State.HELD,), (rung_held, rung_continues, allowed), optional=("clear",), at_once=True)
     def resume(self) -> None:
-        with self._warned("resume", held=False), self.lock:
-            self.begin("resume")
-            assert self.rung is not None
-            self.rung.resume()
+        """Continue the held rung."""
+        self._warn("resume", held=False)
+        try:
+            with self.lock:
+                self.begin("resume")
+                assert self.rung is not None
+                self.rung.resume()
+        finally:
+            self.warning.off()
 
+    @Act(_ALL, optional=("reason",), at_once=True, anybody=True)
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig.
+        """Stop whatever moves.
 
-        Acts under way end and can no longer move or arm the rig. Thread-safe.
+        Acts under way can no longer move or arm the rig. Thread-safe.
         """
         reason = reason or "the operator has asked to stop"
         with self.lock:
@@ -612,20 +647,27 @@ class RigSession(GuardedRig):
             if self.state is State.ARMED:
                 self.rung = None
                 self.to(State.HELD, reason)
-            elif self.rung is not None and (self.moving or self.rung.suspended):
-                self.rung.stop(reason)
+            elif self.rung is not None and (self.moving or self.suspended):
+                self.rung.requests.stop(reason)
             else:
                 self.drive.stop(reason)
 
-    @as_act
+    @Act((State.TRIPPED,))
     def acknowledge(self) -> None:
+        """State that the cause of the trip is understood."""
         self.to(State.HELD, f"acknowledged: {self.reason}")
 
-    @as_act
-    def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Unload the specimen to zero force, or move axes to the positions ``to``, m.
+    @Act(
+        (State.HELD,),
+        (fit, allowed),
+        optional=("to", "signed", "clear"),
+        motion=(State.UNLOADING, State.HELD),
+        lasting=True,
+    )
+    def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> records.UnloadingRecord:
+        """Unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement.
 
-        ``signed`` is the person who has signed for the positions.
+        ``to`` are the positions of axes, m. ``signed`` is the person who has signed for the positions.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
@@ -642,18 +684,25 @@ class RigSession(GuardedRig):
             self.record.unloading.append(done)
         return done
 
-    @as_act
+    @Act(_ALL, (), ("text",), at_once=True)
+    def note(self, text: str, by: str = "") -> None:
+        """Add a note to the report."""
+        self.record.notes.append(records.Note(_now(self._clock), text, by or self.record.operator))
+
+    @Act(_AT_REST, lasting=True)
     def finish(self) -> None:
+        """Take the offsets again, close the port, and end the test."""
         if self.offsets is not None:
             try:
-                again = self._watched(self.offsets.seconds)
-                self.record.offsets_after = again.record()
+                self.record.offsets_after = self.take_offsets(self.offsets.seconds).record()
+                self.taken = None
             except ActRefused as refused:
                 self.note(f"no offsets were taken after the test: {refused}")
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
-        self._record_controller()
+        with suppress(PortError):  # the rig may be unreachable
+            self.record.controller = told_of(self.drive)
         self.to(State.FINISHED)
         self.close()
 
@@ -667,235 +716,25 @@ class RigSession(GuardedRig):
             self.record.outcome = self.record.outcome or "interrupted"
 
 
+def _now(clock: Clock, timespec: str = "milliseconds") -> str:
+    return _time(clock).isoformat(timespec=timespec)
+
+
 def _time(clock: Clock) -> datetime:
     return datetime.fromtimestamp(clock.time_ns() * 1e-9).astimezone()
 
 
-def _now(clock: Clock) -> str:
-    return _time(clock).isoformat(timespec="milliseconds")
-
-
 def told_of(drive: RigDrive) -> dict[str, str]:
     measured, active = drive.measured, drive.port.active_command
-    modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
-    commands = "cannot be read"
-    if active is not None:
-        commands = ", ".join(f"{1e3 * value:z.3f} mm" for value in active.tolist())
+    modes = ", ".join(_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode)
+    commands = [] if active is None else [f"{1e3 * value:z.3f} mm" for value in active.tolist()]
     return {
         "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
         "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),
-        "control mode": ", ".join(modes) or NOT_TOLD,
-        "active command": commands,
+        "control mode": modes or NOT_TOLD,
+        "active command": ", ".join(commands) or "cannot be read",
     }
 
-
-@dataclass(frozen=True)
-class Act:
-    """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
-
-    Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``arguments`` are names; if
-    ``needed``, all of them except ``optional`` are required. ``motion`` has the states during and after a guided
-    motion. The operator can intervene in a ``lasting`` act. An act is also possible during another act if
-    ``at_once``, and in a held rung if ``held``. If ``anybody``, other nodes may also request the act, because it
-    brings the rig to rest. If ``named``, ``do`` receives the operator's name. If the act ``commits``, ``do``
-    evaluates the guards once, under the lock under which the act takes effect.
-    """
-
-    words: str
-    states: tuple[State, ...]
-    do: Callable[..., object]
-    guards: tuple[Callable[[GuardedRig, str], str], ...] = ()
-    arguments: tuple[str, ...] = ()
-    motion: tuple[State, ...] = ()
-    needed: bool = False
-    optional: tuple[str, ...] = ()
-    lasting: bool = False
-    at_once: bool = False
-    held: bool = False
-    anybody: bool = False
-    named: bool = False
-    commits: bool = False
-
-    @property
-    def moves(self) -> bool:
-        return fit in self.guards
-
-
-def rung_held(rig: GuardedRig, act: str) -> str:
-    return "" if rig.suspended else "no held rung can be resumed, because the rung has ended"
-
-
-def rung_continues(rig: GuardedRig, act: str) -> str:
-    return f"the rung is being stopped: {rig.rung.stopped}" if rig.rung is not None and rig.rung.stopped else ""
-
-
-def taken(rig: GuardedRig, act: str) -> str:
-    return "there are no unconfirmed offsets" if rig.taken is None else ""
-
-
-def unsigned(rig: GuardedRig, act: str) -> str:
-    return "" if rig.clearance.wanting() else "there is nothing to sign for"
-
-
-def fit(rig: GuardedRig, act: str) -> str:
-    return rig.drive.unfit()
-
-
-def checked(rig: GuardedRig, act: str) -> str:
-    return rig.clearance.barred()
-
-
-def allowed(rig: GuardedRig, act: str) -> str:
-    return rig.test.barred(act) if rig.test is not None else ""
-
-
-def _take_offsets(session: RigSession, seconds: float) -> str:
-    return f"offsets {session.take_offsets(seconds).hash}"
-
-
-def _of_test(name: str) -> Callable[..., object]:
-    def do(session: RigSession, **arguments: object) -> object:
-        assert session.test is not None
-        return session.test.perform(name, arguments)
-
-    return do
-
-
-def barred_by_state(act: str, state: State) -> str:
-    if state in ACTS[act].states:
-        return ""
-    needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
-    return f"{situation(state)}; {act} is possible only in state {needed}"
-
-
-_BEFORE = (State.CONNECTED, State.REFERENCED)
-_AT_REST = (*_BEFORE, State.POSITIONED, State.HELD, State.TRIPPED)
-_ALL = tuple(State)
-_MOTION = (fit, checked, allowed)
-
-ACTS = {
-    "rehearse": Act(
-        "run a rung on the simulator", _ALL, _of_test("rehearse"), (allowed,), ("rung",), lasting=True, held=True
-    ),
-    "connect": Act(
-        "open the port; the controller's active command becomes the first command",
-        (State.IDLE,),
-        RigSession.connect,
-        lasting=True,
-    ),
-    "take_offsets": Act(
-        "measure the offsets and the scatter of the sensors at rest",
-        _BEFORE,
-        _take_offsets,
-        (),
-        ("seconds",),
-        needed=True,
-        lasting=True,
-    ),
-    "confirm_offsets": Act(
-        "use these offsets as the zero of the test",
-        _BEFORE,
-        RigSession.confirm_offsets,
-        (taken,),
-        ("hash", "unloaded"),
-        needed=True,
-    ),
-    "checklist": Act(
-        "answer one item of the rig file's checklist with y or n; all answers must be y before a motion",
-        (State.IDLE, *_AT_REST),
-        _of_test("checklist"),
-        (allowed,),
-        ("item", "answer"),
-        needed=True,
-        named=True,
-    ),
-    "check": Act(
-        "a small guarded move of every axis: signs, scales, stiffness",
-        (State.REFERENCED,),
-        RigSession.check,
-        (fit, allowed),
-        ("clear",),
-        (State.CHECKING, State.REFERENCED),
-        lasting=True,
-    ),
-    "sign_for": Act(
-        "sign for one unverified item, given by its full name",
-        (State.REFERENCED,),
-        RigSession.sign_for,
-        (unsigned,),
-        ("what",),
-        needed=True,
-        named=True,
-    ),
-    "position": Act(
-        "to the start of the test, by a bounded ramp",
-        (State.REFERENCED, State.HELD),
-        RigSession.position,
-        _MOTION,
-        ("clear",),
-        (State.POSITIONING, State.POSITIONED),
-        lasting=True,
-    ),
-    "arm": Act(
-        "arm a rung: its scenario and the offsets, by their hashes",
-        (State.POSITIONED,),
-        _of_test("arm"),
-        (fit, checked),
-        ("rung", "scenario_hash", "offsets_hash", "second"),
-        needed=True,
-        optional=("second",),
-        named=True,
-        commits=True,
-    ),
-    "run": Act("run the armed rung", (State.ARMED,), _of_test("run"), _MOTION, ("clear",), lasting=True),
-    "hold": Act(
-        "bring the rig to rest; a test in slow time can be resumed",
-        (State.RUNNING,),
-        RigSession.hold,
-        (rung_continues,),
-        ("reason",),
-        at_once=True,
-        anybody=True,
-        commits=True,
-    ),
-    "resume": Act(
-        "continue the held rung",
-        (State.HELD,),
-        RigSession.resume,
-        (rung_held, rung_continues, allowed),
-        ("clear",),
-        at_once=True,
-        held=True,
-    ),
-    "stop": Act(
-        "stop whatever moves", _ALL, RigSession.stop, (), ("reason",), at_once=True, held=True, anybody=True
-    ),
-    "acknowledge": Act("state that the cause of the trip is understood", (State.TRIPPED,), RigSession.acknowledge),
-    "unload": Act(
-        "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
-        (State.HELD,),
-        _of_test("unload"),
-        (fit, allowed),
-        ("to", "signed", "clear"),
-        (State.UNLOADING, State.HELD),
-        lasting=True,
-    ),
-    "note": Act(
-        "add a note to the report",
-        _ALL,
-        RigSession.note,
-        (),
-        ("text",),
-        needed=True,
-        at_once=True,
-        held=True,
-        named=True,
-    ),
-    "finish": Act(
-        "take the offsets again, close the port, and end the test", _AT_REST, RigSession.finish, lasting=True
-    ),
-}
-"""Acts by name. A new act needs an entry and a function."""
 
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
 """Acts that begin a motion and need the word CLEAR."""

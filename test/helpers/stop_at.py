@@ -14,7 +14,7 @@ from rths_nodes.procedure.rungs import RungPort
 from rths_nodes.procedure.session import RigSession
 
 WATCHED = {module.__file__ for module in (machine, rungs, session)}
-EACH_TICK = ("leave", "<lambda>", "_measured", "look", "_displaced", "_leave_start", "lost")
+EACH_TICK = ("<lambda>", "_measured", "look", "_displaced", "_leave_start", "lost")
 """Functions of the watched modules that run in each tick, and are no part of an act."""
 PATIENCE_S = 20.0
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from loop_parts import Hours
 from messages import mentions, naming
 from rig_walk import steps
 
@@ -23,7 +26,7 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import port_numbers
-from rths_nodes.procedure import rungs
+from rths_nodes.procedure import rungs, session
 from rths_nodes.procedure.machine import MOTION, ActRefused
 from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.run import Collector
@@ -345,6 +348,43 @@ def test_failing_host_trips_rig(walk):
     assert w.record.rungs[-1].outcome == "failed"
     w.session.acknowledge()
     w.session.position()
+
+
+def test_host_that_fails_with_unreadable_error_ends_rung(walk):
+    class Unreadable(Exception):
+        def __str__(self):
+            raise ValueError("no text")
+
+    def broken(scenario, port):
+        raise Unreadable
+
+    w = walk().to_start()
+    w.arm("g")
+    with pytest.raises(ValueError, match="no text"):
+        w.session.run(broken)
+    assert (w.session.state, w.session.rung) == (State.TRIPPED, None)
+    assert w.record.rungs[-1].outcome == "failed"
+
+
+def test_possible_acts_are_those_of_one_state(walk):
+    class Slow(session.Test):
+        def barred(self, act):
+            clock.now += 2_000_000_000 * round(session.ARMED_FOR_S)
+            return ""
+
+    clock = Hours()
+    w = walk(clock=clock).to_start()
+    w.arm("g")
+    w.session.test = Slow()
+    possible = w.session.possible()
+    assert possible["run"] == ""
+    assert mentions(possible["position"], "armed")
+
+
+def test_acts_have_descriptions_without_docstrings():
+    command = "from rths_nodes.procedure.session import ACTS; print(ACTS['position'].words)"
+    done = subprocess.run([sys.executable, "-OO", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "position"
 
 
 def test_ended_run_cannot_drive_rig(walk):

@@ -194,6 +194,19 @@ def test_second_sensor_verifies_only_displacement() -> None:
     assert (result.displacement_scale, result.force_scale) == (VERIFIED, WRONG)
 
 
+def test_second_sensor_without_value_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = small_move.judge
+
+    def judged(rig: Any, first: Any, moves: Any, stopped: str) -> dict[str, AxisChecks]:
+        for stand in moves[0].stands:
+            stand.auxiliary[:] = np.nan
+        return judge(rig, first, moves, stopped)
+
+    monkeypatch.setattr(small_move, "judge", judged)
+    result = check({"a": {"sensors": {"second": {}}}}, UNKNOWN)["a"]
+    assert result.displacement_scale == NOT_VERIFIED
+
+
 def test_sign_of_dashpot_is_found_in_motion() -> None:
     dashpot = {"type": "kelvin_voigt", "stiffness": 0.0, "damping": 2e5}
     result = check(with_noise({"a": {"specimen": dashpot}}), UNKNOWN)["a"]
@@ -214,6 +227,22 @@ def test_trip_during_small_move_is_a_finding() -> None:
     checks = check_scenario(scenario({"a": {}, "b": {}}, limits | move))
     assert mentions(checks["a"].findings[0], "axes.a", "axes.a.limits.force", "measured")
     assert each_mentions(checks["b"].findings, ("axes.b", "axes.a"))
+
+
+def test_stop_before_small_move_of_axis_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    test = scenario({"a": {}, "b": {}})
+    drive, offsets, _ = connected(test)
+    direction = small_move.SmallMoves._direction
+
+    def stopped(moves: small_move.SmallMoves, index: int) -> float:
+        if index == 1:
+            drive.stop("enough")
+        return direction(moves, index)
+
+    monkeypatch.setattr(small_move.SmallMoves, "_direction", stopped)
+    checks = small_move.check_axes(drive, test, offsets)
+    assert checks["a"].findings == []
+    assert each_mentions(checks["b"].findings, ("axes.b", "enough"))
 
 
 def test_small_move_needs_bounds_and_low_noise() -> None:

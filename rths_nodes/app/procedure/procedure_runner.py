@@ -32,7 +32,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused, Seen
 from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.rungs import RunOutcome, start_of
-from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
+from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession, Test
 from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.records import RecordingError
@@ -47,7 +47,7 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-class ProcedureRunner:
+class ProcedureRunner(Test):
     """Conducts one test on one rig, and writes the ``record`` to the ``folder`` of the test.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
@@ -80,7 +80,7 @@ class ProcedureRunner:
         """Last armed rung."""
         self.peaks: dict[str, dict[str, float]] = {}
         """Expected peaks of the last armed rung, by axis; empty without a simulator."""
-        self._acts: dict[str, Callable[..., str]] = {
+        self.acts = {
             "rehearse": self._rehearse,
             CHECKLIST: self._checklist,
             "arm": self._arm,
@@ -131,9 +131,6 @@ class ProcedureRunner:
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         return self.session.do(act, by, way, seen, **arguments)
-
-    def perform(self, act: str, arguments: dict[str, object]) -> str:
-        return self._acts[act](**arguments)
 
     def barred(self, act: str) -> str:
         if act == CHECKLIST:

@@ -106,7 +106,7 @@ class Served:
         The stop is recorded only during an act or while a rung is armed, so that the record stays small.
         """
         session = self._runner.session
-        if session.at_work:
+        if session.busy or session.state is State.ARMED:
             self._runner.do("stop", by, ANYBODY, reason=reason)
         else:
             session.stop(reason)
@@ -198,8 +198,7 @@ class Served:
                 f"{name}: the request is for test {request.test_id!r}, but the current test is "
                 f"{record.test_id!r}. Query again"
             )
-        needed = set(act.arguments) - set(act.optional) if act.needed else set()
-        if lacking := sorted(needed - set(arguments)):
+        if lacking := sorted(set(act.needed) - set(arguments)):
             raise ConfigError(f"{name}: the request lacks {', '.join(lacking)}")
         values = {key: _value(name, key, text) for key, text in arguments.items()}
         done = do(Seen(request.stops, request.state), **values)
