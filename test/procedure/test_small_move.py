@@ -15,7 +15,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import small_move
+from rths_nodes.procedure.checks import AxisMove
 from rths_nodes.procedure.machine import ActRefused
+from rths_nodes.procedure.motions import Steps
 from rths_nodes.procedure.small_move import DECLARED, SCENARIO
 
 Axis = dict[str, Any]
@@ -232,14 +234,14 @@ def test_trip_during_small_move_is_a_finding() -> None:
 def test_stop_before_small_move_of_axis_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     test = scenario({"a": {}, "b": {}})
     drive, offsets, _ = connected(test)
-    direction = small_move.SmallMoves._direction
+    moved = small_move.SmallMoves._move
 
-    def stopped(moves: small_move.SmallMoves, index: int) -> float:
-        if index == 1:
+    def stopped(moves: small_move.SmallMoves, move: AxisMove) -> Steps[None]:
+        if move.index == 1:
             drive.stop("enough")
-        return direction(moves, index)
+        return moved(moves, move)
 
-    monkeypatch.setattr(small_move.SmallMoves, "_direction", stopped)
+    monkeypatch.setattr(small_move.SmallMoves, "_move", stopped)
     checks = small_move.check_axes(drive, test, offsets)
     assert checks["a"].findings == []
     assert each_mentions(checks["b"].findings, ("axes.b", "enough"))
