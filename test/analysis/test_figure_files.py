@@ -219,6 +219,33 @@ def test_invalid_options_are_refused_together(tmp_path: Path, capsys: pytest.Cap
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("scenario", "table", "headings"),
+    [
+        ("chen_ricles_2010", "energy_steps", {"input (kJ)", "kinetic (kJ)", "experimental substructure (kJ)"}),
+        (
+            "column_under_axial_load",
+            "loads",
+            {"load target force (kN)", "load force (kN)"},
+        ),
+        (
+            "learning_five_story",
+            "copies",
+            {
+                "stiffness (of the initial value)",
+                "stiffness, copies have (of the initial value)",
+                "stiffness, one standard deviation, lower (of the initial value)",
+                "mean square of innovation",
+            },
+        ),
+    ],
+)
+def test_headings_of_tables_remain(scenario: str, table: str, headings: set[str]) -> None:
+    """Programs of users read these columns since 0.9.0."""
+    tables = dict(row for sheet in sheets(scenario) for row in files.tables(sheet))
+    assert headings <= tables[table].keys()
+
+
 def test_report_of_force_axis_has_partition_and_load() -> None:
     """A force-controlled axis is not moved by the structure."""
     run = rths_nodes.run("column_under_axial_load", ["duration=1"])

@@ -264,7 +264,8 @@ class Row(NamedTuple):
 
     Histories are ``(n,)``, one for each look, and empty for a test that lacks them; a history ``(2, n)`` is a
     filled range. Faint and dashed lines mark the value ``aim`` and the finite ``limits``. ``dots`` marks the
-    samples of a short history.
+    samples of a short history. ``heads`` are the headings of the histories in a table, if they differ from name,
+    look and unit; in the heading of a range, {} is the name of its end.
     """
 
     name: str
@@ -274,6 +275,7 @@ class Row(NamedTuple):
     aim: float | None = 0.0
     limits: Sequence[float] = ()
     dots: bool = False
+    heads: Sequence[str] = ()
 
 
 class Recordings:
@@ -335,17 +337,19 @@ class Recordings:
         suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
         for depth, (test, (base, histories)) in enumerate(zip(self.tests, row.shown, strict=True)):
             if len(history := histories[number]):
-                head = self.head(test, row.name + suffix)
+                ranged = ", {}" * (history.ndim > 1)
+                heading = row.heads[number] if row.heads else label(row.name + suffix + ranged, row.unit)
+                head = self.head(test, heading)
                 style: Data = {"label": name or suffix.strip()} | look
                 if not self.alone:
                     style = {"label": test.name, "zorder": 2.9 - 0.9 * depth / len(self.tests)}
                     style |= self.looks[test.name]
                 if history.ndim > 1:
-                    figure.band(panel, base, label(f"{head}, {{}}", row.unit), history, style)
+                    figure.band(panel, base, head, history, style)
                     continue
                 if rows is not None and len(history[rows]) <= DOTS:
                     style |= {"marker": ".", "ms": 2.5}
-                figure.curve(panel, base, label(head, row.unit), history, rows=rows, **style)
+                figure.curve(panel, base, head, history, rows=rows, **style)
 
     def time(self, panel: Axes, title: str) -> None:
         """Shade flagged stretches of a single test, the short ones widened, and label the panel."""

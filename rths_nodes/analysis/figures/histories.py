@@ -268,7 +268,8 @@ def loads(figure: Drawing, tests: Recordings) -> Words | None:
     rows = []
     for index, name in enumerate(histories.names):
         both = [KN * histories.target[:, index], KN * histories.force[:, index]]
-        rows.append(Row(f"{name} force", "kN", {"target": TARGET, "measured": BLACK}, [(base, both)], None))
+        looks, heads = {"target": TARGET, "measured": BLACK}, (f"{name} target force (kN)", f"{name} force (kN)")
+        rows.append(Row(f"{name} force", "kN", looks, [(base, both)], None, heads=heads))
         moved = [MM * histories.displacement[:, index]]
         rows.append(Row(f"{name} displacement", "mm", {"measured": BLACK}, [(base, moved)], None))
     tests.over_time(figure, rows)
@@ -473,7 +474,9 @@ def corridor(figure: Drawing, tests: Recordings) -> Words | None:
                 for values in (predicted.lower, predicted.nominal, predicted.upper)
             )
             curves = [np.array([lower, upper]), nominal, factor * measured[row, :, axis]]
-            rows.append(Row(f"{axis_name} {name}", unit, PREDICTED, [(base, curves)], None))
+            column = name + suffix_of(run.axes, axis)
+            heads = [label(column + part, unit) for part in (", predicted, {}", ", nominal", "")]
+            rows.append(Row(f"{axis_name} {name}", unit, PREDICTED, [(base, curves)], None, heads=heads))
     tests.over_time(figure, rows, 1.1)
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
@@ -565,7 +568,8 @@ def energy(figure: Drawing, tests: Recordings) -> Words:
     unit, factor = _joules(largest(np.array([*parts.values()])))
     looks = {name: look for name, look in ({"input": INPUT} | styled(PARTS)).items() if name in parts}
     balance = [(tests.steps[0], [factor * parts[name] for name in looks])]
-    panels = tests.over_time(figure, [*rows, Row("energy", unit, looks, balance, None)], 1.6)
+    heads = [f"{name} ({unit})" for name in looks]
+    panels = tests.over_time(figure, [*rows, Row("energy", unit, looks, balance, None, heads=heads)], 1.6)
     if relative and len(panels) > 1:
         # without strain energy at yield, the first values are large because the input energy is small
         late = errors[0][len(errors[0]) // 4 if running[0].elastic_energy == 0.0 else 0 :]

@@ -50,7 +50,9 @@ def _parameters(
     rows = []
     for name, (mean, wide, values), *limits in zip(names, shares.transpose(2, 1, 0), *bounds, strict=True):
         curves = [np.array([mean - wide, mean + wide]), mean, values]
-        rows.append(Row(name.replace("_", " "), "", looks, [(base, curves)], None, limits))
+        parts = (", one standard deviation, {}", "", f", {released}")
+        heads = [f"{name}{part} (of the initial value)" for part in parts]
+        rows.append(Row(name.replace("_", " "), "", looks, [(base, curves)], None, limits, heads=heads))
     return rows
 
 
