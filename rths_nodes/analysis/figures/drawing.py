@@ -117,7 +117,7 @@ class Drawing(Figure):
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values`` ``(n,)`` to the table of ``base``. A base may be longer than its columns."""
+        """Add a column ``values`` ``(n,)`` to the table of ``base``."""
         for other, columns in self.tables:
             if base[::2] == other[::2] and np.array_equal(base.values, other.values):
                 columns.setdefault(head, values)
@@ -167,10 +167,7 @@ def save(
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Return the figure as an SVG element of the page, without prolog, with unique ids.
-
-    ``savefig`` would draw the figure twice; ``print_svg`` draws it once.
-    """
+    """Return the figure as an SVG element of the page, without prolog, with unique ids."""
     label = html.escape(title)
     figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
     with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
@@ -193,7 +190,6 @@ def columns_of(labels: Sequence[str], width: float) -> int:
 
 
 def legend_above(panel: Axes, title: str = "") -> None:
-    """Draw a legend above a panel, which lists equal curves once."""
     entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))
     if not entries:
         panel.set_title(title)

@@ -436,7 +436,6 @@ def zooms(figure: Drawing, tests: Recordings) -> Words | None:
 def followed(
     figure: Drawing, tests: Recordings, panel: Axes, axis: int, rows: slice | None = None, command: bool = True
 ) -> None:
-    """Draw target, command and measured displacement of an axis; ``rows`` as in ``Drawing.curve``."""
     first, base, suffix = tests.first, tests.samples[0], suffix_of(tests.axes, axis)
     head, target = f"target{suffix} (mm)", MM * first.target[:, axis]
     look = TARGET if tests.alone else TARGET | {"label": f"target of {first.name}"}
@@ -627,7 +626,6 @@ def synchronisation(figure: Drawing, tests: Recordings) -> Words:
 
 
 def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
-    """Draw true displacement (if known), error and compensator parameters of several runs."""
     figure = Drawing()
     aligned = [test for name, run in runs if (test := Aligned(name, Evaluation(run))).drawable]
     if not aligned:

@@ -93,7 +93,6 @@ def spread(
 
 
 def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
-    """Draw the magnitudes of each label in a row."""
     edge = magnitude_axis(panel, "x", np.concatenate([*sizes.values(), []]))
     for position, magnitudes in enumerate(sizes.values()):
         values = magnitudes[~np.isnan(magnitudes)]
@@ -160,7 +159,6 @@ def _tracking(table: StudyTable, rows: Mapping[str, Sequence[int]], across: str,
 
 
 def drawings(table: StudyTable) -> Iterator[Drawing]:
-    """Draw the figures of a study, in matplotlib's current style."""
     if not table.finished.any():
         return
     more = f" Only {MOST} of {len(table.groups)} groups are shown." if len(table.groups) > MOST else ""
