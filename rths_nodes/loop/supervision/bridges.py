@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rths_nodes.core.control import Rows
+from rths_nodes.core.control import Rows, rows_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
@@ -140,8 +140,7 @@ class Fading:
         ``difference`` is the old minus the new motion, ``(3, ..., n)`` in m, m/s and m/s^2.
         """
         self._difference = difference + self._left() if self.active else difference
-        needed = np.abs(self._difference[0]) / self._fastest
-        largest = float(needed.max())
+        largest = float((np.abs(self._difference[0]) / self._fastest).max())
         # compute no length from NaN; the limits trip on it
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
@@ -155,15 +154,10 @@ class Fading:
         return left
 
     def _left(self) -> Array:
-        duration = self._length * self._dt
         weights = _POLYNOMIALS @ (self._index / self._length) ** _POWERS
-        scale = duration ** _POWERS[:3]
+        scale = (self._length * self._dt) ** _POWERS[:3]
         left: Array = (weights * scale / scale[:, None]) @ self._difference.reshape(3, -1)
         return left.reshape(self._difference.shape)
-
-
-_Followed = tuple[int, Rows]
-"""Sample number of a Target, and its displacement, velocity and acceleration as floats."""
 
 
 class MotionBridge:
@@ -175,8 +169,8 @@ class MotionBridge:
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
         self._setup, self._dt, self._substeps, self._fading = setup, dt, substeps, fading
-        self._last: _Followed = (0, ([], [], []))
-        self._driving: _Followed | None = None
+        self._last: tuple[int, Rows] = (0, ([], [], []))
+        self._driving: tuple[int, Rows] | None = None
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
@@ -196,16 +190,11 @@ class MotionBridge:
         self.apart = source is not None or self._fading.active
         return x, v, a
 
-    def _series(self, last: _Followed, sample: int) -> Array:
+    def _series(self, last: tuple[int, Rows], sample: int) -> Array:
         start, rows = last
         x, v, a = np.array(rows)
         t = (sample - start) * self._dt
-        moved = self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
-        return np.array((moved.displacement, moved.velocity, moved.acceleration))
-
-
-_Known = tuple[Command, Command]
-"""Newest Command and previous Command."""
+        return np.array(rows_of(self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))))
 
 
 class CommandBridge:
@@ -222,7 +211,7 @@ class CommandBridge:
         self._n_moved = len(position) - len(rates)
         self._steps = [LOAD_SHARE * dt * rate for rate in rates]
         self._catching_up = False
-        self._driving: _Known | None = None
+        self._driving: tuple[Command, Command] | None = None
         self.start(position)
 
     def start(self, position: Array) -> None:
@@ -236,7 +225,7 @@ class CommandBridge:
     def command(self, sample: int) -> Command:
         commands = self._newest, self._before
         if self._driving is not None and self._driving[0] is not commands[0]:
-            self._begin(sample)
+            self._begin(self._driving, sample)
         self._driving, self._catching_up = commands, bool(self._steps)
         (rows, _), newest, sent, n = _line(commands, sample), self._newest, self._sent, self._n_moved
         rows[:, n:] = sent.target[n:], sent.command[n:]
@@ -249,7 +238,7 @@ class CommandBridge:
         if command.sample > self._newest.sample:  # as in received, without its call per sample
             self._before, self._newest = self._newest, command
         if self._driving is not None:
-            self._begin(command.sample)
+            self._begin(self._driving, command.sample)
             self._driving = None
         if self._catching_up:
             command = self._nearer(command)
@@ -268,16 +257,14 @@ class CommandBridge:
         """Add the remaining differences. The target fades too, because a pause scales command minus target."""
         rows = np.array((command.target, command.command))
         rows[:, : self._n_moved] += self._fading.step()[0]
-        target, wanted = rows
-        return replace(command, target=target, command=wanted)
+        return replace(command, target=rows[0], command=rows[1])
 
-    def _begin(self, sample: int) -> None:
-        assert self._driving is not None
-        apart, steps = np.subtract(_line(self._driving, sample), _line((self._newest, self._before), sample))
+    def _begin(self, driving: tuple[Command, Command], sample: int) -> None:
+        apart, steps = np.subtract(_line(driving, sample), _line((self._newest, self._before), sample))
         self._fading.begin(np.array((apart, steps / self._dt, np.zeros_like(apart)))[..., : self._n_moved])
 
 
-def _line(commands: _Known, sample: int) -> tuple[Array, Array]:
+def _line(commands: tuple[Command, Command], sample: int) -> tuple[Array, Array]:
     """Return target and command ``(2, n_axes)`` on the line through two Commands, and its step per sample."""
     newest, before = commands
     rows = np.array((newest.target, newest.command))
@@ -340,11 +327,10 @@ class BridgeCount:
         self._row += late
         self._in_window += late
         self._late.append((sample, late))
-        rows = (
+        for name, count, where, bound in (
             ("in_a_row", self._row, "in a row", most.in_a_row),
             ("in_window", self._in_window, f"in {most.window:g} s", most.in_window),
-        )
-        for name, count, where, bound in rows:
+        ):
             if count > bound:
                 periods = "period was" if count == 1 else "periods were"
                 self._overrun = f"bridge.overruns.{name}: {count} {periods} late {where}: must be <= {bound}"
@@ -359,6 +345,5 @@ class BridgeCount:
         """Reason to stop, if the bridge is too long or too many periods were late; otherwise an empty string."""
         if self.in_a_row <= self._longest:
             return self._overrun
-        late = self.in_a_row * self._dt
-        bound = f"must be <= {1e3 * self._max_bridge:g} ms"
-        return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
+        late, bound = 1e3 * (self.in_a_row * self._dt), 1e3 * self._max_bridge
+        return f"bridge.max_bridge: no {self._missing} for {late:.3g} ms: must be <= {bound:g} ms"

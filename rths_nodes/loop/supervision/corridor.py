@@ -112,10 +112,7 @@ class CorridorWatch:
         self._reset()
 
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Advance by a sample with displacement (m) and force (N), ``(n_axes,)``.
-
-        The absorbed energy increases by the mean of the last two forces times the change of displacement.
-        """
+        """Advance by a sample with displacement (m) and force (N), ``(n_axes,)``."""
         before = self._before or (displacement, force)
         steps = zip(self.energies, displacement, force, *before, strict=True)
         self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in steps]
@@ -133,13 +130,10 @@ class CorridorWatch:
             self.left = sample, f"{path}: {name} = {value:.6g} {unit}, but was predicted {band}"
 
     def metrics(self) -> dict[str, float]:
-        """Return, by quantity, the percentage of samples outside the band for the worst axis.
-
-        Also return the sample of ``left``, or NaN.
-        """
+        """Return the percentages of samples outside for the worst axes, and the sample of ``left`` or NaN."""
         most = np.max(np.reshape(self._outside, (len(QUANTITIES), -1)), axis=1, initial=0).tolist()
-        names = [name + OUTSIDE for name, _ in QUANTITIES]
-        metrics = {name: 100.0 * n / max(1, self._samples) for name, n in zip(names, most, strict=True)}
+        counts, n = zip(QUANTITIES, most, strict=True), max(1, self._samples)
+        metrics = {name + OUTSIDE: 100.0 * count / n for (name, _), count in counts}
         return metrics | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
 
 

@@ -12,9 +12,6 @@ import numpy as np
 
 from rths_nodes.core.samples import Array, Command, Measurement
 
-LOOK_S = 0.05
-"""Polling interval for other stop requests while a run is held in lockstep, s."""
-
 
 @dataclass(frozen=True)
 class Tares:
@@ -72,9 +69,9 @@ class OperatorRequests:
         self.held = False
         self._changed.set()
 
-    def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait at most ``seconds`` for a request."""
-        self._changed.wait(seconds)
+    def wait(self) -> None:
+        """Wait for a request, but at most 0.05 s: a run held in lockstep polls other stop requests."""
+        self._changed.wait(0.05)
 
 
 @dataclass
@@ -97,7 +94,6 @@ class Handover:
     lost: Callable[[], str] = lambda: ""
     following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
-    """Change of the forces in each hold."""
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
         """Record a tick at rest after ``sample``, with the measured ``forces`` (N)."""

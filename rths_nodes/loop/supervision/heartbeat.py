@@ -38,9 +38,7 @@ class HeartbeatParams:
         at_most=10.0,
     )
     recorder_lost: str = text(
-        "reaction to a lost recorder: stop, or warn and continue without a recording",
-        "stop",
-        choices=("stop", "warn"),
+        "reaction to a lost recorder: stop, or warn and continue without a recording", "stop", ("stop", "warn")
     )
 
     def validate(self, path: str) -> None:
@@ -87,13 +85,11 @@ class Heartbeat:
     def lost(self, now: int) -> list[tuple[str, str]]:
         gap, self._looked, lost = now - self._looked, now, []
         for peer, (since, spoken, behind) in [*self._peers.items()]:
-            if gap > self._suspended:
-                since += gap
+            since += gap if gap > self._suspended else 0
             self._peers[peer] = since, spoken, behind
             if now - since > self._limits[peer]:
                 del self._peers[peer]
-                blind = now - spoken < behind
-                state = "sends heartbeats, but has received no Measurement" if blind else "silent"
+                state = "sends heartbeats, but has received no Measurement" if now - spoken < behind else "silent"
                 age, limit = (now - since) / SECOND, self._limits[peer] / SECOND
                 lost.append((peer, f"heartbeat.{peer}: {state} for {age:.2g} s: must be <= {limit:g} s"))
         return lost

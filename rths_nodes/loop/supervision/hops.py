@@ -57,10 +57,7 @@ class HopsParams:
 
 
 class UnderWay:
-    """Assigns Commands to ticks of a rig with hops of ``depth``.
-
-    The first ``depth`` ticks hold Command 0, ``start``.
-    """
+    """Assigns Commands to ticks of a rig with hops of ``depth``. The first ticks hold Command 0, ``start``."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -76,10 +73,8 @@ class UnderWay:
         Targets are shifted by the displacement during the hops, because a Command refers to its own sample. During
         a pause, ``targets`` are returned unchanged, because the rig stage generates the Commands.
         """
-        if not self.depth:
-            return targets
         self._moved.append(moved)
-        if paused:
+        if paused or not self.depth:
             return targets
         then = self._moved[0]
         return [target + (now - before) for target, now, before in zip(targets, moved, then, strict=True)]

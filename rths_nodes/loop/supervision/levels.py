@@ -55,10 +55,7 @@ Column = Callable[[list[Reading], list[Reading], list[float]], float]
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
-    """Return the column of a quantity of the complete rig.
-
-    The quantity is a number of consecutive samples, or a fraction of the samples in the last second.
-    """
+    """Return the column of a number of consecutive samples, or of a fraction of the samples in the last second."""
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
@@ -169,17 +166,15 @@ class LevelWatch:
             raise ConfigError(f"{path}.of = {show(list(params.of))}: {error}") from None
         if not isinstance(unit, Unit):
             raise ConfigError(f"{path}: the method unit returns {show(unit)}, but must return a Unit")
-        self._names[QUANTITY][name] = self._add(self._stepped(path, made, parts)), Unit(1.0, unit.powers)
 
-    def _stepped(self, path: str, quantity: Quantity, parts: Sequence[Expression]) -> Column:
         def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
             try:
-                return float(quantity.step([part.value(values) for part in parts]))
+                return float(made.step([part.value(values) for part in parts]))
             except Exception as error:  # any exception of foreign code; the supervision continues
                 self._failure = self._failure or f"{path}: {type(error).__name__}: {error}"
                 return math.nan
 
-        return value
+        self._names[QUANTITY][name] = self._add(value), Unit(1.0, unit.powers)
 
     def _of_level(self, axis: str, quantity: str, level: Level) -> int:
         path = level_path(axis, quantity)
@@ -189,8 +184,15 @@ class LevelWatch:
             return self._add(_counter(WHOLE[quantity], self._dt))
         column = self._of_axis(quantity, axis)
         if isinstance(level, Disagreement):
-            second = FLAGS + _second(path, level.channel, QUANTITIES[quantity].unit, self._channels)
-            return self._add(lambda now, before, values: column(now, before, values) - values[second])
+            names = [name.partition(" [")[0] for name in self._channels]
+            if level.channel not in names:
+                raise unknown(f"{path}.channel", "channel", level.channel, names)
+            second, unit = names.index(level.channel), QUANTITIES[quantity].unit
+            unit_of_channel = self._channels[second].partition(" [")[2].rstrip("]")
+            if unit_of_channel != unit:
+                problem = f"its unit is {unit_of_channel or 'none'}, but must be {unit}"
+                raise ConfigError(f"{path}.channel = {level.channel!r}: {problem}")
+            return self._add(lambda now, before, values: column(now, before, values) - values[FLAGS + second])
         return self._add(column)
 
     def _of_expression(self, path: str, level: OfExpression) -> Column:
@@ -203,8 +205,7 @@ class LevelWatch:
             raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
-        complete = all(index in self._of_axes for index in made.places)
-        if complete and level.acts and not low <= at_rest <= high:
+        if level.acts and all(i in self._of_axes for i in made.places) and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
                 f"{path}.of = {show(level.of)}: {problem} if the rig is at rest at zero, so that "
@@ -215,9 +216,9 @@ class LevelWatch:
     def _values(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         channels = measured.auxiliary.tolist()
-        tracked = (measured.displacement - self._tares.displacement).tolist()
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
+        tracked = (measured.displacement - self._tares.displacement).tolist()
         commands = targets = (measured.command - self._tares.command).tolist()
         if command is not None:
             commands, targets = command.command.tolist(), command.target.tolist()
@@ -288,18 +289,6 @@ def _rows(index: int, axis: str, quantity: str, level: Level) -> tuple[Row, Row]
     told = Row(level_path(axis, quantity), index, warn_low, warn_high, action=INDICATE, text=text)
     persistence = level.persistence if level.acts else NEVER
     return told, told._replace(low=low, high=high, persistence=persistence, action=level.action)
-
-
-def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
-    names = [name.partition(" [")[0] for name in channels]
-    if channel not in names:
-        raise unknown(f"{path}.channel", "channel", channel, names)
-    unit_of_channel = channels[names.index(channel)].partition(" [")[2].rstrip("]")
-    if unit_of_channel != unit:
-        raise ConfigError(
-            f"{path}.channel = {channel!r}: its unit is {unit_of_channel or 'none'}, but must be {unit}"
-        )
-    return names.index(channel)
 
 
 def level_path(axis: str, quantity: str) -> str:

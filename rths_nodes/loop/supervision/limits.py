@@ -87,10 +87,7 @@ TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
 
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
-    """Return a code for the first violated limit of a command, or NONE.
-
-    The code is PER_MOVE times the axis, plus TARGET, PLACE, STEP or WAY.
-    """
+    """Return PER_MOVE times the axis, plus TARGET, PLACE, STEP or WAY, for the first violated limit, or NONE."""
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
         step = now - previous[axis]
@@ -108,10 +105,9 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Return a code for the first axis that cannot stop together with its group, or NONE.
+    """Return PER_MOVE times the first axis that cannot stop together with its group, plus COMMON_WAY, or NONE.
 
-    The code is PER_MOVE times the axis, plus COMMON_WAY. All axes of a group take as many samples to stop as its
-    slowest axis.
+    All axes of a group take as many samples to stop as its slowest axis.
     """
     for group in groups:
         longest = 0.0
@@ -153,12 +149,7 @@ def of_errors(
 
 
 NO_TARGET, NO_COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
-RUN_AWAY = f"{NO_TARGET}: the response has run away, or lies beyond the reach of the setup"
 NOT_TAKEN = ": the rig reports no control mode for commands in N (MODE_HELD or MODE_FORCE), so none are sent"
-BRAKING_WAY = (
-    ".limits.stroke: command = {:.6g} m at {:.4g} m/s: its braking way of {:.4g} m must be within the {:.4g} m "
-    "that are left to +- {:g} m"
-)
 MOVED = (
     ".rig_axis.elastic_limit: measured = {:.6g} m from the zero of the test: must be within +- {:g} m on this rung"
 )
@@ -201,16 +192,11 @@ class LimitCheck:
         measured = list(_of_measurements(limits, zeros))
         self.of_measurement = {row.slot: row for row in measured}
         self.measurements = table(measured)
-        self.zeros = [
-            (position, force, lim.of_force) for lim, (position, force, *_) in zip(axis_limits, zeros, strict=True)
-        ]
+        self.zeros = [(*zero[:2], lim.of_force) for lim, zero in zip(axis_limits, zeros, strict=True)]
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return the reason to refuse ``command``, or an empty string.
-
-        ``previous`` are the last sent commands; ``modes`` are their control modes.
-        """
+        """Return the reason to refuse ``command`` after ``previous`` with their ``modes``, or an empty string."""
         targets, commands = command.target.tolist(), command.command.tolist()
         if self.loads and (reason := self._unfit_load(command, targets, commands, previous, modes)):
             return reason
@@ -249,7 +235,8 @@ class LimitCheck:
         _, zero, stroke, most, _ = move = self.moves[i]
         now, step, rate, axis = commands[i], commands[i] - previous[i], self.rate, self._paths[i]
         if limit == TARGET:
-            return axis + RUN_AWAY.format(targets[i])
+            reason = "the response has run away, or lies beyond the reach of the setup"
+            return f"{axis}{NO_TARGET.format(targets[i])}: {reason}"
         if limit == PLACE:
             row = within(f"{axis}.limits.stroke", i, stroke, "m", "command")
             return row.words(now + zero) if math.isfinite(now) else axis + NO_COMMAND.format(now)
@@ -260,13 +247,13 @@ class LimitCheck:
             (commands[j] - previous[j] for j, *_ in group), (0.5 * braking for *_, braking in group)
         )
         way, left = braking_way(step, samples), way_left(now + zero, step, stroke)
-        return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
+        return (
+            f"{axis}.limits.stroke: command = {now + zero:.6g} m at {step * rate:.4g} m/s: its braking way of "
+            f"{way:.4g} m must be within the {left:.4g} m that are left to +- {stroke:g} m"
+        )
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``, or an empty string.
-
-        ``modes`` are the control modes of ``targets``.
-        """
+        """Return the reason to stop after ``measured``, or an empty string. ``modes`` are those of ``targets``."""
         moved, forces = measured.displacement.tolist(), measured.force.tolist()
         channels = measured.auxiliary.tolist()
         if self._shown:

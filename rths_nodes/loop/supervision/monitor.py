@@ -20,8 +20,6 @@ from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
 from rths_nodes.loop.supervision.limits import acting, table, within
 
 INDICATE, TRIP = "indicate", "trip"
-NEVER = -1.0
-"""Bound (J) that every energy error exceeds, so that every sample is judged."""
 ROUNDED = 0.999
 """Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
 INDICES = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
@@ -127,10 +125,9 @@ class Monitor:
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
-        units, names = declared(MonitorParams), (*INDICES, "tracking_indicator")
-        bounds = [(getattr(params, name), units[name].unit) for name in INDICES] + [(math.inf, "m^2")]
-        rows = enumerate(zip(names, bounds, strict=True))
-        self._rows = {i: within(f"monitor.{name}", i, *bound) for i, (name, bound) in rows if bound[0] is not None}
+        bounds = [(name, getattr(params, name), declared(MonitorParams)[name].unit) for name in INDICES]
+        rows = enumerate([*bounds, ("tracking_indicator", math.inf, "m^2")])
+        self._rows = {i: within(f"monitor.{name}", i, *most) for i, (name, *most) in rows if most[0] is not None}
         self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
         self._steep, self._smallest = bool(self._rows.keys() & {1, 2}), params.smallest_amplitude
         self._indicators = deque([[0.0] * n_axes], maxlen=SPAN)
@@ -139,7 +136,7 @@ class Monitor:
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
         """Largest energy error (J) that is within its limit for every input energy."""
         if self.in_order:
-            self._within = NEVER
+            self._within = -1.0  # every energy error exceeds this, so that every sample is judged
         calls = self._within, self._judge, self._take_targets
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, *calls)
         self.step = self.tracking.step

@@ -106,9 +106,8 @@ class MovingRms:
         return units[0]
 
     def step(self, values: Sequence[float]) -> float:
-        square, squares = values[0] * values[0], self._squares
-        gone = squares[0]
-        squares.append(square)
+        square, gone = values[0] * values[0], self._squares[0]
+        self._squares.append(square)
         for value, sign in ((square, 1), (gone, -1)):
             if math.isfinite(value):
                 self._sum += sign * value
@@ -117,5 +116,5 @@ class MovingRms:
         self._coming += square if math.isfinite(square) else 0.0
         self._left -= 1
         if not self._left:
-            self._sum, self._coming, self._left = self._coming, 0.0, len(squares)
-        return math.nan if self._wild else math.sqrt(max(self._sum, 0.0) / len(squares))
+            self._sum, self._coming, self._left = self._coming, 0.0, len(self._squares)
+        return math.nan if self._wild else math.sqrt(max(self._sum, 0.0) / len(self._squares))

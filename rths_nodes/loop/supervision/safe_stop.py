@@ -48,9 +48,6 @@ def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
-Floats = list[float] | Array
-
-
 class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
@@ -101,12 +98,9 @@ StopRow = tuple[int, float, float, float, float]
 
 
 def begin(
-    groups: Sequence[Sequence[StopRow]], state: Floats, before: Sequence[float], last: Sequence[float]
+    groups: Sequence[Sequence[StopRow]], state: list[float] | Array, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Begin the stop of all ``groups`` after the last two commands (m).
-
-    Write ``state``, and return the largest number of samples of a group.
-    """
+    """Write ``state`` after the last two commands (m), and return the largest number of samples of a group."""
     longest = 0.0
     for group in groups:
         needed = 0.0
@@ -128,7 +122,7 @@ def begin(
     return longest
 
 
-def command_after(state: Floats, axis: int, done: float) -> float:
+def command_after(state: list[float] | Array, axis: int, done: float) -> float:
     """Return the command of an axis (m) after ``done`` samples of its stop."""
     samples, at = state[PER_AXIS * axis + SAMPLES], PER_AXIS * axis
     m = min(done, samples)
@@ -155,10 +149,6 @@ def held_places(
     return before, last
 
 
-LONGEST_LEAD_S = 0.1
-"""Longest delay of an actuator, s."""
-
-
 class LoadStop:
     """Inserts force axes ("loads"), the ``axes`` after the first ``n_moved``, into the commands of a stop.
 
@@ -176,8 +166,8 @@ class LoadStop:
     def __init__(
         self, axes: Iterable[str], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
     ) -> None:
-        self._names, self._n = tuple(axes), n_moved
-        self._longest, self._breach = LONGEST_LEAD_S / dt, breach
+        self._names, self._n, self._breach = tuple(axes), n_moved, breach
+        self._longest = 0.1 / dt  # longest delay of an actuator: 0.1 s
         self._loads: dict[int, tuple[float, int]] = {}
         """Kept force (N) or held position (m), and mode, by index of the axis."""
         self._done = 0
@@ -210,20 +200,16 @@ class LoadStop:
             return command
         commands, targets = command.command.copy(), command.target.copy()
         modes = bytearray([MODE_DISPLACEMENT] * len(self._names))
-        targets[: self._n] = self._target()
+        self._done += 1
+        s, m = min(self._done / self._samples, 1.0) if self._samples else 1.0, self._samples
+        to_end = s * s * (3.0 - 2.0 * s)
+        targets[: self._n] = self._start + m * s * (1.0 - s) ** 2 * self._step + to_end * (self._end - self._start)
         for axis, (value, mode) in self._loads.items():
             commands[axis] = targets[axis] = value
             modes[axis] = mode
         self._sent = targets, bytes(modes)
         mode_of_rest = b"" if self.at_rest else bytes(modes)
         return Command(command.sample, targets, commands, command.auxiliary, command.flags, mode_of_rest)
-
-    def _target(self) -> Array:
-        self._done += 1
-        s, m = min(self._done / self._samples, 1.0) if self._samples else 1.0, self._samples
-        to_end = s * s * (3.0 - 2.0 * s)
-        target: Array = self._start + m * s * (1.0 - s) ** 2 * self._step + to_end * (self._end - self._start)
-        return target
 
     def _release(self, measured: Measurement, shown: Measurement) -> None:
         over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
