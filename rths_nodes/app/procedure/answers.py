@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
@@ -138,26 +138,21 @@ def read(path: str | os.PathLike[str]) -> Answers:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: must contain a mapping of answers")
     with within(str(path)):
-        return from_data(Answers, _answers_of(data))
-
-
-def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
-    problems = Problems(
-        f"{key} = {show(data[key])}: must be {{moves: y}} or {{moves: n}}, because this act moves the rig"
-        for key in MOVING
-        if isinstance(data.get(key), (bool, str))
-    )
-    for key in ("rungs", "arm"):
-        if isinstance(rungs := data.get(key), list) and "h" in rungs:
-            problems.append(f"{key}: rung h {REMOVED}")
-    if "iteration" in data:
-        problems.append(f"iteration: {REMOVED}")
-    problems.refuse()
-    names = declared(Answers)
-    answers = {key: value for key, value in data.items() if value is not None or key not in names}
-    if isinstance(differences := answers.get("largest_difference"), Mapping):
-        answers["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
-    return answers
+        problems = Problems(
+            f"{key} = {show(data[key])}: must be {{moves: y}} or {{moves: n}}, because this act moves the rig"
+            for key in MOVING
+            if isinstance(data.get(key), (bool, str))
+        )
+        for key in ("rungs", "arm"):
+            if isinstance(rungs := data.get(key), list) and "h" in rungs:
+                problems.append(f"{key}: rung h {REMOVED}")
+        if "iteration" in data:
+            problems.append(f"iteration: {REMOVED}")
+        problems.refuse()
+        answers = {key: value for key, value in data.items() if value is not None or key not in declared(Answers)}
+        if isinstance(limits := answers.get("largest_difference"), Mapping):
+            answers["largest_difference"] = {key: value for key, value in limits.items() if value is not None}
+        return from_data(Answers, answers)
 
 
 def needed(planned: Iterable[str]) -> list[str]:
@@ -173,10 +168,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return a message for each missing answer of the planned rungs.
-
-    If ``only`` is given, other keys may be missing.
-    """
+    """Return a message for each missing answer of the planned rungs. With ``only``, other keys may be missing."""
     planned, specs, problems = answers.rungs or ALL, declared(Answers), []
     by_rung = {"arm": [name for name in planned if name in MOVED], "largest_difference": planned[1:]}
     keys = needed(planned)
@@ -192,12 +184,11 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
     return problems
 
 
-def template(planned: Iterable[str] = ALL) -> str:
+def template(rungs: Sequence[str] = ALL) -> str:
     lines = ["# Answers of the operator for rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
-    rungs = tuple(planned)
     keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}
     for name, spec in declared(Answers).items():
-        if name == "version" or name not in keys:
+        if name not in keys:
             continue
         if name == "rungs":
             lines += [f"#   {rung.name}: {rung.words}" for rung in RUNGS.values() if rung.name in rungs]

@@ -11,12 +11,12 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.markup import escape
 from rich.table import Table
@@ -25,7 +25,7 @@ from rich.text import Text
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.ladder import SLOW, Ladder, Step
-from rths_nodes.app.procedure.operator_socket import begun
+from rths_nodes.app.procedure.operator_socket import LOOK_S, begun
 from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, loads_at_rest, next_act, wrong
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, PortError
@@ -34,19 +34,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
 from rths_nodes.loop.interrupts import REQUESTS, stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import (
-    ANSWERS,
-    REDUCED,
-    REHEARSAL,
-    RUNGS,
-    TERMINAL,
-    WRONG,
-    OffsetsRecord,
-    ProcedureRecord,
-    RungRecord,
-    largest,
-    verdict,
-)
+from rths_nodes.loop.procedure_record import ANSWERS, REDUCED, REHEARSAL, RUNGS, TERMINAL, WRONG, largest, verdict
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind
 from rths_nodes.loop.supervision.states import State
@@ -55,20 +43,19 @@ from rths_nodes.procedure.rungs import two_persons
 from rths_nodes.procedure.session import ACTS, CLEAR, HEARD
 from rths_nodes.recording.records import RecordingError
 
+if TYPE_CHECKING:
+    from rths_nodes.loop.procedure_record import OffsetsRecord, ProcedureRecord, RungRecord
+
 NEXT = {
     State.HELD: "next: position, unload, finish, or resume if a rung is held",
     State.TRIPPED: "next: find the cause of the trip, then acknowledge the trip",
 }
 """Advice on the next step, by the state in which the rig rests after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
-LOOK_S = 0.05
-"""Polling interval for keys and signals during an act, s."""
-ENDED_S = 0.1
 SAME_KEY_S = 0.2
 """Time within which several signals (a key pressed twice) are treated as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Acts by the word that the operator types during a motion. Any other input is a note."""
-ENDING = ("unload", "finish")
 NAMED_BY = 6
 """Number of characters of a hash that an operator types to arm a rung."""
 UNITS = {"displacement": (MM, "mm"), "force": (KN, "kN")}
@@ -87,7 +74,7 @@ def typed(question: str, ended: Callable[[], str] = str) -> str:
     interrupts this wait, but not always a plain read.
     """
     print(question, end="", file=sys.stderr, flush=True)
-    while sys.stdin.isatty() and not select.select([sys.stdin], [], [], ENDED_S)[0]:
+    while sys.stdin.isatty() and not select.select([sys.stdin], [], [], 0.1)[0]:
         if reason := ended():
             raise ActRefused(f"\n{reason}")
     return input()
@@ -99,15 +86,12 @@ class Console:
     Without ``ask``, the answers must be complete. Acts of other programs come over a socket (``served.py``).
     """
 
-    runner: ProcedureRunner
-
     def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[object], None]) -> None:
         self.answers, self._ask, self._printer = answers, ask, Printer(say)
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = self._over = False
-        """``asking`` is true while a question is open. ``_typed`` is true once the operator has typed something
-        for the act."""
+        """``asking`` is true during a question, ``_typed`` once the operator has typed something for the act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._received_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
@@ -126,10 +110,7 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str, ended: Callable[[], str] = str) -> str:
-        """Return the typed line unchanged. Raises KeyboardInterrupt if no terminal is open.
-
-        Raises ActRefused if ``ended`` returns a reason before a line is typed.
-        """
+        """Return the typed line. Raises KeyboardInterrupt without a terminal, and the errors of :func:`typed`."""
         if self._ask is None:
             raise KeyboardInterrupt(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
@@ -141,10 +122,7 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key`` from the file, otherwise from the operator.
-
-        An empty line accepts ``proposed``.
-        """
+        """Return the answer ``key`` of the file or of the operator. An empty line accepts ``proposed``."""
         answer = getattr(self.answers, key)
         if answer is not None and answer != ():
             return answer
@@ -174,8 +152,7 @@ class Console:
     def clear(self, act: str, motion: str) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        The answers file decides. If the file has no answer, print the motion and return the typed line. Raises
-        ActRefused if the act ends before a line is typed.
+        If the file has no answer, print the motion and return the typed line. Raises errors of :func:`typed`.
         """
 
         def ended() -> str:
@@ -262,8 +239,8 @@ class Console:
         self.say(Text(runner.record.named(prompt), style="bold red") if lost else prompt)
         if why_not := session.why_not(act):
             self.say(f"{act} is not possible now: {why_not}")
-        rung = runner.next_rung
-        prompt = f"{act}, for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else act
+        rung = "" if act in ("unload", "finish") else runner.next_rung
+        prompt = f"{act}, for rung {rung} ({RUNGS[rung].title})" if rung else act
         moves = bool(runner.motion(act))
         proposal = f"next: {prompt}; type {act} to move the rig" if moves else f"Enter: {prompt}"
         line = self.line(f"act ({proposal}; ?: list all acts): ")
@@ -281,10 +258,7 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> None:
-        """Ask the questions of an act and perform the act.
-
-        A refusal is printed if the operator leads, and raised otherwise.
-        """
+        """Ask questions and perform an act. A refusal is printed if the operator leads, and raised otherwise."""
         self._typed, session = False, self.runner.session
         try:
             with session.act(act, seen):  # one stop ends the act and its questions
@@ -308,8 +282,7 @@ class Console:
         motion = self.runner.motion(act, arguments)
         if motion and not session.why_not(act):  # an impossible act is refused without a question
             arguments["clear"] = self.clear(act, motion)
-        way = TERMINAL if self.leads or self._typed else ANSWERS
-        work = partial(session.do, act, way=way, **arguments)
+        work = partial(session.do, act, way=TERMINAL if self.leads or self._typed else ANSWERS, **arguments)
         return self.meanwhile(shown or act, work) if ACTS[act].lasting else work()
 
     def _changed(self, state: State, reason: str) -> None:
@@ -346,8 +319,7 @@ class Console:
             if self._answered > 2:
                 raise KeyboardInterrupt
             holds = first and self.attended and not self.runner.session.why_not("hold")
-            reason = REQUESTS.get(self._signals[-1], "")
-            self._interrupt("hold" if holds else "stop", reason)
+            self._interrupt("hold" if holds else "stop", REQUESTS.get(self._signals[-1], ""))
 
     def _attend(self) -> None:
         self.heed_signals()
@@ -397,13 +369,12 @@ class Console:
 
 
 def complete(
-    ladder: Ladder, console: Console, rungs: Iterable[str], rehearse: Callable[[Work], Level] = lambda work: work()
+    ladder: Ladder, console: Console, rungs: Sequence[str], rehearse: Callable[[Work], Level] = lambda work: work()
 ) -> None:
     """Set level and time ratio if ``rungs`` need them. ``rehearse`` runs the rehearsal that proposes a level."""
-    needed = set(rungs)
-    if ladder.level is None and needed.intersection(REDUCED):
+    if ladder.level is None and set(rungs).intersection(REDUCED):
         ladder.level = float(console.value("level", rehearse(ladder.proposed_level)))
-    if ladder.ratio is None and SLOW in needed:
+    if ladder.ratio is None and SLOW in rungs:
         ladder.ratio = int(console.value("time_ratio", 10))
 
 
@@ -429,10 +400,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung.
-
-    A test with an answers file ends if the rung is not accepted.
-    """
+    """Return true if the operator accepts an invalid rung. Otherwise a test with an answers file ends."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:
@@ -503,8 +471,7 @@ def _unload(console: Console, rest: str) -> None:
     if not rest:
         console.plain("unload")
     elif console.yes(f"{statement}. Do you sign for this motion?"):
-        signed = console.runner.record.operator or "the operator"
-        console.say(console.perform("unload", to=rest, signed=signed))
+        console.say(console.perform("unload", to=rest, signed=console.runner.record.operator or "the operator"))
     else:
         console.say("not unloaded")
 
@@ -534,8 +501,7 @@ def _arm(console: Console, rest: str) -> None:
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
     """Return true if the answers file or the operator arms the rung.
 
-    The operator types the letter of the rung and the beginning of the hash. The letter is needed because rungs of
-    one level have the same scenario.
+    The operator types the letter of the rung and the hash, because rungs of one level have the same scenario.
     """
     if rung in console.answers.arm or not console.attended:
         return rung in console.answers.arm
@@ -594,13 +560,12 @@ def offsets_table(record: OffsetsRecord, scenario: Scenario) -> Table:
 
 def checks_table(record: ProcedureRecord) -> Table:
     heads = ["axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected"]
-    keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
     labels = {WRONG: "WRONG", "": "-"}
     loops = any(row.force_loop for row in record.checks.values())
     title = f"{label(record.simulation)}: signs and scales, checked by the small move"
     grid = _narrow(*heads, *["force loop"] * loops, title=title)
     for name, row in record.checks.items():
-        results = [getattr(row, key) for key in keys]
+        results = [row.displacement_sign, row.force_sign, row.displacement_scale, row.force_scale]
         stiffness = "-" if row.stiffness is None else f"{plain(row.stiffness, KN / MM)} kN/mm"
         band = [plain(bound, KN / MM) for bound in (row.low, row.high) if bound is not None]
         cells = [labels.get(result, result) for result in (*results, *[row.force_loop] * loops)]

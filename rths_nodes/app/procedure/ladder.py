@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rths_nodes.analysis.rung_differences import differences, peaks_of
 from rths_nodes.app import hosts
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, EXECUTIVE, LOCKSTEP, REALTIME, STAGES
 from rths_nodes.loop.procedure_record import REDUCED, REHEARSAL, RUNGS, ProcedureRecord, Rung, RungRecord, moves
@@ -87,10 +87,7 @@ class Ladder:
         self._files, self.code = file_hashes(self.scenario), Code.of(self.scenario)
 
     def kept(self, folder: Path) -> Ladder:
-        """Copy the scenario's files to ``folder``, and return a ladder that reads the copies.
-
-        Raises ConfigError if a file has changed.
-        """
+        """Copy the files to ``folder``, for the returned ladder. Raises ConfigError if a file has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -134,10 +131,7 @@ class Ladder:
             self.step(name)
 
     def rehearsed(self, name: str) -> Run:
-        """Return the run of the rung on a simulator. Each rung is simulated once.
-
-        Raises ConfigError if the rung cannot be simulated or the run does not finish.
-        """
+        """Return the only simulation of the rung. Raises ConfigError if it is impossible or does not finish."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
         if key not in self._rehearsed:
@@ -148,10 +142,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str) -> dict[str, dict[str, float]]:
-        """Return the peaks of the rehearsal by axis; empty without a simulator.
-
-        Raises the errors of :meth:`rehearsed`.
-        """
+        """Return peaks of the rehearsal by axis; empty without a simulator. Raises errors of :meth:`rehearsed`."""
         return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
@@ -183,14 +174,12 @@ class Ladder:
         if name not in REDUCED or not self._elastic:
             return
         expected = self.expected(name)
-        beyond = [
+        Problems(
             f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm, which exceeds elastic_limit "
             f"= {1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
             for axis, limit in self._elastic.items()
             if axis in expected and (far := expected[axis]["displacement"]) > limit
-        ]
-        if beyond:
-            raise ConfigError(*beyond)
+        ).refuse()
 
     def proposed_level(self) -> float | None:
         """Return a level at which a linear test stays below the elastic limits; None if a value is missing."""
@@ -272,8 +261,7 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     }
     named = {"date": entry.started, "test": record.test_id, "rung": entry.name}
     rows, values = record.specimen.history, named | {"level": entry.level} | largest
-    begun = [row for row in rows if named.items() <= row.items()]
-    if begun:
+    if begun := [row for row in rows if named.items() <= row.items()]:
         begun[-1] |= values
     else:
         rows.append(values)

@@ -29,12 +29,11 @@ from rths_nodes.recording.plain import built
 from rths_nodes.ros.transport.greeting import Credentials, address
 
 LONGEST_PACKET = 1 << 16
-RETRY_S = 0.1
-WAITING = 16
 CONNECTIONS = 64
 """Maximum number of connections. A further connection closes an idle connection of the process with the most
 connections, so that another process can send a stop."""
 LOOK_S = 0.05
+"""Polling interval during an act, s."""
 UNSEEN = -1
 """Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
 
@@ -126,14 +125,14 @@ class OperatorSocket:
             self._listening.bind(name)
         except OSError as error:
             self._listening.close()
-            shown = name[1:].decode(errors="replace")
             raise ConfigError(
-                f"socket @{shown}: cannot be opened ({error.strerror}). Only one test can run at a time"
+                f"socket @{name[1:].decode(errors='replace')}: cannot be opened ({error.strerror}). Only one test "
+                "can run at a time"
             ) from None
         self._thread = threading.Thread(target=self._accept, name="operator socket", daemon=True)
 
     def start(self) -> None:
-        self._listening.listen(WAITING)
+        self._listening.listen(16)
         self._thread.start()
 
     def close(self) -> None:
@@ -156,7 +155,7 @@ class OperatorSocket:
             try:
                 connection, _ = self._listening.accept()
             except OSError:
-                time.sleep(0.0 if self._closed else RETRY_S)  # e.g. no file descriptor is free
+                time.sleep(0.0 if self._closed else 0.1)  # e.g. no file descriptor is free
                 continue
             peer = Credentials.of(connection)
             if not peer.trusted:

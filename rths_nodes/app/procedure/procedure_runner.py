@@ -37,10 +37,7 @@ from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.records import RecordingError
 
-CHECKLIST = "checklist"
 YES, NO = "y", "n"
-BY_A_PERSON = (TERMINAL, PAGE)
-"""Sources of requests that may move a real rig."""
 
 
 def now() -> str:
@@ -82,7 +79,7 @@ class ProcedureRunner(Test):
         """Expected peaks of the last armed rung, by axis; empty without a simulator."""
         self.acts = {
             "rehearse": self._rehearse,
-            CHECKLIST: self._checklist,
+            "checklist": self._checklist,
             "arm": self._arm,
             "run": self._run,
             "unload": self._unload,
@@ -133,7 +130,7 @@ class ProcedureRunner(Test):
         return self.session.do(act, by, way, seen, **arguments)
 
     def barred(self, act: str) -> str:
-        if act == CHECKLIST:
+        if act == "checklist":
             return "" if self.to_answer else "the checklist has no unconfirmed item"
         if act in MOTIONS and self.unconfirmed:
             return f"the checklist of the rig file has unconfirmed items: {'; '.join(self.unconfirmed)}"
@@ -144,16 +141,12 @@ class ProcedureRunner(Test):
         return "" if self.state is State.IDLE else "rehearsals are possible only before the rig is connected"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act`` as text, and remove ``clear`` from its ``arguments``.
-
-        Return an empty string if nothing moves. Raises ActRefused if a program would move or arm a real rig, or
-        answer its checklist. Raises ActRefused also for a motion if ``clear`` is not the word CLEAR.
-        """
+        """Raises ActRefused also if a program would move or arm a real rig, or answer its checklist."""
         clear = str(arguments.pop("clear", ""))
-        if not (ACTS[act].moves or act in (*MOTIONS, CHECKLIST)):
+        if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
             return ""
         port = self.session.drive.port
-        if not port.simulated and way not in BY_A_PERSON:
+        if not port.simulated and way not in (TERMINAL, PAGE):
             raise ActRefused(
                 f"{act}: refused, because the source of the request is {way or 'a program'}. On a real rig "
                 f"({port.label}), a person performs this act at the {TERMINAL} or at the {PAGE}"
@@ -167,13 +160,11 @@ class ProcedureRunner(Test):
         """Return distance, speed and force of the motion of ``act`` as text; an empty string if nothing moves."""
         if act == "unload":
             return _unloading_text(self, str((arguments or {}).get("to", "")))
-        return MOTION_TEXTS[act](self) if act in MOTION_TEXTS else ""
+        texts = {"check": _check_text, "position": _position_text, "run": _run_text, "resume": _run_text}
+        return texts[act](self) if act in texts else ""
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record. If ``last`` is true, use the reserved disk space.
-
-        Raises RecordingError if the record cannot be written, unless ``quietly`` is true.
-        """
+        """Write the record, ``last`` with the reserved disk space. Raises RecordingError unless ``quietly``."""
         try:
             self._file.write(self.record, last)
         except (ConfigError, RecordingError) as error:
@@ -394,9 +385,6 @@ def _unloading_text(runner: ProcedureRunner, to: str) -> str:
     return "unloading by " + ("displacement: " if to else "force: ") + "; ".join(rows)
 
 
-MOTION_TEXTS = {"check": _check_text, "position": _position_text, "run": _run_text, "resume": _run_text}
-
-
 def _trips(axis: Axis) -> str:
     return f"trips at {_kn(axis.limits.force)}"
 
@@ -410,10 +398,7 @@ def _kn(value: float) -> str:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act in sequence, or an empty string at the end of the test.
-
-    ``unloads()`` decides whether the specimen is unloaded after the last rung.
-    """
+    """Return the next act; empty at the end. ``unloads()`` decides whether to unload after the last rung."""
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):
         return ""

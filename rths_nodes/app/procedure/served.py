@@ -13,10 +13,10 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM
-from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, OperatorSocket, Request
+from rths_nodes.app.procedure.console import Console
+from rths_nodes.app.procedure.operator_socket import LOOK_S, UNSEEN, Answer, OperatorSocket, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, loads_at_rest, next_act
 from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.loop.outcomes import ExitCode
@@ -26,16 +26,11 @@ from rths_nodes.procedure.machine import UNCONDITIONAL, Seen
 from rths_nodes.procedure.session import ACTS
 from rths_nodes.ros import environment
 from rths_nodes.ros.names import STRANGER
-
-if TYPE_CHECKING:
-    from rths_nodes.app.procedure.console import Console
-    from rths_nodes.ros.transport.greeting import Credentials
+from rths_nodes.ros.transport.greeting import Credentials
 
 PROGRAM_LEFT = "the operator's program has disconnected during its act"
-PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung armed by the page is disarmed, s."""
-LOOK_S = 0.05
 _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 _KINDS: dict[str, tuple[Callable[[str], object], str]] = {
     "seconds": (float, "a number of seconds"),
@@ -101,10 +96,7 @@ class Served:
             return console.run(walk, node.close)
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig on behalf of ``by``.
-
-        The stop is recorded only during an act or while a rung is armed, so that the record stays small.
-        """
+        """Stop the rig. So that the record stays small, record only a stop of an act or of an armed rung."""
         session = self._runner.session
         if session.busy or session.state is State.ARMED:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -129,7 +121,7 @@ class Served:
                 self._step.cache_clear()  # a stored hash would make every further attempt to arm fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
-            self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
+            self._say(f"act {request.act!r} has {reason}")
         return replace(self.situation(), done=done, result=result, reason=reason)
 
     def stop_for(self, peer: Credentials) -> None:
@@ -143,7 +135,7 @@ class Served:
             return
         by, way = self._runner.session.armed_by
         if way == PAGE:
-            self._runner.do("stop", by, PAGE, reason=PAGE_LEFT)
+            self._runner.do("stop", by, PAGE, reason="the page's process, which armed the rung, is silent")
 
     def _way(self, peer: Credentials) -> str:
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
