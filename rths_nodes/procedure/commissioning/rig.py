@@ -31,20 +31,10 @@ BRAKING_SAMPLES = 8.0
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Duration of constant velocity, in which a stop must begin: CONSTANT_S (s) for the slower motion, FAST_CONSTANT
 (samples) for the fast motion."""
-SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
-"""Largest fractions of stroke and velocity limit that the slower motion uses."""
 FAST_VELOCITY, FAST_ERROR = 0.95, 0.5
 """Largest velocity and tracking error of the fast motion, as fractions of the limits."""
-FASTER = 1.2
-"""Smallest ratio of the velocities of the fast and the slower motion."""
-MIDDLE = 0.25
-"""Largest permitted distance of the first position from mid-stroke, as a fraction of the stroke."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
-FREE = 0.05
-"""Velocity of a free axis over long distances, as a fraction of the velocity limit."""
-FINEST = 1e-6
-"""Smallest distance that the rows of the report distinguish, m."""
 AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
 """Retry interval and timeout for opening a session, s; largest number of early actions of the operator."""
 STEADY = 16
@@ -97,19 +87,19 @@ class Bench:
         self.scenario, self.realtime, self.operator, self.patience = scenario, realtime, operator, patience
         self.names, self.limits = tuple(scenario.axes), list(scenario.limits.values())
         self.dt, self.transport = scenario.dt, int(scenario.port.transport_samples)
-        axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
-        small = [axis.small_move for axis in axes if axis.small_move is not None]
+        self.axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
+        small = [axis.small_move for axis in self.axes if axis.small_move is not None]
         self.way, self.velocity, self._force = np.array([(s.displacement, s.velocity, s.force) for s in small]).T
-        rows = [(axis.stroke, axis.velocity, axis.deceleration) for axis in self.limits]
-        self.stroke, self.most, self.deceleration = np.array(rows).T
+        rows = [(axis.stroke, axis.velocity, axis.deceleration, axis.force) for axis in self.limits]
+        self.stroke, self.most, self.deceleration, force = np.array(rows).T
         """Limits of the rig file, ``(n_axes,)`` m, m/s and m/s^2."""
-        self.free_velocity = np.maximum(self.velocity, FREE * self.most)
+        self.free_velocity = np.maximum(self.velocity, 0.05 * self.most)
         """Velocity over long distances, ``(n_axes,)`` m/s."""
-        self.resolution = np.array([axis.command.step_si for axis in axes])
+        self.resolution = np.array([axis.command.step_si for axis in self.axes])
         """Resolution of the commands, ``(n_axes,)`` m."""
-        self.finest = np.maximum(self.resolution, FINEST)
-        bridged, none = max(1, scenario.bridge.longest(self.dt)), np.full(len(axes), np.inf)
-        force = np.array([axis.force for axis in self.limits])
+        self.finest = np.maximum(self.resolution, 1e-6)
+        """Smallest distance that the rows of the report distinguish, ``(n_axes,)`` m."""
+        bridged, none = max(1, scenario.bridge.longest(self.dt)), np.full(len(self.axes), np.inf)
         self._declared = FarEnd(self.stroke, self.most, self.deceleration, force, none, bridged, bridged)
         self.home: Array | None = None
         self.build = ""
@@ -272,7 +262,7 @@ class Bench:
 
     def _go_home(self) -> None:
         if self.home is None:
-            for name, command, room in zip(self.names, self.command, MIDDLE * self.stroke, strict=True):
+            for name, command, room in zip(self.names, self.command, 0.25 * self.stroke, strict=True):
                 if not abs(command) <= room:
                     raise Refused(
                         f"axes.{name}: position = {1e3 * command:.4g} mm: must be within +- {1e3 * room:.4g} mm, "
@@ -330,14 +320,14 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return a motion that brakes for BRAKING_SAMPLES, or for fewer if stroke or velocity limit require it."""
+        """Return a motion that brakes for BRAKING_SAMPLES, or fewer within half of stroke and velocity limit."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
-        velocity = min(BRAKING_SAMPLES, float((SHARE_OF_VELOCITY * bench.most / step).min())) * step
-        return cls._within(bench, velocity, constant, SHARE_OF_STROKE * bench.stroke, 0.9)
+        velocity = min(BRAKING_SAMPLES, float((0.5 * bench.most / step).min())) * step
+        return cls._within(bench, velocity, constant, 0.5 * bench.stroke, 0.9)
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest motion within the limits, or None if it is not much faster than :meth:`resolving`.
+        """Return the fastest motion within the limits, or None below 1.2 times the velocity of :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
@@ -348,7 +338,7 @@ class Dash:
             FAST_ERROR * np.minimum(stated.error, errors) / np.maximum(lag, bench.dt),
         )
         dash = cls._within(bench, velocity, FAST_CONSTANT, np.minimum(stated.stroke, bench.stroke), 0.98)
-        if (dash.velocity < FASTER * cls.resolving(bench).velocity).any():
+        if (dash.velocity < 1.2 * cls.resolving(bench).velocity).any():
             return None
         return replace(dash, start=-0.5 * dash.way)
 

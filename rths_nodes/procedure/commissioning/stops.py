@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +33,6 @@ from rths_nodes.loop.commissioning import CommissioningRow
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.commissioning.rig import HIGHEST, STEADY, Bench, Dash, Refused
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
 
 KILLS = 3
 TOLD = 2
@@ -78,12 +76,9 @@ def rest_words(samples: int, way: float, dt: float, step: float) -> str:
     return f"the axis rests after {time} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
 
 
-def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
-    return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
-
-
-def longest_rest(velocity: Array, deceleration: Array, dt: float) -> int:
-    return max(rest_samples(v, a, dt) for v, a in zip(velocity.tolist(), deceleration.tolist(), strict=True))
+def rest_samples(velocity: Array | float, deceleration: Array | float, dt: float) -> int:
+    """Return the number of braking samples until all axes rest, at least 1."""
+    return max(1, math.ceil(np.max(np.abs(velocity) / (deceleration * dt)) - 1e-6))
 
 
 def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
@@ -133,8 +128,7 @@ def killed(bench: Bench, fast: Dash | None) -> Rows:
     for _ in range(KILLS):
         with bench.opened():
             dash = fast or Dash.resolving(bench)  # at home: the process to be killed cannot ask for clearance
-        words = dash.words(bench, "the process that drives it is killed while it moves")
-        bench.operator.ask(words, moves=True)
+        bench.operator.ask(dash.words(bench, "the process that drives it is killed while it moves"), moves=True)
         ear, before, start = bench.opening(partial(_kill, bench, dash))
         bridged = bench.stated.bridged
         if ear is None:
@@ -225,7 +219,7 @@ def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: D
 
 def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
     """Receive states, the first within ``patience`` s, until axes rest from ``velocity`` ``(n_axes,)`` m/s."""
-    braking = longest_rest(velocity, bench.stated.deceleration, bench.dt)
+    braking = rest_samples(velocity, bench.stated.deceleration, bench.dt)
     longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
     states: list[ReportedState] = []
     while more := ear.states(LISTENED_S if states else patience + LISTENED_S):
@@ -302,8 +296,7 @@ def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str
 def cable(bench: Bench) -> Rows:
     words = "pull the network cable of the rig while they move, for three seconds or more"
     with bench.acted(words, lambda row: row.stopped, loses_rig=True) as reason:
-        stated = "the test computer reports that the rig is silent"
-        rows = [detected(bench, "test computer", stated, reason)]
+        rows = [detected(bench, "test computer", "the test computer reports that the rig is silent", reason)]
         if not reason:
             return rows
         ear, sent = bench.port.ear, np.array([row.sent for row in bench.rows])
@@ -311,19 +304,15 @@ def cable(bench: Bench) -> Rows:
         states = [] if ear is None else _listen(bench, ear, bench.velocity, bench.patience)
     if ear is None:
         return rows + by_place(bench, sent, bench.velocity, bench.stated.bridged)
-    return rows + _plugged(bench, states, sent)
-
-
-def _plugged(bench: Bench, states: list[ReportedState], sent: Array) -> Rows:
     if not states:
-        return [judged("the rig", "the rig reports its state again", "the rig reports nothing", False)]
+        return [*rows, judged("the rig", "the rig reports its state again", "the rig reports nothing", False)]
     last = states[-1]
     newest = min(last.newest, len(sent) - 1)
     velocity = (sent[newest] - sent[max(newest - 1, 0)]) / bench.dt
     far = (last.measured.command - sent[newest]) * np.where(velocity >= 0.0, 1.0, -1.0)
     spare = 2.0 * np.abs(velocity) * bench.dt + bench.resolution + 1e-9
     fine, pattern = np.array((spare, bench.finest)), f"after {{}}: {last.stopped or 'the rig has not stopped'}"
-    return _rest_rows(bench, far, velocity, bench.stated.bridged, fine, _stands(states), pattern)
+    return rows + _rest_rows(bench, far, velocity, bench.stated.bridged, fine, _stands(states), pattern)
 
 
 def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:

@@ -24,43 +24,19 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.commissioning import stops
 from rths_nodes.procedure.commissioning.rig import HIGHEST, REST_S, STEADY, Bench, Refused, Row
-from rths_nodes.procedure.commissioning.stops import (
-    Rows,
-    at_both_speeds,
-    cable,
-    closed,
-    detected,
-    judged,
-    killed,
-    longest_rest,
-    resolved,
-    rest_words,
-    untried_fast,
-)
+from rths_nodes.procedure.commissioning.stops import Rows, detected, judged, resolved, rest_samples, rest_words
 from rths_nodes.procedure.motions import GuidedMotion, Steps
 from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
-FOLLOWS = 0.2
-"""Largest accepted error at rest, and largest accepted motion of another axis, as fractions of the small move."""
 BEYOND_VELOCITY = 1.05
 """Velocity of a step that exceeds the velocity limit, relative to the limit."""
-BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
-"""Distance by which a command exceeds the stroke: as a fraction of the stroke, and its largest value, m."""
-ROUNDING = 1e-3
-"""Relative tolerance of a limit, needed because the period is rounded."""
-OFFSETS_S = 0.5
-MOVED, FULL = 0.1, 0.999
-"""Fractions of the small move, and of the highest speed in STEADY samples, after which the stop is issued."""
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
 WATCHED_S = 1.0
 """Observation time after the interlock is closed or the pressure has returned, s."""
-STILL = 0.1
-"""Largest motion that counts as no motion, as a fraction of the small move."""
-OFF = 0.5
-"""Smallest lag that shows an unreported loss of pressure, as a fraction of the small move."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
@@ -79,7 +55,7 @@ def _moved(bench: Bench, index: int) -> CommissioningRow:
     before, name = _mean(bench.hold(REST_S)), bench.names[index]
     goal = bench.way * (np.arange(len(bench.names)) == index)
     rows = _excursion(bench, bench.command + goal, bench.velocity)
-    change, bound = _mean(rows[-bench.samples(REST_S) :]) - before, FOLLOWS * bench.way
+    change, bound = _mean(rows[-bench.samples(REST_S) :]) - before, 0.2 * bench.way
     steps = 1e3 * bench.finest
     ways = zip(bench.names, (1e3 * change).tolist(), steps.tolist(), strict=True)
     measured = ", ".join(f"{axis} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for axis, mm, step in ways)
@@ -122,10 +98,8 @@ def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list
 
 
 def limits(bench: Bench) -> Rows:
-    rows: Rows = []
     with bench.opened():
-        for index in range(len(bench.names)):
-            rows += _limits_of_axis(bench, index)
+        rows = [row for index in range(len(bench.names)) for row in _limits_of_axis(bench, index)]
     words = "the limit cannot be reached without a specimen"
     for name, force, error in zip(bench.names, bench.stated.force, bench.stated.error, strict=True):
         for cause, value, unit in zip(sheet.UNTRIED, (1e-3 * force, 1e3 * error), ("kN", "mm"), strict=True):
@@ -137,7 +111,7 @@ def limits(bench: Bench) -> Rows:
 def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
     name, free, only = bench.names[index], bench.free_velocity, np.arange(len(bench.names)) == index
     velocity, stroke = float(bench.stated.velocity[index]), float(bench.stated.stroke[index])
-    step, beyond = BEYOND_VELOCITY * velocity * bench.dt, min(BEYOND_STROKE * stroke, MOST_BEYOND)
+    step, beyond = BEYOND_VELOCITY * velocity * bench.dt, min(0.02 * stroke, 1e-3)
     bench.clear(
         f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its stroke, "
         f"and {1e3 * beyond:.3g} mm further: +- {1e3 * (stroke + beyond):.4g} mm at {1e3 * free[index]:.3g} mm/s"
@@ -145,7 +119,7 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
     # the step is so small that only a velocity limit can delay the axis
     active = [row.active[index] for row in _excursion(bench, bench.command + step * only)]
     reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
-    spare = ROUNDING * velocity + finest / bench.dt
+    spare = 1e-3 * velocity + finest / bench.dt  # the period is rounded
     good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
     measured = f"the active command moves at up to {reached:.4g} m/s"
     texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
@@ -155,16 +129,16 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
         rows = _excursion(bench, np.where(only, sign * (stroke + beyond), bench.command), free)
         reached = float(np.max([sign * row.active[index] for row in rows]))
         good = reached <= stroke + min(stroke * 1e-6 + finest, 0.5 * beyond)
-        most = f"at most {1e3 * stroke:.5g} mm"
-        yield judged(f"{name} {side}", most, f"{1e3 * reached:.5g} mm", good, *texts)
+        stated, measured = f"at most {1e3 * stroke:.5g} mm", f"{1e3 * reached:.5g} mm"
+        yield judged(f"{name} {side}", stated, measured, good, *texts)
 
 
-def stops(bench: Bench) -> Rows:
+def slow_stops(bench: Bench) -> Rows:
     ways = bench.ways(bench.way, bench.velocity)
     words = f"every axis moves out and back until the operator's stop command: {ways}"
 
     def due(sent: list[Array]) -> bool:
-        return bool((np.abs(sent[-1] - sent[0]) >= MOVED * bench.way).any())
+        return bool((np.abs(sent[-1] - sent[0]) >= 0.1 * bench.way).any())
 
     bench.operator.ask(words, moves=True)
     with _session(bench) as session:
@@ -181,14 +155,14 @@ def stops(bench: Bench) -> Rows:
 
 def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
-        return [untried_fast()]
+        return [stops.untried_fast()]
     with bench.opened():
         small = bench.ways(bench.way, bench.velocity)  # valid after the motion home
     words = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {words}", moves=True)
 
     def due(sent: list[Array]) -> bool:
-        steady = FULL * STEADY * dash.velocity * bench.dt
+        steady = 0.999 * STEADY * dash.velocity * bench.dt
         return len(sent) > STEADY and bool((sent[-1] - sent[-1 - STEADY] >= steady).all())
 
     def motion() -> Steps[None]:
@@ -224,7 +198,7 @@ def _session(bench: Bench) -> Iterator[RigSession]:
 
     session = bench.opening(connected)
     try:
-        session.confirm_offsets(session.take_offsets(OFFSETS_S).hash, unloaded=True)
+        session.confirm_offsets(session.take_offsets(0.5).hash, unloaded=True)
         yield session
     finally:
         session.close()
@@ -235,14 +209,14 @@ def _stopped(
 ) -> CommissioningRow:
     """Perform ``act``, and stop its motion once ``due(sent)`` is true for its commands ``(n_axes,)`` m."""
     drive, report, reason = session.drive, session.drive.on_measurement, ""
-    sent, stops = list[Array](), list[int]()
+    sent, ends = list[Array](), list[int]()
 
     def watch(measured: Measurement) -> None:
         report(measured)
-        if stops or session.state in (State.CHECKING, State.POSITIONING):
+        if ends or session.state in (State.CHECKING, State.POSITIONING):
             sent.append(drive.command.copy())
-            if not stops and len(sent) > 1 and due(sent):
-                stops.append(len(sent) - 2)
+            if not ends and len(sent) > 1 and due(sent):
+                ends.append(len(sent) - 2)
                 session.stop(STOP)
 
     drive.on_measurement = watch
@@ -252,7 +226,7 @@ def _stopped(
         reason = f": {error}"
     finally:
         drive.on_measurement = report
-    commands = np.array(sent[stops[0] :] if stops else []).reshape(-1, len(bench.names))
+    commands = np.array(sent[ends[0] :] if ends else []).reshape(-1, len(bench.names))
     return operator_row(bench, name, session.state, commands, reason)
 
 
@@ -264,7 +238,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
-    n, fastest = STOP_SPARE + longest_rest(velocity, bench.deceleration, bench.dt), int(np.argmax(velocity))
+    n, fastest = STOP_SPARE + rest_samples(velocity, bench.deceleration, bench.dt), int(np.argmax(velocity))
     most = float(velocity.max()) * min(n, STOP_SPARE + 0.5 * (n + 1)) * bench.dt
     stated, measured, good, finest = _rest(bench, commands[1:] if stopped else np.zeros((1, 1)), n, most, 1e-9)
     stated += "; the rig is held"
@@ -303,7 +277,7 @@ def interlock(bench: Bench) -> Rows:
             return [detected(bench, "opened", "the rig reports that the interlock is open")]
         since = len(bench.rows) - 1
         bench.follow(REST_S)
-        n = longest_rest(bench.velocity, bench.stated.deceleration, bench.dt)
+        n = rest_samples(bench.velocity, bench.stated.deceleration, bench.dt)
         most, spare = float((bench.velocity * n * bench.dt).max()), float(bench.resolution.max()) + 1e-9
         active = np.array([row.active for row in bench.rows[since:]])
         stated, measured, good, finest = _rest(bench, active, n + 1, most, spare)
@@ -320,13 +294,12 @@ def pressure(bench: Bench) -> Rows:
     def loss(row: Row) -> str:
         if row.hydraulics != HYDRAULICS_NOT_TOLD:
             return "reported" * (row.hydraulics == HYDRAULICS_OFF)
-        lost = (bench.lag(row) > OFF * bench.way).any()
+        lost = (bench.lag(row) > 0.5 * bench.way).any()
         return "not reported, but the axes do not follow their commands" if lost else ""
 
     with bench.acted("take the pressure off while they move", loss) as measured:
         if not measured:
-            stated = "the rig reports the loss of pressure, or does not follow its command"
-            return [detected(bench, "off", stated)]
+            return [detected(bench, "off", "the rig reports the loss of pressure, or does not follow its command")]
         rows = [detected(bench, "off", "reported, or seen", measured)]
         first, rest = bench.rows[0], bench.hold(REST_S)
         # command of the measured position: the first command plus the travel since then
@@ -336,8 +309,7 @@ def pressure(bench: Bench) -> Rows:
         bench.operator.ask("bring the pressure back", bench.tick)
         wanted = HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD
         if not any(bench.tick().hydraulics in wanted for _ in range(bench.samples(bench.patience))):
-            stated = "the rig reports that the pressure is back"
-            return [*rows, detected(bench, "back", stated, speed="at rest")]
+            return [*rows, detected(bench, "back", "the rig reports that the pressure is back", speed="at rest")]
         bench.hold(WATCHED_S)
         return [*rows, _returned(bench, "back", since, 0.0)]
 
@@ -345,7 +317,7 @@ def pressure(bench: Bench) -> Rows:
 def _returned(bench: Bench, what: str, since: int, free: Array | float) -> CommissioningRow:
     """Return the row of axes that must rest from row ``since`` on, or move by at most ``free`` ``(n_axes,)`` m."""
     displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
-    moved, bound = np.abs(displacement - displacement[0]).max(axis=0), STILL * bench.way + free
+    moved, bound = np.abs(displacement - displacement[0]).max(axis=0), 0.1 * bench.way + free
     worst = int(np.argmax(moved - bound))
     stated, measured = (f"{bench.names[worst]} moves {1e3 * far[worst]:.3g} mm" for far in (bound, moved))
     return judged(what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
@@ -372,8 +344,7 @@ def witnessed(bench: Bench) -> Rows:
 
 def calibrations(bench: Bench) -> Rows:
     today, rows = date.today().isoformat(), []
-    axes = [axis.rig_axis for axis in bench.scenario.axes.values() if axis.rig_axis is not None]
-    for axis, noun in product(axes, ("displacement", "force")):
+    for axis, noun in product(bench.axes, ("displacement", "force")):
         what, channel = f"{axis.name}: {noun}", axis.force if noun == "force" else axis.displacement
         facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
         words = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
@@ -386,8 +357,7 @@ def calibrations(bench: Bench) -> Rows:
             words.append("expired" + ", but signed for by both persons" * signed)
         elif missing:
             words.append(f"not stated: {missing}")
-        measured = "; ".join(filter(None, words))
-        rows.append(CommissioningRow("", what, f"valid on {today}", measured, verdict))
+        rows.append(CommissioningRow("", what, f"valid on {today}", "; ".join(filter(None, words)), verdict))
     return rows
 
 
@@ -419,14 +389,14 @@ TRIALS: dict[str, Trial] = {
         "the receiver follows no command that exceeds its limits of velocity and stroke",
     ),
     "stops": Trial(
-        stops,
+        slow_stops,
         (sheet.STOPPED,),
         "the operator stops `check`, `position` and an armed rung",
         "the rig is held within its own braking distance",
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
-        partial(at_both_speeds, closed),
+        partial(stops.at_both_speeds, stops.closed),
         (sheet.CLOSED,),
         "the session is closed while all axes move, at a speed that resolves the deceleration, then at the "
         "highest speed that the free stroke and the limits allow",
@@ -434,7 +404,7 @@ TRIALS: dict[str, Trial] = {
         "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
-        partial(at_both_speeds, killed),
+        partial(stops.at_both_speeds, stops.killed),
         (sheet.KILLED,),
         "the driving process is killed by SIGKILL, at the same two speeds",
         "the first braking sample, the time to rest and the distance agree with the stated bridge and "
@@ -449,7 +419,7 @@ TRIALS: dict[str, Trial] = {
         "the operator's stop also holds the rig at the stated speed",
     ),
     "cable": Trial(
-        cable,
+        stops.cable,
         (sheet.CABLE,),
         "the operator pulls the network cable in slow motion",
         "the test computer reports the failure; each axis rests within its stopping distance",
