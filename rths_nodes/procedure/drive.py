@@ -387,7 +387,7 @@ class RigDrive:
             sent = np.where(by_force(modes), measured.displacement - self.shift, before) if modes else before
             try:
                 reason = motion.watch(sent, measured)
-                wanted = None if reason else motion.step(measured)
+                wanted = None if reason else motion.step(measured, before)
                 if wanted is not None:
                     modes = motion.modes()
                     asked = Command(measured.sample + 1, wanted, wanted, control_mode=modes)
@@ -536,7 +536,8 @@ class MotionWarning:
         try:
             drive.port.warn(True)
             if held:
-                reason = drive.drive(GuidedMotion(self._samples(section.seconds, stopped))).reason
+                motion = GuidedMotion(lambda command: self._samples(command, section.seconds, stopped))
+                reason = drive.drive(motion).reason
             else:
                 self._sleep(section.seconds, stopped)
             if why := stopped():
@@ -559,12 +560,12 @@ class MotionWarning:
         if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 
-    def _samples(self, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
+    def _samples(self, command: Array, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
         for left in range(math.ceil(seconds / self._dt), 0, -1):
             self.left = left * self._dt
             if stopped():
                 return
-            yield self._drive.command
+            yield command
 
     def _sleep(self, seconds: float, stopped: Callable[[], str]) -> None:
         end = self._clock.monotonic_ns() + round(1e9 * seconds)
