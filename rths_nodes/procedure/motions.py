@@ -125,9 +125,8 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 def positioning_velocities(scenario: Scenario) -> Array:
     """Return velocities to the start (m/s): as in small moves, or by default fractions of the limits."""
-    moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
-    limits = scenario.limits
-    return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
+    rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
+    return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
 
 @dataclass(frozen=True)

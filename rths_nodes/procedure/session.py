@@ -310,7 +310,7 @@ class GuardedRig(RungRig):
         self._leave_start()
 
     def _warn(self, act: str, held: bool = True) -> None:
-        if not self.warning.wired:
+        if self.warning.section is None:
             return
         with self.lock:
             self.begin(act)
@@ -339,11 +339,11 @@ class GuardedRig(RungRig):
                 entered = True
                 begins()
 
-        drive.expect(begin)
+        drive.begins = begin
         try:
             yield
         except BaseException:
-            drive.expect(lambda: None)  # a refused act must not affect the next motion
+            drive.begins = lambda: None  # a refused act must not affect the next motion
             if entered:
                 drive.stop("the act has failed")
                 self.brake("the act has failed")

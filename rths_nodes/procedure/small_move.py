@@ -53,8 +53,6 @@ CAUTION = 0.1
 OTHER = 0.3
 """Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because one specimen
 couples its actuators."""
-BARS_ALL = (SWAPPED, FORCE, AWAY)
-"""Findings after which no other axis is moved, because it is uncertain which axis moves."""
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
@@ -71,8 +69,8 @@ SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator
 class SmallMoves:
     """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
-    ``first`` is the rest before the moves. ``done`` and ``pressed`` contain moves and small forces. The rests of a small force are before it, in
-    force control, under the force, without the force, and after it.
+    ``first`` is the rest before the moves. ``done`` and ``pressed`` contain moves and small forces. The rests of a
+    small force are before it, in force control, under the force, without the force, and after it.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge) -> None:
@@ -95,7 +93,7 @@ class SmallMoves:
             move = AxisMove(index, -1.0 if beyond else 1.0)
             self.done.append(move)
             yield from self._move(move)
-            if move.ended in BARS_ALL:
+            if move.ended in (SWAPPED, FORCE, AWAY):  # it is uncertain which axis moves
                 return
 
     def _rest(self, move: AxisMove) -> Steps[None]:
@@ -233,8 +231,7 @@ def compare(
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     """Return the stiffness (N/m) of each axis that small moves of the scenario's models show."""
-    model = _model(scenario)
-    if model is None:
+    if (model := _model(scenario)) is None:
         return {}
     bounded, zero = copy(rig), np.zeros(len(rig.names))
     bounded.force_bound, bounded.steps = np.full(len(rig.names), np.inf), (np.zeros_like(rig.way),) * 2
@@ -276,7 +273,6 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 
 
 def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, checks: Mapping[str, AxisChecks]) -> None:
-    """Apply the small forces, and write verdicts on the force loops into ``checks``."""
     outcome = drive.drive(GuidedMotion(moves.press, watch, lambda: moves.walk.modes))
     done = {move.index: move for move in moves.pressed}
     for index, force in moves.forces.items():

@@ -262,8 +262,7 @@ class Way:
         expected = tangent @ moved
         expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
         answer = np.sign(expected) * change + self._damping * np.abs(faster)
-        far = np.abs(moved) >= self._far
-        deaf = far & expected_to_move & (answer < LEAST_ANSWER * np.abs(expected))
+        deaf = (np.abs(moved) >= self._far) & expected_to_move & (answer < LEAST_ANSWER * np.abs(expected))
         if not deaf.any():
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
