@@ -283,13 +283,11 @@ class RigDrive:
 
     def refer(self, displacement: Array, command: Array) -> None:
         """Use ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest, as reference of tracking errors."""
+        port, scenario, limits = self.port, self._scenario, self._scenario.limits
+        channels, levels = port.auxiliary_names, scenario.levels
         shift = self.shift = displacement - command
-        n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
-        tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
-        self._check = LimitCheck(
-            limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
-        )
-        levels = self._scenario.levels
+        tares = replace(Tares.none(len(shift)), displacement=np.array(shift, float))
+        self._check = LimitCheck(limits, self._dt, port.auxiliary_inputs, channels, tares, scenario.stop_groups)
         self.levels = LevelWatch(limits, self._dt, channels, tares, levels.expressions, levels.quantities) or None
 
     def unfit(self) -> str:

@@ -325,19 +325,6 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
     Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
     compared with the scatter of the ``offsets``.
     """
-    _refuse(scenario, offsets, drive.port.simulated)
-    rig = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
-    moves = SmallMoves(scenario, rig)
-    watch = Following(scenario, offsets, {}).slow
-    outcome = drive.drive(GuidedMotion(moves.run, watch))
-    checks = judge(rig, moves.first, moves.done, outcome.reason)
-    compare(scenario, rig, [move for move in moves.done if move.complete], checks)
-    if moves.forces and not any(row.findings for row in checks.values()):
-        _press_axes(drive, moves, watch, checks)
-    return checks
-
-
-def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
     problems = Problems()
     for (name, axis), scatter in zip(scenario.axes.items(), offsets.displacement_scatter.tolist(), strict=True):
         rig = axis.rig_axis
@@ -359,9 +346,18 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
                 f"must be >= {needed:.3g} m, so that the move exceeds the scatter of the displacement "
                 f"({scatter:.3g} m rms)"
             )
-        if rig.characterised is not None and rig.characterised.simulated and not simulated:
+        if rig.characterised is not None and rig.characterised.simulated and not drive.port.simulated:
             problems.append(
                 f"axes.{rig.name}.characterised of the rig file: the values were measured on a simulator, but "
                 "this rig is real. Characterise the rig itself, or omit the section"
             )
     problems.refuse()
+    knowledge = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
+    moves = SmallMoves(scenario, knowledge)
+    watch = Following(scenario, offsets, {}).slow
+    outcome = drive.drive(GuidedMotion(moves.run, watch))
+    checks = judge(knowledge, moves.first, moves.done, outcome.reason)
+    compare(scenario, knowledge, [move for move in moves.done if move.complete], checks)
+    if moves.forces and not any(row.findings for row in checks.values()):
+        _press_axes(drive, moves, watch, checks)
+    return checks

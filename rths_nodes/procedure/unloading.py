@@ -163,11 +163,10 @@ def unload(
     Raises ConfigError before any motion if the rig file does not bound the travel.
     """
     way, tare, begun = Way(scenario, offsets, checks), offsets.tares().force, drive.measured
-
-    def steps(command: Array) -> Steps[object]:
-        return way.run(command) if goal is None else QuasiStatic(scenario, command).go(goal, way.velocity)
-
-    outcome = drive.drive(GuidedMotion(steps, Following(scenario, offsets, checks).slow))
+    motion = GuidedMotion(way.run, Following(scenario, offsets, checks).slow)
+    if goal is not None:
+        motion.steps = lambda command: QuasiStatic(scenario, command).go(goal, way.velocity)
+    outcome = drive.drive(motion)
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force
     rows = before - tare, after - tare, drive.measured.displacement - begun.displacement
