@@ -203,10 +203,9 @@ class Clearance:
 
     def sign(self, name: str, by: str) -> None:
         """Sign for the open item whose name or text is ``name``. Raises ConfigError if there is no such item."""
-        wanting = self.wanting()
-        item = next((item for item in wanting if name in (item.name, item.words)), None)
+        item = next((item for item in self.wanting() if name in (item.name, item.words)), None)
         if item is None:
-            names = "; ".join(item.name for item in wanting)
+            names = "; ".join(self.unsigned())
             raise ConfigError(
                 f"sign_for = {name or 'empty'}: must be the full name of an open item. The open items are {names}"
             )

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -38,11 +37,6 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command
 from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, Steps
-
-LOOK_S = 0.001
-"""Polling interval for a Measurement, if the port cannot wait, s."""
-KEPT_ALIVE = 0.25
-"""Interval of commands in lockstep, as a fraction of the port's longest wait."""
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +159,7 @@ def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Me
     """Return the next Measurement. If ``lost_if_nan``, one without displacements raises PortError."""
     wait = port.wait or sleep
     while not port.ready():
-        wait(LOOK_S)
+        wait(0.001)  # polling interval, if the port cannot wait
     measured = port.read()
     if lost_if_nan and np.isnan(measured.displacement).all():
         raise PortError(port.interlock or "the port no longer measures")
@@ -179,9 +173,6 @@ class RigDrive:
     not to move the rig now, and ``broken`` the reason why the drive has ended; both may be empty. ``braking``
     receives the reason for a stop, and ``on_measurement`` every Measurement.
     """
-
-    measured: Measurement
-    command: Array
 
     def __init__(
         self,
@@ -207,18 +198,19 @@ class RigDrive:
         if realtime:
             transport = scenario.port.transport_samples if follows else None
             self._own_pace = pacer_of(scenario.dt, 1, transport, clock)
-        interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
+        interval = 0.0 if realtime else 0.25 * scenario.port.longest_wait if follows else None
         self.hold_loop = HoldLoop(lambda: self.tick(), interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self._begin: Callable[[], None] = lambda: None
+        self.begins: Callable[[], None] = lambda: None
+        """Function to call with the next motion."""
         self._modes = self._before_modes = b""
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
         self._over = threading.Event()
-        ticks, over = self.hold_loop.ticks, self._over
-        self._until_over = over.wait if realtime else lambda: ticks(iter(over.is_set, True))
+        ticks = self.hold_loop.ticks
+        self._until_over = self._over.wait if realtime else lambda: ticks(iter(self._over.is_set, True))
         self._open = False
 
     def connect(self) -> None:
@@ -283,8 +275,7 @@ class RigDrive:
 
     def _fail(self, error: Exception) -> None:
         expected = isinstance(error, (ConfigError, PortError))
-        self.broken = str(error) if expected else f"{type(error).__name__}: {error}"
-        self.alarm = self.broken
+        self.broken = self.alarm = str(error) if expected else f"{type(error).__name__}: {error}"
         self._motion = self._stop = None
         self._outcome = DriveOutcome(self.broken, True)
         self._over.set()
@@ -292,13 +283,11 @@ class RigDrive:
 
     def refer(self, displacement: Array, command: Array) -> None:
         """Use ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest, as reference of tracking errors."""
+        port, scenario, limits = self.port, self._scenario, self._scenario.limits
+        channels, levels = port.auxiliary_names, scenario.levels
         shift = self.shift = displacement - command
-        n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
-        tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
-        self._check = LimitCheck(
-            limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
-        )
-        levels = self._scenario.levels
+        tares = replace(Tares.none(len(shift)), displacement=np.array(shift, float))
+        self._check = LimitCheck(limits, self._dt, port.auxiliary_inputs, channels, tares, scenario.stop_groups)
         self.levels = LevelWatch(limits, self._dt, channels, tares, levels.expressions, levels.quantities) or None
 
     def unfit(self) -> str:
@@ -313,9 +302,9 @@ class RigDrive:
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
         """Move the rig along ``motion``. After a safe stop, no motion begins before :meth:`ready` is called.
 
-        Errors of the function set by :meth:`expect` are raised before any motion.
+        Errors of ``begins`` are raised before any motion.
         """
-        begin, self._begin = self._begin, lambda: None
+        begin, self.begins = self.begins, lambda: None
         begin()
         if self.mishap is not None:
             return self.mishap
@@ -324,7 +313,7 @@ class RigDrive:
         if not outcome.reason:  # ``broken`` may change at any time, so it is read once
             with nullcontext() if self.realtime else self.hold_loop.borrowed():
                 self._motion = motion
-                to_its_end(self._until_over, partial(self.stop, "interrupted"))  # first bring the rig to rest
+                to_its_end(self._until_over, lambda: self.stop("interrupted"))  # first bring the rig to rest
             outcome = self._outcome
         self.mishap = outcome if outcome.reason else None
         return outcome
@@ -332,9 +321,6 @@ class RigDrive:
     def stop(self, reason: str) -> None:
         """Stop the current or the next motion safely; the first reason is kept. Thread-safe."""
         self._asked = self._asked or reason
-
-    def expect(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
 
     def ready(self) -> None:
         """Permit the motions of an act; clear earlier stops. The caller holds the machine's lock."""
@@ -387,7 +373,7 @@ class RigDrive:
             sent = np.where(by_force(modes), measured.displacement - self.shift, before) if modes else before
             try:
                 reason = motion.watch(sent, measured)
-                wanted = None if reason else motion.step(measured)
+                wanted = None if reason else motion.step(measured, before)
                 if wanted is not None:
                     modes = motion.modes()
                     asked = Command(measured.sample + 1, wanted, wanted, control_mode=modes)
@@ -483,10 +469,6 @@ class RigDrive:
                 self.hold_loop.ticks(range(self.loss.taken_after))
 
 
-STOP_LOOK_S = 0.01
-"""Polling interval for a stop during the warning of a held rung, s."""
-
-
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
     """Return the rig file's warning output, or None. Raises ConfigError if ``port`` has no such output."""
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
@@ -507,20 +489,16 @@ class MotionWarning:
 
     def __init__(self, drive: RigDrive, scenario: Scenario, clock: Clock) -> None:
         self._drive, self._dt, self._clock = drive, scenario.dt, clock
-        self._section = warning_of(scenario, drive.port)
+        self.section = warning_of(scenario, drive.port)
         self.left = 0.0
         self._start: Array | None = None
         """Command ``(n_axes,)`` m before the motion while the output is on; otherwise None."""
 
     @property
-    def wired(self) -> bool:
-        return self._section is not None
-
-    @property
     def text(self) -> str:
-        if self._section is None or not self.left:
+        if self.section is None or not self.left:
             return ""
-        return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
+        return f"{self.section.output} is on: motion in {math.ceil(self.left)} s"
 
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
@@ -528,15 +506,16 @@ class MotionWarning:
         If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig. Raises
         ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
-        section, drive, reason = self._section, self._drive, ""
-        assert section is not None  # callers check ``wired``
+        section, drive, reason = self.section, self._drive, ""
+        assert section is not None  # callers check this
         if self._start is not None:
             raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
         self._start = drive.command
         try:
             drive.port.warn(True)
             if held:
-                reason = drive.drive(GuidedMotion(self._samples(section.seconds, stopped))).reason
+                motion = GuidedMotion(lambda command: self._samples(command, section.seconds, stopped))
+                reason = drive.drive(motion).reason
             else:
                 self._sleep(section.seconds, stopped)
             if why := stopped():
@@ -559,15 +538,15 @@ class MotionWarning:
         if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 
-    def _samples(self, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
+    def _samples(self, command: Array, seconds: float, stopped: Callable[[], str]) -> Steps[None]:
         for left in range(math.ceil(seconds / self._dt), 0, -1):
             self.left = left * self._dt
             if stopped():
                 return
-            yield self._drive.command
+            yield command
 
     def _sleep(self, seconds: float, stopped: Callable[[], str]) -> None:
         end = self._clock.monotonic_ns() + round(1e9 * seconds)
         while not stopped() and (left := end - self._clock.monotonic_ns()) > 0:
             self.left = left * 1e-9
-            self._clock.sleep(STOP_LOOK_S)
+            self._clock.sleep(0.01)  # polling interval for a stop

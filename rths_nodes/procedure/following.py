@@ -75,9 +75,8 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
     the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
-        if axis.limits.of_force:
-            continue
-        if not abs(now - last) <= max(MOVED * _command_range(axis), axis.output.resolution):
+        bound = max(MOVED * _command_range(axis), axis.output.resolution)
+        if not (axis.limits.of_force or abs(now - last) <= bound):
             return (
                 f"axes.{name}: the controller drives to {now:.6g} m, {last:.6g} m was sent last: it does not take "
                 "the external command"
@@ -117,7 +116,7 @@ class LossWatch:
         self._by_force = any(axis.of_force for axis in limits)
         self.count, self.last, self.reason = 0, "", ""
         self._pressure, self._modes = pressure, modes
-        self._dropped = self._elsewhere = False
+        self._dropped, self._elsewhere = False, ""
         self._sent: Array | None = None
         self._still = self._ticks = 0
         self._from = self._trial = self._sum = np.zeros(0)
@@ -163,9 +162,8 @@ class LossWatch:
             return ANOTHER_MODE
         if not (self._elsewhere or self._still >= self.taken_after) or (active := port.active_command) is None:
             return ""
-        elsewhere = rejected_command(self._axes, active, sent)
-        self._elsewhere = bool(elsewhere)
-        return elsewhere
+        self._elsewhere = rejected_command(self._axes, active, sent)
+        return self._elsewhere
 
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
         """Return the next command after ``command``, towards the position of the rig; None if the rig follows.

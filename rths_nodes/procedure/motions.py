@@ -65,22 +65,25 @@ class DriveOutcome:
 
 @dataclass
 class GuidedMotion:
-    """Motion along the generator ``steps``, which returns the ``result``; ``watch`` may stop it.
+    """Motion along the generator that ``steps`` makes, which returns the ``result``; ``watch`` may stop it.
 
+    ``steps`` receives the last command before the motion, because a lost rig may have moved since the request.
     ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
 
-    steps: Steps[object]
+    steps: Callable[[Array], Steps[object]]
     watch: Watch = lambda sent, measured: ""
     modes: Callable[[], bytes] = bytes
     result: Any = None
-    _begun: bool = False
+    _begun: Steps[object] | None = None
 
-    def step(self, measured: Measurement) -> Array | None:
-        """Return the next command ``(n_axes,)`` after ``measured``, or None at the end."""
-        before, self._begun = measured if self._begun else None, True
+    def step(self, measured: Measurement, command: Array) -> Array | None:
+        """Return the next command ``(n_axes,)`` after ``command`` and ``measured``, or None at the end."""
         try:
-            return self.steps.send(before)  # type: ignore[arg-type]  # None starts it
+            if self._begun is None:
+                self._begun = self.steps(command.copy())
+                return next(self._begun)
+            return self._begun.send(measured)
         except StopIteration as end:
             self.result = end.value
             return None
@@ -122,9 +125,8 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 def positioning_velocities(scenario: Scenario) -> Array:
     """Return velocities to the start (m/s): as in small moves, or by default fractions of the limits."""
-    moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
-    limits = scenario.limits
-    return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
+    rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
+    return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
 
 @dataclass(frozen=True)

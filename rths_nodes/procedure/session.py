@@ -310,7 +310,7 @@ class GuardedRig(RungRig):
         self._leave_start()
 
     def _warn(self, act: str, held: bool = True) -> None:
-        if not self.warning.wired:
+        if self.warning.section is None:
             return
         with self.lock:
             self.begin(act)
@@ -339,11 +339,11 @@ class GuardedRig(RungRig):
                 entered = True
                 begins()
 
-        drive.expect(begin)
+        drive.begins = begin
         try:
             yield
         except BaseException:
-            drive.expect(lambda: None)  # a refused act must not affect the next motion
+            drive.begins = lambda: None  # a refused act must not affect the next motion
             if entered:
                 drive.stop("the act has failed")
                 self.brake("the act has failed")
@@ -459,7 +459,7 @@ class RigSession(GuardedRig):
             raise ActRefused(f"seconds = {seconds:g} s: must be between {SHORTEST_S:g} s and {LONGEST_S:g} s")
         drive = self.drive
         samples = max(2, round(seconds / self.scenario.dt))
-        motion = GuidedMotion(hold(drive.command.copy(), samples))
+        motion = GuidedMotion(lambda command: hold(command, samples))
         with self.lock:
             self.go_on()
             drive.ready()
@@ -538,9 +538,9 @@ class RigSession(GuardedRig):
                 raise ActRefused(
                     f"position: axes.{name}: the start is at {target:.6g} m, but must be within +- {stroke:g} m"
                 )
-        walk = QuasiStatic(scenario, drive.command)
+        velocity = positioning_velocities(scenario)
         watch = Following(scenario, self.offsets, self.record.checks).slow
-        motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), watch)
+        motion = GuidedMotion(lambda command: QuasiStatic(scenario, command).go(goal, velocity), watch)
         with self.motion("position"):
             drive.drive(motion)
         if not motion.result.resting:

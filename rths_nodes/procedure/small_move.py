@@ -53,8 +53,6 @@ CAUTION = 0.1
 OTHER = 0.3
 """Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because one specimen
 couples its actuators."""
-BARS_ALL = (SWAPPED, FORCE, AWAY)
-"""Findings after which no other axis is moved, because it is uncertain which axis moves."""
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
@@ -71,31 +69,31 @@ SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator
 class SmallMoves:
     """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
-    The axes start at ``command`` (m), where ``measured`` is the last Measurement. ``first`` is the rest before the
-    moves. ``done`` and ``pressed`` contain moves and small forces. The rests of a small force are before it, in
-    force control, under the force, without the force, and after it.
+    ``first`` is the rest before the moves. ``done`` and ``pressed`` contain moves and small forces. The rests of a
+    small force are before it, in force control, under the force, without the force, and after it.
     """
 
-    def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array, measured: Measurement) -> None:
+    def __init__(self, scenario: Scenario, rig: RigKnowledge) -> None:
         self.rig, self._limits = rig, list(scenario.limits.values())
         small = [axis.rig_axis and axis.rig_axis.small_move for axis in scenario.axes.values()]
         by_force = [by_controller(axis) for axis in scenario.axes.values()]
         self.forces = {i: move.press for i, move in enumerate(small) if move and move.press and by_force[i]}
         """Small forces (N) by index of the axis, if the controller closes its force loop."""
-        self._furthest = np.maximum(measured.displacement, command)
-        self.walk = QuasiStatic(scenario, command, (rig.way, rig.force_range))
+        self.walk = QuasiStatic(scenario, np.zeros(len(small)), (rig.way, rig.force_range))
         self.first: Stand | None = None
         self.done: list[AxisMove] = []
         self.pressed: list[AxisMove] = []
 
-    def run(self) -> Steps[None]:
+    def run(self, command: Array) -> Steps[None]:
+        self.walk.command = command
         self.first = yield from self.walk.stand()
+        furthest = np.maximum(self.first.displacement, command)
         for index, limits in enumerate(self._limits):
-            beyond = self._furthest[index] + (1.0 + CAUTION) * self.rig.way[index] > limits.stroke
+            beyond = furthest[index] + (1.0 + CAUTION) * self.rig.way[index] > limits.stroke
             move = AxisMove(index, -1.0 if beyond else 1.0)
             self.done.append(move)
             yield from self._move(move)
-            if move.ended in BARS_ALL:
+            if move.ended in (SWAPPED, FORCE, AWAY):  # it is uncertain which axis moves
                 return
 
     def _rest(self, move: AxisMove) -> Steps[None]:
@@ -142,7 +140,8 @@ class SmallMoves:
 
         return guard
 
-    def press(self) -> Steps[None]:
+    def press(self, command: Array) -> Steps[None]:
+        self.walk.command = command
         for index, force in self.forces.items():
             move = AxisMove(index, 1.0)
             self.pressed.append(move)
@@ -232,15 +231,14 @@ def compare(
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     """Return the stiffness (N/m) of each axis that small moves of the scenario's models show."""
-    model = _model(scenario)
-    if model is None:
+    if (model := _model(scenario)) is None:
         return {}
     bounded, zero = copy(rig), np.zeros(len(rig.names))
     bounded.force_bound, bounded.steps = np.full(len(rig.names), np.inf), (np.zeros_like(rig.way),) * 2
     measured = Measurement(0, zero, zero, zero)
-    moves = SmallMoves(scenario, bounded, zero, measured)
-    motion = GuidedMotion(moves.run())
-    while (command := motion.step(measured)) is not None:
+    moves = SmallMoves(scenario, bounded)
+    motion = GuidedMotion(moves.run)
+    while (command := motion.step(measured, zero)) is not None:
         model.step(command, np.zeros(len(model.auxiliary_inputs)))
         displacement, force = (np.array(values, float) for values in (model.displacement, model.force))
         measured = Measurement(0, displacement, force, command)
@@ -275,9 +273,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 
 
 def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, checks: Mapping[str, AxisChecks]) -> None:
-    """Apply the small forces, and write verdicts on the force loops into ``checks``."""
-    moves.walk.command = drive.command.copy()  # it has moved if the rig was lost since the small moves
-    outcome = drive.drive(GuidedMotion(moves.press(), watch, lambda: moves.walk.modes))
+    outcome = drive.drive(GuidedMotion(moves.press, watch, lambda: moves.walk.modes))
     done = {move.index: move for move in moves.pressed}
     for index, force in moves.forces.items():
         name, move = moves.rig.names[index], done.get(index)
@@ -329,19 +325,6 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
     Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
     compared with the scatter of the ``offsets``.
     """
-    _refuse(scenario, offsets, drive.port.simulated)
-    rig = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
-    moves = SmallMoves(scenario, rig, drive.command, drive.measured)
-    watch = Following(scenario, offsets, {}).slow
-    outcome = drive.drive(GuidedMotion(moves.run(), watch))
-    checks = judge(rig, moves.first, moves.done, outcome.reason)
-    compare(scenario, rig, [move for move in moves.done if move.complete], checks)
-    if moves.forces and not any(row.findings for row in checks.values()):
-        _press_axes(drive, moves, watch, checks)
-    return checks
-
-
-def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
     problems = Problems()
     for (name, axis), scatter in zip(scenario.axes.items(), offsets.displacement_scatter.tolist(), strict=True):
         rig = axis.rig_axis
@@ -363,9 +346,18 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
                 f"must be >= {needed:.3g} m, so that the move exceeds the scatter of the displacement "
                 f"({scatter:.3g} m rms)"
             )
-        if rig.characterised is not None and rig.characterised.simulated and not simulated:
+        if rig.characterised is not None and rig.characterised.simulated and not drive.port.simulated:
             problems.append(
                 f"axes.{rig.name}.characterised of the rig file: the values were measured on a simulator, but "
                 "this rig is real. Characterise the rig itself, or omit the section"
             )
     problems.refuse()
+    knowledge = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
+    moves = SmallMoves(scenario, knowledge)
+    watch = Following(scenario, offsets, {}).slow
+    outcome = drive.drive(GuidedMotion(moves.run, watch))
+    checks = judge(knowledge, moves.first, moves.done, outcome.reason)
+    compare(scenario, knowledge, [move for move in moves.done if move.complete], checks)
+    if moves.forces and not any(row.findings for row in checks.values()):
+        _press_axes(drive, moves, watch, checks)
+    return checks

@@ -162,11 +162,11 @@ def unload(
 
     Raises ConfigError before any motion if the rig file does not bound the travel.
     """
-    way, tare, begun = Way(scenario, offsets, drive.command, checks), offsets.tares().force, drive.measured
-    steps: Steps[object] = way.run()
+    way, tare, begun = Way(scenario, offsets, checks), offsets.tares().force, drive.measured
+    motion = GuidedMotion(way.run, Following(scenario, offsets, checks).slow)
     if goal is not None:
-        steps = QuasiStatic(scenario, drive.command).go(goal, way.velocity)
-    outcome = drive.drive(GuidedMotion(steps, Following(scenario, offsets, checks).slow))
+        motion.steps = lambda command: QuasiStatic(scenario, command).go(goal, way.velocity)
+    outcome = drive.drive(motion)
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force
     rows = before - tare, after - tare, drive.measured.displacement - begun.displacement
@@ -176,15 +176,13 @@ def unload(
 
 
 class Way:
-    """Moves axes from ``command`` ``(n_axes,)`` m to zero force, relative to ``offsets``.
+    """Moves axes to zero force, relative to ``offsets``.
 
     ``first`` and ``last`` are the first and the latest rest. ``given_up`` is the reason why the specimen is not
     unloaded, or an empty string. Raises ConfigError if the rig file does not bound the travel.
     """
 
-    def __init__(
-        self, scenario: Scenario, offsets: Offsets, command: Array, checks: Mapping[str, AxisChecks]
-    ) -> None:
+    def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
         bounds, self._names, self._tare = bounds_of(scenario), tuple(scenario.axes), offsets.tares().force
         self.first: Stand | None = None
         self.last: Stand | None = None
@@ -206,11 +204,11 @@ class Way:
         """Travel within which the force must respond, m."""
         self._far = (1.0 - BLIND_STEP) * self._blind
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
-        self._start = np.array(command, float)
-        self._walk = QuasiStatic(scenario, command, (self._step, self._range))
+        self._walk = QuasiStatic(scenario, np.zeros(len(bounds)), (self._step, self._range))
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
-    def run(self) -> Steps[None]:
+    def run(self, command: Array) -> Steps[None]:
+        self._start = self._walk.command = command
         self.first = yield from self._rest()
         self._noise = LOUDEST * self.first.force_scatter
         loaded = np.abs(self.first.force)
@@ -263,8 +261,7 @@ class Way:
         expected = tangent @ moved
         expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
         answer = np.sign(expected) * change + self._damping * np.abs(faster)
-        far = np.abs(moved) >= self._far
-        deaf = far & expected_to_move & (answer < LEAST_ANSWER * np.abs(expected))
+        deaf = (np.abs(moved) >= self._far) & expected_to_move & (answer < LEAST_ANSWER * np.abs(expected))
         if not deaf.any():
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))

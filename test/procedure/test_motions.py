@@ -28,7 +28,7 @@ LIMITS = {
 
 def commands(motion: GuidedMotion) -> np.ndarray:
     path = []
-    while (command := motion.step(AT_REST)) is not None:
+    while (command := motion.step(AT_REST, np.zeros(2))) is not None:
         path.append(command)
     return np.array(path)
 
@@ -81,7 +81,7 @@ def test_stopped_ramp_brakes_on_its_line_before_its_goal(after):
     ticks = iter(range(after + 1))
     steps = rig.ramp(GOAL, np.full(2, 0.5), lambda measured: "enough" if next(ticks) == after else "")
     before = np.zeros(2)
-    for command in commands(GuidedMotion(steps)):
+    for command in commands(GuidedMotion(lambda start: steps)):
         assert check.command(Command(1, command, command), before.tolist()) == ""
         assert command[1] == pytest.approx(-command[0] / 3.0, abs=1e-12)
         before = command

@@ -65,9 +65,9 @@ class Rig:
 
     def load(self, *positions: float) -> None:
         """Move the axes to ``positions`` and let them settle."""
-        motion = QuasiStatic(self.test, self.drive.command)
-        ramp = motion.ramp(np.array(positions), np.full(len(self.test.limits), 0.1))
-        assert self.drive.drive(GuidedMotion(ramp)).reason == ""
+        goal, velocity = np.array(positions), np.full(len(self.test.limits), 0.1)
+        motion = GuidedMotion(lambda command: QuasiStatic(self.test, command).ramp(goal, velocity))
+        assert self.drive.drive(motion).reason == ""
         for _ in range(256):
             self.drive.tick()
         self.measurements.clear()

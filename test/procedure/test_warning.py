@@ -98,10 +98,12 @@ def test_output_is_on_for_its_seconds_before_motion(w: Walk, sent: Rows, act: st
     assert w.session.warning.text == ""
 
 
-def test_rig_is_held_at_its_present_command(w: Walk, sent: Rows) -> None:
+@pytest.mark.parametrize("act", ["check", "position", "unload", "unload to a place"])
+def test_motion_begins_at_present_command(w: Walk, sent: Rows, act: str) -> None:
     """The command follows a rig that is lost and returns while the output is switched on."""
-    w.refer()
+    prepare(act, w)
     drive, warn = w.session.drive, w.session.drive.port.warn
+    present = drive.command[0] + 1e-6
 
     def moved(on: bool) -> None:
         warn(on)
@@ -110,9 +112,13 @@ def test_rig_is_held_at_its_present_command(w: Walk, sent: Rows) -> None:
             sent.clear()
 
     drive.port.warn = moved  # type: ignore[method-assign]
-    w.session.check()
-    assert {command for _, command in sent[:100]} == {sent[0][1]}
-    assert sent[0][1] == pytest.approx(1e-6, abs=1e-9)
+    if act == "unload to a place":
+        w.session.unload({"story_1": 1e-3}, "A. B.")
+    else:
+        do(act, w)
+    assert sent[0][1] == pytest.approx(present, abs=1e-12)
+    first = next(command for _, command in sent if command != sent[0][1])
+    assert first == pytest.approx(present, abs=5e-7)
 
 
 def test_rung_without_motion_has_no_warning(w: Walk, sent: Rows) -> None:

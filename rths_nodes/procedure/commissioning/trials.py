@@ -165,13 +165,13 @@ def fast_stop(bench: Bench) -> Rows:
         steady = 0.999 * STEADY * dash.velocity * bench.dt
         return len(sent) > STEADY and bool((sent[-1] - sent[-1 - STEADY] >= steady).all())
 
-    def motion() -> Steps[None]:
-        for _, command in dash.commands(bench, session.drive.command):
+    def motion(start: Array) -> Steps[None]:
+        for _, command in dash.commands(bench, start):
             yield command
 
     def move() -> None:
         drive, free = session.drive, session.drive.measured.force
-        guided = GuidedMotion(motion(), lambda _, measured: bench.obstacle(measured.force - free))
+        guided = GuidedMotion(motion, lambda _, measured: bench.obstacle(measured.force - free))
         with session.act(), session.motion("position"):
             drive.drive(guided)
 
