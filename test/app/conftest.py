@@ -3,24 +3,41 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from command_fixtures import RunCommand
 
 from rths_nodes.app.cli import main
+from rths_nodes.core import registry
 from rths_nodes.loop.outcomes import ExitCode
 
-
-@pytest.fixture
-def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide threads that run before the test, which joblib may have left."""
-    running, before = threading.enumerate, set(threading.enumerate()) - {threading.current_thread()}
-    monkeypatch.setattr(threading, "enumerate", lambda: [thread for thread in running() if thread not in before])
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide components that were added before the test, and remove those that it adds."""
+    monkeypatch.setattr(registry, "_added", {})
+
+
+@pytest.fixture
+def load_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Import a module of ``benchmarks`` for one test."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in sys.modules.keys() - before:
+        if (BENCHMARKS / f"{name}.py").is_file():
+            del sys.modules[name]
+
+
+@pytest.fixture
+def output(capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """Run a command that prints nothing to standard error, and return its standard output."""
 
     def run(*arguments: str, code: int = 0) -> str:
@@ -33,7 +50,7 @@ def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refusal(capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """Run a command that must be refused before anything runs, and return its messages, one line per problem."""
 
     def run(*arguments: str) -> str:

@@ -30,17 +30,14 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.options import PYTHON, options
 from rths_nodes.loop.scenario.schema import Scenario
 
+pytestmark = pytest.mark.usefixtures("empty_registry")
+
 CHEN = "chen_ricles_2010"
 BENCHMARK = "rths_benchmark_2020"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_compensator.py"
 FUNCTIONS = [name for name in rths_nodes.__all__ if inspect.isfunction(getattr(rths_nodes, name))]
 NOT_CHANGED = {"version", "rig_file", "rig", "cases", "engine"}
 """Keys of a scenario without a keyword; ``rig`` and ``engine`` are options of a run."""
-
-
-@pytest.fixture(autouse=True)
-def no_added_components(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_added", {})
 
 
 def lead(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:

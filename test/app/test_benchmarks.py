@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +16,7 @@ from rths_nodes.app.studies import design
 from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "benchmarks"
 MEASURED = ROOT / "doc" / "measured"
-
-
-@pytest.fixture
-def load_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
-    """Import a module of ``benchmarks`` for one test."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in sys.modules.keys() - before:
-        if (BENCHMARKS / f"{name}.py").is_file():
-            del sys.modules[name]
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_fixtures import RunCommand
 from messages import mentions
 
 import rths_nodes
-from rths_nodes.app.cli import main
 from rths_nodes.app.commands.file_kinds import described
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import entries
@@ -102,38 +102,34 @@ def test_kinds_of_test_folder_and_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["config/stack/diagnostics.yaml", "package.xml", "README.md", "doc/page.png"])
 def test_unknown_file_is_refused_with_known_kinds(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, refusal: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert main(["check", name]) == 2
-    assert mentions(capsys.readouterr().err, name, "kind", "scenario", "rig file", "study", "recording")
+    assert mentions(refusal("check", name), name, "kind", "scenario", "rig file", "study", "recording")
 
 
-def test_unreadable_file_is_refused_with_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_file_is_refused_with_path(tmp_path: Path, refusal: RunCommand) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name in ("pipe", "binary.yaml"):
-        assert main(["check", str(tmp_path / name)]) == 2
-        assert mentions(capsys.readouterr().err, name)
+        assert mentions(refusal("check", str(tmp_path / name)), name)
 
 
-def test_overrides_of_rig_file_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "bench_udp", "--set", "duration=1"]) == 2
-    assert mentions(capsys.readouterr().err, "--set", "rig file")
+def test_overrides_of_rig_file_are_refused(refusal: RunCommand) -> None:
+    assert mentions(refusal("check", "bench_udp", "--set", "duration=1"), "--set", "rig file")
 
 
 @pytest.mark.parametrize("broken", [{"servo_rate": -1.0}, {"ports": 1}])
 def test_invalid_rig_file_is_refused_with_key(
-    broken: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken: dict[str, object], tmp_path: Path, refusal: RunCommand
 ) -> None:
     data = yaml.safe_load((ROOT / "config" / "rigs" / "bench_simulated.yaml").read_text(encoding="utf-8"))
-    assert main(["check", str(write_yaml(tmp_path / "rig.yaml", data | broken))]) == 2
-    assert mentions(capsys.readouterr().err, *broken)
+    assert mentions(refusal("check", str(write_yaml(tmp_path / "rig.yaml", data | broken))), *broken)
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
 def test_check_prints_the_size_of_a_recording(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, output: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
     close = bag.Writer.close
@@ -145,6 +141,5 @@ def test_check_prints_the_size_of_a_recording(
 
     monkeypatch.setattr(bag.Writer, "close", measure_and_close)
     rths_nodes.run(name, ["duration=4"], record=tmp_path / "run")
-    assert main(["check", name, "--set", "duration=4"]) == 0
-    megabytes = re.search(r"recording: ([\d.]+) MB", capsys.readouterr().out)[1]
+    megabytes = re.search(r"recording: ([\d.]+) MB", output("check", name, "--set", "duration=4"))[1]
     assert float(megabytes) == pytest.approx(1e-6 * sizes[0], rel=0.05)

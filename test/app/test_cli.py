@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -13,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
+from programs import module_of, settings
 
 from rths_nodes.analysis.figures import analyses as figures
 from rths_nodes.analysis.stability.judgement import judge_loop
@@ -40,14 +41,10 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "REHEARSED_S", 0.2)  # shorter, to save time
 
 
-def settings(*overrides: str) -> list[str]:
-    return [part for override in overrides for part in ("--set", override)]
-
-
 # run
 
 
-def test_run_prints_json(output: Callable[..., str]) -> None:
+def test_run_prints_json(output: RunCommand) -> None:
     report = json.loads(output("run", PAPER, *SHORT, "--json"))
     assert {"wall_s", "metrics", "compensator", "timing", "messages"} <= set(report)
     assert (report["scenario"], report["host"], report["pace"]) == (PAPER, "embedded", "lockstep")
@@ -67,20 +64,20 @@ def test_run_prints_json(output: Callable[..., str]) -> None:
     assert len(bins["edges_s"]) == len(bins["counts"]) + 1
 
 
-def test_json_has_null_for_nan(output: Callable[..., str]) -> None:
+def test_json_has_null_for_nan(output: RunCommand) -> None:
     text = output("run", PAPER, *settings("duration=0.05", "ground_motion.type=none"), "--json")
     report = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert report["metrics"]["hsem_percent"] is None
     assert report["metrics"]["axes"]["story_1"]["delay_s"] is None
 
 
-def test_run_prints_table(output: Callable[..., str]) -> None:
+def test_run_prints_table(output: RunCommand) -> None:
     text = output("run", PAPER, *SHORT)
     assert f"{PAPER}: finished after 210 samples" in text
     assert "story_1" in text
 
 
-def test_run_accepts_path_and_records(output: Callable[..., str], tmp_path: Path) -> None:
+def test_run_accepts_path_and_records(output: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(yaml_text.dump(files.load(PAPER).data() | {"name": "mine"}))
     report = json.loads(output("run", str(path), *SHORT, "--record", "rec", "--json"))
@@ -88,14 +85,14 @@ def test_run_accepts_path_and_records(output: Callable[..., str], tmp_path: Path
     assert (tmp_path / "rec" / "metadata.yaml").is_file()
 
 
-def test_trip_sets_exit_code_and_reason(output: Callable[..., str]) -> None:
+def test_trip_sets_exit_code_and_reason(output: RunCommand) -> None:
     overrides = settings("duration=8", "axes.story_1.limits.force=1e5")
     report = json.loads(output("run", PAPER, *overrides, "--json", code=3))
     assert report["outcome"] == "tripped"
     assert "axes.story_1.limits.force: measured = " in report["reason"]
 
 
-def test_run_reproduces_published_error(output: Callable[..., str], canoga_park: list[str]) -> None:
+def test_run_reproduces_published_error(output: RunCommand, canoga_park: list[str]) -> None:
     """Set-up CR-1 on the record of Canoga Park."""
     overrides = settings(*canoga_park, "compensator.alpha_es=15")
     report = json.loads(output("run", PAPER, *overrides, "--json"))
@@ -110,7 +107,7 @@ def test_run_reproduces_published_error(output: Callable[..., str], canoga_park:
         ("axes.story_1.actuator.alpha=31", "alpha", 31.0),
     ],
 )
-def test_set_overrides_scenario_keys(output: Callable[..., str], override: str, key: str, value: float) -> None:
+def test_set_overrides_scenario_keys(output: RunCommand, override: str, key: str, value: float) -> None:
     text = output("run", PAPER, *SHORT, "--set", override, "--record", "rec", "--json")
     axis = read_run(Path(json.loads(text)["recording"])).scenario.axes["story_1"]
     assert getattr(axis.actuator, key, getattr(axis.specimen, key, None)) == value
@@ -119,29 +116,24 @@ def test_set_overrides_scenario_keys(output: Callable[..., str], override: str, 
 # list, params, check
 
 
-def test_list_prints_families_and_components(output: Callable[..., str]) -> None:
+def test_list_prints_families_and_components(output: RunCommand) -> None:
     assert "\nsimulator  " in output("list", "port")
     assert all(f"{family}\n" in output("list") for family in ("scenario", *registry.FAMILIES))
 
 
 @pytest.mark.parametrize("name", sorted({name for family in registry.FAMILIES for name in registry.names(family)}))
-def test_params_accepts_every_component(output: Callable[..., str], name: str) -> None:
+def test_params_accepts_every_component(output: RunCommand, name: str) -> None:
     assert output("params", name).startswith(f"{name} (")
 
 
-def test_params_prints_bounds_defaults_and_meaning(output: Callable[..., str]) -> None:
+def test_params_prints_bounds_defaults_and_meaning(output: RunCommand) -> None:
     text = " ".join(output("params", "first_order").split())
     assert mentions(text, ">= 1", "29.0", "constant")
 
 
 def current_pages(script: str, page: str) -> dict[str, str]:
     """Return the pages that a script of ``doc`` writes; they must equal the stored ones."""
-    spec = importlib.util.spec_from_file_location(script, ROOT / "doc" / f"{script}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    pages: dict[str, str] = module.pages()
+    pages: dict[str, str] = module_of(ROOT / "doc" / f"{script}.py").pages()
     paths = [ROOT / "doc" / f"{page}.md", *(ROOT / "doc" / page).glob("*.md")]
     stored = {str(path.relative_to(ROOT / "doc")): path.read_text() for path in paths}
     outdated = [name for name in pages.keys() | stored.keys() if pages.get(name) != stored.get(name)]
@@ -162,16 +154,16 @@ def test_reference_pages_are_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("name", files.shipped())
-def test_check_accepts_shipped_scenarios(output: Callable[..., str], name: str) -> None:
+def test_check_accepts_shipped_scenarios(output: RunCommand, name: str) -> None:
     assert output("check", name).startswith(f"{name}: fits together\n")
 
 
-def test_check_prints_external_force_only_with_structure(output: Callable[..., str]) -> None:
+def test_check_prints_external_force_only_with_structure(output: RunCommand) -> None:
     assert mentions(output("check", PAPER), "largest", "external")
     assert not mentions(output("check", "predefined_sine"), "largest", "external")
 
 
-def test_check_warns_of_trip_on_simulator(output: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_warns_of_trip_on_simulator(output: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "REHEARSED_S", 60.0)  # long enough to trip on a busy machine
     text = output("check", PAPER, *settings("axes.story_1.limits.velocity=0.05"))
     assert mentions(text, "caution", "sample")
@@ -292,9 +284,7 @@ DELAY_COMPENSATION = [
     [pytest.param(["run", PAPER, *SHORT], *row, id=row[0]) for row in VALUES]
     + [pytest.param(["check", "tadc_el_centro"], *row, id=row[0]) for row in DELAY_COMPENSATION],
 )
-def test_invalid_values_are_refused(
-    refusal: Callable[..., str], command: list[str], overrides: str, message: str
-) -> None:
+def test_invalid_values_are_refused(refusal: RunCommand, command: list[str], overrides: str, message: str) -> None:
     parts = overrides.split(" ") if re.search(" (axes|substeps)", overrides) else [overrides]
     assert re.search(message, refusal(*command, *settings(*parts)))
 
@@ -313,17 +303,17 @@ def test_invalid_values_are_refused(
     ],
     ids=lambda arguments: " ".join(arguments)[:50],
 )
-def test_too_long_names_are_refused(refusal: Callable[..., str], arguments: list[str]) -> None:
+def test_too_long_names_are_refused(refusal: RunCommand, arguments: list[str]) -> None:
     assert re.search("too long|300 characters", refusal(*arguments))
 
 
-def test_scenario_in_utf_16_is_checked(tmp_path: Path, output: Callable[..., str]) -> None:
+def test_scenario_in_utf_16_is_checked(tmp_path: Path, output: RunCommand) -> None:
     path = tmp_path / "wide.yaml"
     path.write_text(files.locate("predefined_sine").read_text(), encoding="utf-16")
     assert "fits together" in output("check", str(path))
 
 
-def test_too_large_file_is_refused_before_reading(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_too_large_file_is_refused_before_reading(refusal: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     with path.open("wb") as stream:
         stream.truncate(1 << 40)  # sparse: needs no space on the disk
@@ -365,7 +355,7 @@ FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
 
 @pytest.mark.parametrize(("make_text", "message"), [row[1:] for row in FILES], ids=[row[0] for row in FILES])
 def test_invalid_file_is_refused_with_its_path(
-    refusal: Callable[..., str], make_text: Callable[[dict[str, Any]], str], message: str, tmp_path: Path
+    refusal: RunCommand, make_text: Callable[[dict[str, Any]], str], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(make_text(files.load(PAPER).data()))
@@ -397,7 +387,7 @@ MOTIONS: list[tuple[str, str | None, list[str], str]] = [
     ("content", "motion", "message"), [row[1:] for row in MOTIONS], ids=[row[0] for row in MOTIONS]
 )
 def test_invalid_ground_motion_is_refused(
-    refusal: Callable[..., str], content: str | None, motion: list[str], message: str, tmp_path: Path
+    refusal: RunCommand, content: str | None, motion: list[str], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "motion.txt"
     if content is not None:
@@ -419,34 +409,30 @@ def test_invalid_ground_motion_is_refused(
         (["params", "first_ordr"], ("unknown", "first_ordr", "first_order")),
     ],
 )
-def test_invalid_arguments_are_refused(
-    refusal: Callable[..., str], arguments: list[str], parts: tuple[str, ...]
-) -> None:
+def test_invalid_arguments_are_refused(refusal: RunCommand, arguments: list[str], parts: tuple[str, ...]) -> None:
     assert mentions(refusal(*arguments), *parts)
 
 
-def test_unwritable_recording_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_unwritable_recording_is_refused(refusal: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     assert mentions(refusal("run", PAPER, *SHORT, "--record", "file/run"), tmp_path / "file" / "run", "recording")
     assert (tmp_path / "file").read_text() == "text"
 
 
-def test_recording_is_not_overwritten(
-    output: Callable[..., str], refusal: Callable[..., str], tmp_path: Path
-) -> None:
+def test_recording_is_not_overwritten(output: RunCommand, refusal: RunCommand, tmp_path: Path) -> None:
     output("run", PAPER, *SHORT, "--record", "rec")
     before = {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()}
     assert mentions(refusal("run", PAPER, *SHORT, "--record", "rec"), "recording", "already")
     assert {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()} == before
 
 
-def test_unwritable_report_is_refused_before_run(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_unwritable_report_is_refused_before_run(refusal: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in ("file/page.html", "."):
         assert mentions(refusal("run", PAPER, "--report", path), path, "written")
 
 
-def test_recording_is_not_replaced_by_report(output: Callable[..., str], refusal: Callable[..., str]) -> None:
+def test_recording_is_not_replaced_by_report(output: RunCommand, refusal: RunCommand) -> None:
     output("run", PAPER, *SHORT, "--record", "rec")
     for path in ("rec/rec_0.mcap", "rec/metadata.yaml"):
         assert mentions(refusal("report", "rec", "--out", path), path, "recordings")
@@ -463,19 +449,19 @@ def test_recording_is_not_replaced_by_report(output: Callable[..., str], refusal
     ],
 )
 def test_missing_output_folder_is_refused_before_run(
-    arguments: tuple[str, ...], refusal: Callable[..., str], tmp_path: Path
+    arguments: tuple[str, ...], refusal: RunCommand, tmp_path: Path
 ) -> None:
     path = "no/such/page.png" if arguments[-1] == "--figure" else "no/such/page.npz"
     assert mentions(refusal(*arguments, path), path, "no/such")
     assert not list(tmp_path.iterdir())
 
 
-def test_report_in_runs_creates_folder(output: Callable[..., str], tmp_path: Path) -> None:
+def test_report_in_runs_creates_folder(output: RunCommand, tmp_path: Path) -> None:
     output("run", PAPER, *SHORT, "--report", "runs/page.html")
     assert (tmp_path / "runs" / "page.html").is_file()
 
 
-def test_report_is_written_next_to_recording(output: Callable[..., str], tmp_path: Path) -> None:
+def test_report_is_written_next_to_recording(output: RunCommand, tmp_path: Path) -> None:
     for name in ("rec", "other"):
         output("run", PAPER, *SHORT, "--record", f"runs/{name}")
     assert output("report", "runs/rec/") == "runs/rec.html\n"
@@ -520,7 +506,7 @@ def test_read_error_names_recording(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert mentions(capsys.readouterr().err, "rths", "rec", "Input/output")
 
 
-def test_all_problems_of_scenario_are_printed(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_all_problems_of_scenario_are_printed(refusal: RunCommand, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     text = (ROOT / "config" / "scenarios" / f"{PAPER}.yaml").read_text()
     file.write_text(text.replace("servo_rate: 1024.0", "servo_rate: -1.0").replace("substeps:", "substebs:"))
@@ -538,7 +524,7 @@ def test_all_problems_of_scenario_are_printed(refusal: Callable[..., str], tmp_p
         (["runs/sine", "--rate", "4", "--page"], "ros2 bag play runs/sine --clock --rate 4`"),
     ],
 )
-def test_replay_names_its_replacement(refusal: Callable[..., str], arguments: list[str], command: str) -> None:
+def test_replay_names_its_replacement(refusal: RunCommand, arguments: list[str], command: str) -> None:
     message = refusal("replay", *arguments)
     assert command in message
     assert "--page" in message
@@ -561,7 +547,7 @@ def test_invalid_arguments_exit_with_usage_error(arguments: list[str], capsys: p
 COMPARED = ["compare", PAPER, "--set", "duration=0.2"]
 
 
-def test_compare_prints_table(output: Callable[..., str]) -> None:
+def test_compare_prints_table(output: RunCommand) -> None:
     text = output(*COMPARED, "--variant", "compensator.type=inverse, compensator.alpha=25", "--variant", "")
     assert mentions(text, PAPER, "2", "variants")
     rows = {line.split("finished")[0].strip(): line for line in text.splitlines() if "finished" in line}
@@ -571,7 +557,7 @@ def test_compare_prints_table(output: Callable[..., str]) -> None:
     assert "published" not in text
 
 
-def test_compare_prints_published_values(output: Callable[..., str], tmp_path: Path) -> None:
+def test_compare_prints_published_values(output: RunCommand, tmp_path: Path) -> None:
     data = files.load(PAPER).data()
     data["cases"] = {"poor": {"published": {"J2": 0.43, "alpha_range": 14.0}}, "none": {}}
     (tmp_path / "mine.yaml").write_text(yaml_text.dump(data))
@@ -581,7 +567,7 @@ def test_compare_prints_published_values(output: Callable[..., str], tmp_path: P
     assert re.search(r"poor: alpha_range \S+, published 14", text)
 
 
-def test_compare_prints_json(output: Callable[..., str]) -> None:
+def test_compare_prints_json(output: RunCommand) -> None:
     comparison = json.loads(output(*COMPARED, "--cases", "alpha_15_k_p_0,alpha_15_k_p_04", "--json"))
     assert comparison["scenario"] == PAPER
     first, second = comparison["variants"]
@@ -592,12 +578,12 @@ def test_compare_prints_json(output: Callable[..., str]) -> None:
     assert first["axes"]["story_1"]["max_error_m"] * 1e3 == first["values"]["max_error_mm"]
 
 
-def test_compare_writes_figure(output: Callable[..., str], tmp_path: Path) -> None:
+def test_compare_writes_figure(output: RunCommand, tmp_path: Path) -> None:
     assert "figure: all.png" in output(*COMPARED, "--variant", "", "--figure", "all.png")
     assert (tmp_path / "all.png").is_file()
 
 
-def test_compare_returns_exit_code_of_trip(output: Callable[..., str]) -> None:
+def test_compare_returns_exit_code_of_trip(output: RunCommand) -> None:
     arguments = ["compare", PAPER, "--set", "duration=4", "--variant", "axes.story_1.limits.force=1e4"]
     assert "limits.force" in output(*arguments, code=3)
 
@@ -614,7 +600,7 @@ def test_compare_returns_exit_code_of_trip(output: Callable[..., str]) -> None:
     ],
 )
 def test_compare_refuses_invalid_arguments(
-    refusal: Callable[..., str], arguments: list[str], parts: tuple[str, ...], tmp_path: Path
+    refusal: RunCommand, arguments: list[str], parts: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     assert mentions(refusal("compare", PAPER, *arguments), *parts)
@@ -626,7 +612,7 @@ VERIFICATION = "horiuchi_1996_verification"
 UNSTABLE = ["--set", "compensator.type=none"]
 
 
-def test_margins_of_stable_test_are_printed(output: Callable[..., str]) -> None:
+def test_margins_of_stable_test_are_printed(output: RunCommand) -> None:
     text = output("stability", VERIFICATION)
     first, *rest = text.splitlines()
     assert mentions(first, VERIFICATION, "stable", "26.6 %", "10 ms", "13.63 ms")
@@ -640,7 +626,7 @@ def test_margins_of_stable_test_are_printed(output: Callable[..., str]) -> None:
     ("options", "name"),
     [(UNSTABLE, VERIFICATION), (["--case", "no_compensation"], f"{VERIFICATION}.no_compensation")],
 )
-def test_unstable_test_is_printed_with_limits(output: Callable[..., str], options: list[str], name: str) -> None:
+def test_unstable_test_is_printed_with_limits(output: RunCommand, options: list[str], name: str) -> None:
     """The exit code stays 0."""
     text = output("stability", VERIFICATION, *options)
     first = text.splitlines()[0]
@@ -649,7 +635,7 @@ def test_unstable_test_is_printed_with_limits(output: Callable[..., str], option
     assert text.count("UNSTABLE") == 4  # the verdict and three of the modes
 
 
-def test_check_warns_of_small_margin(output: Callable[..., str]) -> None:
+def test_check_warns_of_small_margin(output: RunCommand) -> None:
     """The delay may grow from 26.86 to 26.93 ms; unknown changes of a rig are larger."""
     small = ["yielding_five_story", "--set", "compensator.type=none"]
     small += ["--set", "structure.damping.ratios=[0.0171, 0.0171]"]
@@ -660,7 +646,7 @@ def test_check_warns_of_small_margin(output: Callable[..., str]) -> None:
     assert [line.startswith("  caution: ") for line in lines] == [False, True]
 
 
-def test_json_has_margins_and_modes(output: Callable[..., str]) -> None:
+def test_json_has_margins_and_modes(output: RunCommand) -> None:
     stable = json.loads(output("stability", VERIFICATION, "--json"))
     assert (stable["scenario"], stable["stable"], stable["growing_roots"]) == (VERIFICATION, True, 0)
     assert stable["critical_delay_s"] > stable["delay_s"] == pytest.approx(0.010)
@@ -676,7 +662,7 @@ def test_json_has_margins_and_modes(output: Callable[..., str]) -> None:
 @pytest.mark.parametrize(
     "suffix", [".svg", *(pytest.param(kind, marks=pytest.mark.soak) for kind in (".png", ".pdf"))]
 )
-def test_figure_is_written(suffix: str, output: Callable[..., str]) -> None:
+def test_figure_is_written(suffix: str, output: RunCommand) -> None:
     text = output("stability", VERIFICATION, "--figure", f"stability{suffix}")
     assert text.endswith(f"figure: stability{suffix}\n")
     assert Path(f"stability{suffix}").stat().st_size > 10_000
@@ -712,9 +698,7 @@ def test_figure_shows_computed_stability(overrides: list[str]) -> None:
         (["no_such_scenario"], "unknown scenario"),
     ],
 )
-def test_stability_refuses_invalid_arguments(
-    arguments: list[str], reason: str, refusal: Callable[..., str]
-) -> None:
+def test_stability_refuses_invalid_arguments(arguments: list[str], reason: str, refusal: RunCommand) -> None:
     error = refusal("stability", *arguments)
     assert reason in error
     assert len(error.splitlines()) == 1
@@ -756,16 +740,14 @@ def test_publications_have_required_fields() -> None:
         (["marths_2023"], ["newmark_1959", "condori_uribe_2023"]),
     ],
 )
-def test_cite_prints_methods_of_scenario(
-    arguments: list[str], expected: list[str], output: Callable[..., str]
-) -> None:
+def test_cite_prints_methods_of_scenario(arguments: list[str], expected: list[str], output: RunCommand) -> None:
     first, *keys = re.findall(r"^@\w+\{(\w+),$", output("cite", *arguments), re.M)
     assert first == "rths_nodes"
     assert sorted(keys) == sorted([*expected, *ALWAYS_CITED])
 
 
 def test_component_may_contain_its_own_entry(
-    output: Callable[..., str], refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    output: RunCommand, refusal: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["cite", "predefined_sine", "--set", "compensator={type: none}"]
     entry = "@misc{mine_2026,\n  title = {Mine},\n}"

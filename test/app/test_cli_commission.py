@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_compiler import require_compiler
+from command_fixtures import RunCommand
 from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
@@ -79,8 +80,11 @@ FAULTS = {
 """Planted fault -> trial that detects it, number of axes, cause and text of the failing row."""
 
 
+MakeBench = Callable[..., EmulatedBench]
+
+
 @pytest.fixture
-def make_bench(tmp_path: Path) -> Iterator[Callable[..., EmulatedBench]]:
+def make_bench(tmp_path: Path) -> Iterator[MakeBench]:
     """Start an emulated rig with an operator."""
     benches: list[EmulatedBench] = []
 
@@ -99,7 +103,7 @@ def failing(rows: list[CommissioningRow]) -> list[CommissioningRow]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("n_axes", [1, 2])
-def test_healthy_rig_passes_every_trial(make_bench: Callable[..., EmulatedBench], n_axes: int) -> None:
+def test_healthy_rig_passes_every_trial(make_bench: MakeBench, n_axes: int) -> None:
     emulated = make_bench(n_axes)
     rows = commission(emulated.bench)
     assert failing(rows) == []
@@ -124,7 +128,7 @@ def test_healthy_rig_passes_every_trial(make_bench: Callable[..., EmulatedBench]
     assert without_speed == emulated.cleared[2 : n_axes + 1]
 
 
-def test_return_before_killed_process_needs_clear(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_return_before_killed_process_needs_clear(make_bench: MakeBench) -> None:
     emulated = make_bench(1)
     emulated.bench.home = np.array([2e-3])
     rows = commission(emulated.bench, {"killed": TRIALS["killed"]})
@@ -133,7 +137,7 @@ def test_return_before_killed_process_needs_clear(make_bench: Callable[..., Emul
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_fault_is_detected(make_bench: Callable[..., EmulatedBench], fault: str) -> None:
+def test_planted_fault_is_detected(make_bench: MakeBench, fault: str) -> None:
     trial, n_axes, cause, text = FAULTS[fault]
     rows = failing(commission(make_bench(n_axes, fault).bench, {trial: TRIALS[trial]}))
     assert {row.cause for row in rows} == {cause}
@@ -141,13 +145,13 @@ def test_planted_fault_is_detected(make_bench: Callable[..., EmulatedBench], fau
 
 
 @pytest.mark.parametrize("fault", [planted.WATCHDOG, planted.ENDLESS, planted.BRIDGE])
-def test_pulled_cable_detects_faults_of_watchdog(make_bench: Callable[..., EmulatedBench], fault: str) -> None:
+def test_pulled_cable_detects_faults_of_watchdog(make_bench: MakeBench, fault: str) -> None:
     rows = commission(make_bench(1, fault).bench, {"cable": TRIALS["cable"]})
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
 
 
 def test_session_that_fails_after_opening_closes_its_port(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulated, closed = make_bench(1), list[SessionPort]()
     emulated.emulator.switches.turn("interlock open")
@@ -158,7 +162,7 @@ def test_session_that_fails_after_opening_closes_its_port(
 
 
 def test_process_to_be_killed_reports_stopped_rig_as_refusal(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a session that cannot be opened may be tried again."""
     emulated, (pipe, theirs) = make_bench(1), multiprocessing.Pipe()
@@ -171,7 +175,7 @@ def test_process_to_be_killed_reports_stopped_rig_as_refusal(
 
 
 def test_rig_that_counts_no_samples_ends_trial_of_cable(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rig sends the same state again and again, and does not stop."""
     calls = 0
@@ -192,7 +196,7 @@ def test_every_planted_fault_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("trial", ["closed", "interlock", "pressure"])
-def test_healthy_rig_passes_fault_trials(make_bench: Callable[..., EmulatedBench], trial: str) -> None:
+def test_healthy_rig_passes_fault_trials(make_bench: MakeBench, trial: str) -> None:
     rows = commission(make_bench(2).bench, {trial: TRIALS[trial]})
     assert rows
     assert failing(rows) == []
@@ -200,7 +204,7 @@ def test_healthy_rig_passes_fault_trials(make_bench: Callable[..., EmulatedBench
 
 @pytest.mark.parametrize("trial", ["closed", "cable"])
 def test_rest_is_found_by_new_session_without_listener(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch, trial: str
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, trial: str
 ) -> None:
     monkeypatch.setattr(SessionPort, "ear", property(lambda port: None, lambda port, ear: None), raising=False)
     rows = commission(make_bench(1).bench, {trial: TRIALS[trial]})
@@ -208,7 +212,7 @@ def test_rest_is_found_by_new_session_without_listener(
     assert mentions(next(row for row in rows if row.what == "north").resolution, "times", "not measured")
 
 
-def test_fast_motion_against_specimen_is_stopped(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_fast_motion_against_specimen_is_stopped(make_bench: MakeBench) -> None:
     """0.5 MN/m give 0.5 kN in the small move of 1 mm, where 1 kN is allowed; the fast motion is longer."""
     bench = make_bench(1, mounted=5e5).bench
     with bench.opened() as rig:
@@ -218,7 +222,7 @@ def test_fast_motion_against_specimen_is_stopped(make_bench: Callable[..., Emula
     assert mentions(row.measured, "axes.north", "1 kN", "small_move.force")
 
 
-def test_rest_beyond_motion_fails(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_rest_beyond_motion_fails(make_bench: MakeBench) -> None:
     bench = make_bench(1).bench
     with bench.opened():
         pass
@@ -227,9 +231,7 @@ def test_rest_beyond_motion_fails(make_bench: Callable[..., EmulatedBench]) -> N
         assert [row.verdict == FAILED for row in rows] == [failed]
 
 
-def test_slow_computer_keeps_session_in_lockstep(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_computer_keeps_session_in_lockstep(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "QUIET_S", 0.02)
     emulated = make_bench()
     operate = emulated.ask
@@ -244,7 +246,7 @@ def test_slow_computer_keeps_session_in_lockstep(
 
 
 def test_jump_before_answer_of_operator_is_detected(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The axis jumps when the interlock closes, and rests before the operator presses Enter."""
     emulated = make_bench(1)
@@ -264,7 +266,7 @@ def test_jump_before_answer_of_operator_is_detected(
     assert [row.what for row in failing(rows)] == ["closed"]
 
 
-def test_early_action_of_operator_is_repeated(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_early_action_of_operator_is_repeated(make_bench: MakeBench) -> None:
     emulated = make_bench(1)
     emulated.hasty = 1
     rows = commission(emulated.bench, {"interlock": TRIALS["interlock"]})
@@ -272,7 +274,7 @@ def test_early_action_of_operator_is_repeated(make_bench: Callable[..., Emulated
     assert [text for text in emulated.asked if mentions(text, "before", "moved")] == [emulated.asked[1]]
 
 
-def test_wrong_sign_ends_commissioning(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_wrong_sign_ends_commissioning(make_bench: MakeBench) -> None:
     emulated = make_bench(1, planted.SIGN)
     rows = commission(emulated.bench)
     assert [row.cause for row in rows] == [SIGN]
@@ -282,7 +284,7 @@ def test_wrong_sign_ends_commissioning(make_bench: Callable[..., EmulatedBench])
 @pytest.mark.parametrize("trial", ["signs", "closed"])
 @pytest.mark.parametrize("quantity", ["displacement", "force"])
 def test_sensor_that_measures_no_number_fails(
-    make_bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch, quantity: str, trial: str
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, quantity: str, trial: str
 ) -> None:
     """The axis had passed, and a specimen at its load cell was not noticed."""
     bench = make_bench(2).bench
@@ -314,7 +316,7 @@ def test_sensor_that_measures_no_number_fails(
     ],
 )
 def test_expired_calibration_needs_signature(
-    make_bench: Callable[..., EmulatedBench], keys: str, signed: bool, verdict: str, parts: tuple[str, ...]
+    make_bench: MakeBench, keys: str, signed: bool, verdict: str, parts: tuple[str, ...]
 ) -> None:
     emulated = make_bench(1)
     channel = f"force: {{{keys}, unit: kN" if keys else "force: {unit: kN"
@@ -339,14 +341,14 @@ class Person:
         return self.answer
 
 
-def test_unwitnessed_trials_count_as_not_tried(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_unwitnessed_trials_count_as_not_tried(make_bench: MakeBench) -> None:
     rows = commission(Bench(make_bench(1).bench.scenario, False, Person(False)), {"it": TRIALS["witnessed"]})
     assert [(row.cause, row.verdict) for row in rows] == [
         (cause, NOT_TRIED) for cause in (EMERGENCY, END_STOPS, CONTROLLER)
     ]
 
 
-def test_mounted_specimen_ends_commissioning(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_mounted_specimen_ends_commissioning(make_bench: MakeBench) -> None:
     """5 MN/m give 5 kN in the small move of 1 mm, where 1 kN is allowed."""
     rows = commission(make_bench(1, mounted=5e6).bench)
     assert [row.verdict for row in rows] == [FAILED]
@@ -372,13 +374,11 @@ def test_rig_file_without_bounds_of_moves_is_refused(tmp_path: Path) -> None:
         (["nothing"], ("rig", "unknown", "nothing")),
     ],
 )
-def test_invalid_arguments_are_refused(
-    refusal: Callable[..., str], arguments: list[str], parts: tuple[str, ...]
-) -> None:
+def test_invalid_arguments_are_refused(refusal: RunCommand, arguments: list[str], parts: tuple[str, ...]) -> None:
     assert mentions(refusal("commission", *arguments), *parts)
 
 
-def test_check_warns_of_uncommissioned_rig(tmp_path: Path, output: Callable[..., str]) -> None:
+def test_check_warns_of_uncommissioned_rig(tmp_path: Path, output: RunCommand) -> None:
     file = tmp_path / "bench.yaml"
     file.write_text(rig_text(25010, 1, emulator=False))
     assert mentions(output("check", "chen_ricles_2010", "--rig", str(file)), "caution", "commissioned")
@@ -410,7 +410,7 @@ def test_switches_turn_at_given_sample() -> None:
     assert switches.out()
 
 
-def test_new_session_reports_earlier_switches(make_bench: Callable[..., EmulatedBench]) -> None:
+def test_new_session_reports_earlier_switches(make_bench: MakeBench) -> None:
     emulated = make_bench(1)
     for command in ("interlock closed", "pressure high"):
         emulated.emulator.switches.turn(command)

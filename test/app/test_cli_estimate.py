@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
 
 import rths_nodes
@@ -40,7 +40,7 @@ SINE = "predefined_sine"
     ],
 )
 def test_invalid_arguments_are_refused(
-    refusal: Callable[..., str],
+    refusal: RunCommand,
     updating: list[str],
     arguments: list[str],
     parts: tuple[str, ...],
@@ -54,7 +54,7 @@ def test_invalid_arguments_are_refused(
 # Delays
 
 
-def test_delay_of_recording_is_estimated(output: Callable[..., str], tmp_path: Path) -> None:
+def test_delay_of_recording_is_estimated(output: RunCommand, tmp_path: Path) -> None:
     recording = str(tmp_path / "rec")
     rths_nodes.run(SINE, duration=3, compensator={"type": "none"}, record=recording)
     axis = json.loads(output("estimate", recording, "--begin", "1", "--json"))["axis_1"]
@@ -65,7 +65,7 @@ def test_delay_of_recording_is_estimated(output: Callable[..., str], tmp_path: P
     assert "suggested: compensator.type=inverse compensator.alpha=2" in text
 
 
-def test_suggested_compensators_reduce_delay(output: Callable[..., str], tmp_path: Path) -> None:
+def test_suggested_compensators_reduce_delay(output: RunCommand, tmp_path: Path) -> None:
     """The printed settings leave a tenth of the delay."""
     rths_nodes.run(PAPER, duration=6, compensator={"type": "none"}, record=tmp_path / "rec")
     text = output("estimate", str(tmp_path / "rec"))
@@ -76,7 +76,7 @@ def test_suggested_compensators_reduce_delay(output: Callable[..., str], tmp_pat
             assert abs(json.loads(output(*command))["variants"][0]["values"]["J1"]) < 3.0
 
 
-def test_unknown_axis_and_empty_range_are_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_unknown_axis_and_empty_range_are_refused(refusal: RunCommand, tmp_path: Path) -> None:
     recording = str(tmp_path / "rec")
     rths_nodes.run(SINE, duration=0.2, record=recording)
     assert mentions(refusal("estimate", recording, "--axis", "axis_2"), "--axis", "unknown", "axis_2")
@@ -98,9 +98,7 @@ def updating(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 INITIAL = ["--initial", "stiffness=9.9e6", "--initial", "damping=4.5e5"]
 
 
-def test_parameters_are_printed_with_uncertainty(
-    output: Callable[..., str], updating: list[str], tmp_path: Path
-) -> None:
+def test_parameters_are_printed_with_uncertainty(output: RunCommand, updating: list[str], tmp_path: Path) -> None:
     text = output("estimate", *updating, *INITIAL, "--figure", str(tmp_path / "shadow.svg"))
     head, *lines = text.splitlines()
     assert mentions(head, "story_1", "kelvin_voigt", "ukf", "0.00 to 4.00 s", "411 samples")
@@ -114,7 +112,7 @@ def test_parameters_are_printed_with_uncertainty(
     assert (tmp_path / "shadow.svg").is_file()
 
 
-def test_json_has_parameter_histories(output: Callable[..., str], updating: list[str]) -> None:
+def test_json_has_parameter_histories(output: RunCommand, updating: list[str]) -> None:
     options = ["--law", "rls", "--parameter", "damping=1e5:1e6", "--json"]
     result = json.loads(output("estimate", *updating, *INITIAL, *options))
     assert list(result["parameters"]) == ["damping"]
@@ -224,9 +222,7 @@ def test_impossible_predictions_are_refused(recording: Path, changes: Any, parts
         prediction.predict(rths_nodes.read(recording), changes)
 
 
-def test_command_prints_reproduction_and_prediction(
-    output: Callable[..., str], recording: Path, tmp_path: Path
-) -> None:
+def test_command_prints_reproduction_and_prediction(output: RunCommand, recording: Path, tmp_path: Path) -> None:
     reproduction = ["estimate", str(recording), "--for", "prediction"]
     assert mentions(output(*reproduction), "6150", "bit")
     assert json.loads(output(*reproduction, "--json"))["equal"] is True
@@ -242,7 +238,7 @@ def test_command_prints_reproduction_and_prediction(
 
 @pytest.mark.parametrize("own_motion", [0.0, 5e-3])
 def test_mismatch_of_identified_rig_is_printed_first(
-    own_motion: float, recording: Path, output: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    own_motion: float, recording: Path, output: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rig that also moves without a command, m, has no transfer function of the command."""
     run = rths_nodes.read(recording)
@@ -254,11 +250,11 @@ def test_mismatch_of_identified_rig_is_printed_first(
     assert not own_motion or mentions(first, "story_1", "mm")
 
 
-def test_tripped_prediction_sets_exit_code(recording: Path, output: Callable[..., str]) -> None:
+def test_tripped_prediction_sets_exit_code(recording: Path, output: RunCommand) -> None:
     assert "tripped: " in output("estimate", str(recording), "--set", "axes.story_1.limits.force=2e4", code=3)
 
 
-def test_python_prediction_equals_command(recording: Path, output: Callable[..., str]) -> None:
+def test_python_prediction_equals_command(recording: Path, output: RunCommand) -> None:
     arguments = ["--set", "compensator={type: inverse, alpha: 20}", "--json"]
     rows = json.loads(output("estimate", str(recording), *arguments))["rows"]
     result = rths_nodes.estimate(recording, set={"compensator": {"type": "inverse", "alpha": 20}})

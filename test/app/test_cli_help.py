@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions
+from programs import RTHS, child_environment
 
 from rths_nodes.app import cli
 from rths_nodes.app.cli import COMMANDS, GROUPS, REPLACED, main
@@ -27,12 +28,12 @@ PAPER = "chen_ricles_2010"
 FAMILIES = ("scenario", "rig_file", *registry.FAMILIES)
 
 
-def test_misspelt_command_gets_suggestion(refusal: Callable[..., str]) -> None:
+def test_misspelt_command_gets_suggestion(refusal: RunCommand) -> None:
     assert mentions(refusal("rnu", PAPER), "rths", "unknown", "rnu", "run")
 
 
 @pytest.mark.parametrize(("old", "new"), REPLACED.items())
-def test_removed_command_names_its_replacement(old: str, new: str, refusal: Callable[..., str]) -> None:
+def test_removed_command_names_its_replacement(old: str, new: str, refusal: RunCommand) -> None:
     assert mentions(refusal(old, PAPER), old, *new.split())
 
 
@@ -97,12 +98,12 @@ def test_options_have_the_same_metavar_in_all_commands() -> None:
         (["watch", "bench_watched", "--record", "file"], "--out"),
     ],
 )
-def test_renamed_option_names_its_replacement(arguments: list[str], new: str, refusal: Callable[..., str]) -> None:
+def test_renamed_option_names_its_replacement(arguments: list[str], new: str, refusal: RunCommand) -> None:
     assert mentions(refusal(*arguments), arguments[2].partition("=")[0], new)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_list_describes_members_of_family(output: Callable[..., str], family: str) -> None:
+def test_list_describes_members_of_family(output: RunCommand, family: str) -> None:
     shipped = {"scenario": files.SCENARIO, "rig_file": files.RIG}
     names = list(files.shipped(shipped[family])) if family in shipped else registry.names(family)
     rows = [line.split(maxsplit=1) for line in output("list", family).splitlines()]
@@ -110,15 +111,13 @@ def test_list_describes_members_of_family(output: Callable[..., str], family: st
     assert all(len(description) > 15 for _, description in rows)
 
 
-def test_list_prints_all_families(output: Callable[..., str]) -> None:
+def test_list_prints_all_families(output: RunCommand) -> None:
     lines = output("list").splitlines()
     assert [line for line in lines if not line.startswith(" ")] == list(FAMILIES)
     assert re.search(r"^  cr +The explicit, unconditionally stable CR algorithm", "\n".join(lines), re.M)
 
 
-def test_list_shows_error_of_unloadable_component(
-    output: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_list_shows_error_of_unloadable_component(output: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(family: str, name: str) -> str:
         raise ConfigError(f"{family} {name!r}: gone")
 
@@ -127,7 +126,7 @@ def test_list_shows_error_of_unloadable_component(
 
 
 @pytest.mark.parametrize("path", ["scenario", *(path for path, _ in sections(Scenario))])
-def test_params_describes_every_section(output: Callable[..., str], path: str) -> None:
+def test_params_describes_every_section(output: RunCommand, path: str) -> None:
     text = output("params", path.replace("NAME", "story_1"))
     assert text.startswith(f"{path}: ")
     assert "meaning" in text
@@ -150,11 +149,11 @@ def test_params_describes_every_section(output: Callable[..., str], path: str) -
         ("axes.story_1.actuator.alpha", ("delay", "constant", "alpha")),
     ],
 )
-def test_params_describes_sections_and_keys(output: Callable[..., str], path: str, parts: tuple[str, ...]) -> None:
+def test_params_describes_sections_and_keys(output: RunCommand, path: str, parts: tuple[str, ...]) -> None:
     assert mentions(output("params", path), *parts)
 
 
-def test_params_refuses_unknown_section(refusal: Callable[..., str]) -> None:
+def test_params_refuses_unknown_section(refusal: RunCommand) -> None:
     error = refusal("params", "axes.story_1.limit")
     assert mentions(error, "unknown", "component", "section", "key", "axes.story_1.limit")
     assert mentions(refusal("params", "bridges"), "bridge")
@@ -174,10 +173,8 @@ def complete(tmp_path: Path) -> Callable[[str], list[str]]:
             "_ARGCOMPLETE_STDOUT_FILENAME": str(candidates),
             "COMP_LINE": line,
             "COMP_POINT": str(len(line)),
-            "PYTHONPATH": os.pathsep.join(sys.path),
         }
-        command = [sys.executable, "-m", "rths_nodes.app.cli"]
-        subprocess.run(command, env=os.environ | variables, check=True, cwd=tmp_path)
+        subprocess.run(RTHS, env=child_environment(**variables), check=True, cwd=tmp_path)
         return [word.strip() for word in candidates.read_text().split("\n")]
 
     return complete
@@ -202,6 +199,5 @@ def test_start_imports_no_optional_libraries() -> None:
         "cli._parser()\n"
         "print([name for name in ('argcomplete', 'rich', 'matplotlib', 'jinja2', 'rclpy') if name in sys.modules])"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
-    assert run.stdout.strip() == "[]"
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, text=True, env=child_environment()) == "[]\n"

@@ -6,12 +6,12 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
 from rig_walk import Walk
 
@@ -78,7 +78,7 @@ def test_model_has_feedforward_of_rig_without_transport(folder: Path) -> None:
     assert "story_1" in (folder / "page.svg").read_text()
 
 
-def test_recordings_give_the_same_model(folder: Path, tmp_path: Path, output: Callable[..., str]) -> None:
+def test_recordings_give_the_same_model(folder: Path, tmp_path: Path, output: RunCommand) -> None:
     arguments = ["--out", str(tmp_path / "again.yaml"), *recordings_of(folder, "story_2", "story_1"), *FIT]
     result = json.loads(output("identify", str(folder / "rig.yaml"), *arguments, "--json"))
     first, again = load(folder / "model.yaml"), load(tmp_path / "again.yaml")
@@ -89,9 +89,7 @@ def test_recordings_give_the_same_model(folder: Path, tmp_path: Path, output: Ca
     assert len(result["poles_rad_s"]) == 6
 
 
-def test_undeclared_transport_is_measured_as_lead(
-    folder: Path, tmp_path: Path, output: Callable[..., str]
-) -> None:
+def test_undeclared_transport_is_measured_as_lead(folder: Path, tmp_path: Path, output: RunCommand) -> None:
     """Transport declared by the rig and lead of the model give the same compensator."""
     command = ["identify", str(folder / "rig.yaml"), "--set", "port.transport_samples=0"]
     command += [*recordings_of(folder, "story_1", "story_2"), *FIT]
@@ -117,7 +115,7 @@ def test_undeclared_transport_is_measured_as_lead(
         compensator(early)
 
 
-def test_model_compensates_test_on_its_rig(folder: Path, output: Callable[..., str]) -> None:
+def test_model_compensates_test_on_its_rig(folder: Path, output: RunCommand) -> None:
     command = ["run", str(folder / "rig.yaml"), "--set", "duration=2", "--json"]
     model = f"compensator={{type: model_based, model: {folder / 'model.yaml'}, feedback: {{}}}}"
     compensated = json.loads(output(*command, "--set", model, "--set", "ramp.type=hermite"))
@@ -145,7 +143,7 @@ def test_invalid_options_are_refused(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    refusal: Callable[..., str],
+    refusal: RunCommand,
     options: list[str],
     parts: tuple[str, ...],
 ) -> None:
@@ -168,12 +166,9 @@ def test_tripped_identification_writes_no_model(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", files.shipped())
-def test_shipped_scenarios_are_identified_by_default(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shipped_scenarios_are_identified_by_default(name: str, tmp_path: Path, output: RunCommand) -> None:
     """Regression: ten scenarios were refused because the model had the pole 2 / dt = 2097 1/s."""
-    assert main(["identify", name, "--out", str(tmp_path / "model.yaml"), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = json.loads(output("identify", name, "--out", str(tmp_path / "model.yaml"), "--json"))
     assert max((pole for pole, _ in result["poles_rad_s"]), default=-1.0) < 0.0
     assert np.max(result["fit_error_percent"]) < 15.0
     scenario = files.load(name)
@@ -235,7 +230,7 @@ def test_compensators_count_transport_of_inverse_once(inverse: Path) -> None:
     assert model_based.lead == pytest.approx(0.0, abs=1e-15)
 
 
-def test_inverse_is_printed_with_fitted_band(output: Callable[..., str], tmp_path: Path) -> None:
+def test_inverse_is_printed_with_fitted_band(output: RunCommand, tmp_path: Path) -> None:
     command = [*INVERSE, "--duration", "20", "--rms", "1e-3", "--set", "servo_rate=1024"]
     command += ["--out", str(tmp_path / "again.yaml")]
     text = output(*command)
@@ -245,23 +240,19 @@ def test_inverse_is_printed_with_fitted_band(output: Callable[..., str], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
+    ("command", "parts"),
     [
-        (["--duration", "5"], ("duration", "5", ">= 20 s")),
-        (["--orders", "3"], ("--orders", "3", "--for", "identified_inverse")),
-        (["--transport", "measured"], ("--transport", "measured")),
-        (["--fit-up-to", "30"], ("fit_up_to", "30", "> 0.25", "<= 20 Hz")),
+        ([*INVERSE, "--duration", "5"], ("duration", "5", ">= 20 s")),
+        ([*INVERSE, "--orders", "3"], ("--orders", "3", "--for", "identified_inverse")),
+        ([*INVERSE, "--transport", "measured"], ("--transport", "measured")),
+        ([*INVERSE, "--fit-up-to", "30"], ("fit_up_to", "30", "> 0.25", "<= 20 Hz")),
+        (["identify", BENCHMARK, "--fit-up-to", "6"], ("--fit-up-to", "6.0", "--for", "identified_inverse")),
     ],
 )
-def test_options_without_use_for_inverse_are_refused(
-    options: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: Callable[..., str]
+def test_options_of_another_purpose_are_refused(
+    command: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: RunCommand
 ) -> None:
-    assert mentions(refusal(*INVERSE, *options, "--out", str(tmp_path / "x.yaml")), *parts)
-
-
-def test_fit_up_to_without_inverse_is_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
-    error = refusal("identify", BENCHMARK, "--fit-up-to", "6", "--out", str(tmp_path / "x.yaml"))
-    assert mentions(error, "--fit-up-to", "6.0", "--for", "identified_inverse")
+    assert mentions(refusal(*command, "--out", str(tmp_path / "x.yaml")), *parts)
 
 
 def test_python_identifies_the_same_inverse(inverse: Path, tmp_path: Path) -> None:
@@ -325,7 +316,7 @@ def test_characterisation_finds_specimen_and_actuator(characterised: Path) -> No
     assert AXIS not in figure, "a single axis is not named"
 
 
-def test_recordings_give_the_same_characterisation(characterised: Path, output: Callable[..., str]) -> None:
+def test_recordings_give_the_same_characterisation(characterised: Path, output: RunCommand) -> None:
     recordings = recordings_of(characterised, *sorted(path.name for path in (characterised / "rec").iterdir()))
     result = json.loads(output(*CHARACTERISE, *recordings, "--json"))["axes"][AXIS]
     assert result["equivalent"]["damping"] == pytest.approx(C, rel=1e-2)
@@ -409,14 +400,14 @@ def test_invalid_section_is_refused(
 
 
 def test_section_from_recordings_of_another_rig_is_refused(
-    characterised: Path, tmp_path: Path, refusal: Callable[..., str]
+    characterised: Path, tmp_path: Path, refusal: RunCommand
 ) -> None:
     recording = str(next((characterised / "rec").iterdir()))
     arguments = ["--from", recording, "--rig", RIG, "--out", str(tmp_path / "section.yaml")]
     assert mentions(refusal(*CHARACTERISE, *arguments), "rig", "bench_simulated", "--rig")
 
 
-def test_section_does_not_overwrite_rig_file(tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_section_does_not_overwrite_rig_file(tmp_path: Path, refusal: RunCommand) -> None:
     rig = tmp_path / "rig.yaml"
     rig.write_text(files.locate(RIG, files.RIG).read_text())
     assert mentions(refusal(*CHARACTERISE, *TESTS, "--rig", str(rig), "--out", str(rig)), "rig", "file", "itself")
@@ -443,13 +434,13 @@ def test_impossible_characterisations_are_refused(
     parts: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    refusal: Callable[..., str],
+    refusal: RunCommand,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert mentions(refusal(*CHARACTERISE, *options), *parts)
 
 
-def test_recording_of_another_kind_of_test_is_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_recording_of_another_kind_of_test_is_refused(tmp_path: Path, refusal: RunCommand) -> None:
     rths_nodes.run(PAPER, duration=0.1, record=tmp_path / "run")
     assert mentions(refusal(*CHARACTERISE, "--from", str(tmp_path / "run")), "cyclic", "test")
 

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions
 from terminal import Terminal
 
@@ -49,7 +51,7 @@ def test_new_package_installs_and_passes_its_tests(kind: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", TRIED)
 def test_new_package_has_required_files(
-    kind: str, tmp_path: Path, output: Callable[..., str], refusal: Callable[..., str]
+    kind: str, tmp_path: Path, output: RunCommand, refusal: RunCommand
 ) -> None:
     folder = tmp_path / "made"
     command = ["new", kind, "of_mine", str(folder)]
@@ -67,7 +69,7 @@ def test_new_package_has_required_files(
     assert mentions(refusal(*command), "made", "already")
 
 
-def test_new_scenario_runs(tmp_path: Path, output: Callable[..., str]) -> None:
+def test_new_scenario_runs(tmp_path: Path, output: RunCommand) -> None:
     output("new", "scenario", "mine", str(tmp_path))
     assert mentions(output("run", str(tmp_path / "mine.yaml"), "--host", "embedded"), "mine", "10240")
 
@@ -84,7 +86,7 @@ def test_new_file_copies_its_source(kind: str, source: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["scenario", "rig_file"])
-def test_source_that_is_not_text_is_refused(kind: str, tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_source_that_is_not_text_is_refused(kind: str, tmp_path: Path, refusal: RunCommand) -> None:
     (tmp_path / "source.yaml").write_bytes(b"name: \xa8")
     message = refusal("new", kind, "mine", str(tmp_path), "--from", str(tmp_path / "source.yaml"))
     assert mentions(message, "source.yaml", "cannot be read", "utf-8")
@@ -93,20 +95,16 @@ def test_source_that_is_not_text_is_refused(kind: str, tmp_path: Path, refusal: 
 def test_rig_file_is_built_from_answers_at_terminal(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(PATHS)}
     command = [sys.executable, "-m", "rths_nodes.app.cli", "new", "rig_file", "wall"]
-    terminal = Terminal(command, tmp_path, environment)
     channels = [("range", "140"), ("scale", "14"), ("sign", "-1"), ("range", "300"), ("scale", "30"), ("sign", "")]
     limits = [("velocity", "0.5"), ("force", "250e3"), ("deceleration", "5"), ("tracking_error", "0.02")]
     head = [("description", "wall"), ("servo_rate", "1024"), ("port", ""), ("axes", "north, south")]
     too_long = [*channels, ("stroke", "0.2"), *limits]  # refused: the questions are repeated
     corrected = [(key, "0.12" if key == "stroke" else "") for key, _ in too_long]  # Enter keeps the value
     second_axis = [(key, "") for key, _ in too_long]
-    try:
+    with closing(Terminal(command, tmp_path, environment)) as terminal:
         for key, answer in [*head, *too_long, *corrected, *second_axis]:
-            terminal.wait_for(rf"{key}: [^\n]*: \Z")
-            terminal.type(answer)
+            terminal.answer(rf"{key}: [^\n]*: \Z", answer)
         assert terminal.end() == 0, terminal.shown
-    finally:
-        terminal.close()
     assert mentions(terminal.shown, "stroke", "0.2 m", "0.14 m")
     rig = files.load_rig(tmp_path / "wall.yaml")
     assert (rig.servo_rate, type_of(rig.port), rig.axes["north"].limits.stroke) == (1024.0, "udp", 0.12)
@@ -114,7 +112,7 @@ def test_rig_file_is_built_from_answers_at_terminal(tmp_path: Path) -> None:
     assert rig.axes["south"] == rig.axes["north"]
 
 
-def test_rig_file_without_terminal_is_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_rig_file_without_terminal_is_refused(tmp_path: Path, refusal: RunCommand) -> None:
     assert mentions(refusal("new", "rig_file", "wall", str(tmp_path)), "limits", "--from")
     assert list(tmp_path.iterdir()) == []
 
@@ -131,7 +129,7 @@ def test_rig_file_without_terminal_is_refused(tmp_path: Path, refusal: Callable[
     ],
 )
 def test_invalid_arguments_are_refused(
-    arguments: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: Callable[..., str]
+    arguments: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: RunCommand
 ) -> None:
     kind, name, *options = arguments
     assert mentions(refusal("new", kind, name, str(tmp_path / "made"), *options), *parts)

@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from c_compiler import require_compiler
 from emulated_bench import EmulatedBench, free_port
-from programs import RTHS, child_environment, write_metadata
+from programs import RTHS, child_environment, killed, write_metadata
 from tcp_port import Relay
 from terminal import Terminal
 
@@ -62,14 +62,12 @@ def commissioned(folder: Path, emulate: list[str]) -> Iterator[tuple[Terminal, s
     """Start the emulator, and ``rths commission`` at a terminal."""
     (folder / "my_rig.yaml").write_text(RIG.replace("port: 25010", f"port: {free_port()}"))
     variables, pipe = child_environment(), subprocess.PIPE
-    with subprocess.Popen(emulate, cwd=folder, env=variables, stdin=pipe, stdout=pipe, text=True) as emulator:
+    started = subprocess.Popen(emulate, cwd=folder, env=variables, stdin=pipe, stdout=pipe, text=True)
+    with killed(started) as emulator:
         assert "emulated at" in emulator.stdout.readline()
-        terminal = Terminal([*COMMISSION, "--pace", "lockstep"], folder, variables, patience=300.0)
-        try:
+        command = [*COMMISSION, "--pace", "lockstep"]
+        with closing(Terminal(command, folder, variables, patience=300.0)) as terminal:
             yield terminal, emulator
-        finally:
-            terminal.close()
-            emulator.kill()
 
 
 def sign_in(terminal: Terminal) -> None:
@@ -78,8 +76,7 @@ def sign_in(terminal: Terminal) -> None:
         ("second person, .*: ", "B. Müller"),
         ("emergency stop", "y"),
     ):
-        terminal.wait_for(question)
-        terminal.type(answer)
+        terminal.answer(question, answer)
 
 
 @pytest.mark.nodes
@@ -104,8 +101,7 @@ def test_commissioning_at_terminal_completes(tmp_path: Path) -> None:
                     emulator.stdin.write(f"{line}\n")
                     emulator.stdin.flush()
         terminal.type("y")
-        terminal.wait_for("B. Müller, do you sign this result")
-        terminal.type("y")
+        terminal.answer("B. Müller, do you sign this result", "y")
         assert terminal.end() == 0, terminal.shown
     record = commissioning.of_rig(tmp_path / "my_rig.yaml")
     assert (record.operator, record.second_person, record.failed) == ("A. Tester", "B. Müller", [])

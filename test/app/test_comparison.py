@@ -6,11 +6,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
 
 import rths_nodes
@@ -163,7 +163,7 @@ def test_true_indices_exclude_sensor_noise() -> None:
     assert result.values["max_error_mm"] < 1e-6
 
 
-def test_table_shows_true_measured_and_published_indices(output: Callable[..., str]) -> None:
+def test_table_shows_true_measured_and_published_indices(output: RunCommand) -> None:
     """The paper evaluates the measured displacement: 3.48 % and 6.76 %; the true one has 3.40 % and 5.18 %."""
     table = output("compare", "tadc_sweep", "--cases", "sadc")
     (row,) = (line for line in table.splitlines() if "sadc" in line and "finished" in line)

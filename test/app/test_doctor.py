@@ -16,14 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import each_mentions, mentions
 from programs import child_environment
 
-from rths_nodes.app.cli import main
 from rths_nodes.app.commands import doctor
-
-ROOT = Path(__file__).resolve().parents[2]
-
 
 # Facts
 
@@ -103,11 +100,8 @@ def test_paced_loop_counts_every_tick() -> None:
 
 
 @pytest.fixture
-def floor(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import floor
-
-    return floor
+def floor(load_benchmark: Callable[[str], Any]) -> Any:
+    return load_benchmark("floor")
 
 
 def resources() -> tuple[set[int], int, list[str]]:
@@ -175,16 +169,15 @@ def test_gap_beyond_the_bridge_is_unsuitable() -> None:
     ],
 )
 def test_invalid_rate_or_duration_is_refused(
-    rate: float, seconds: float, message: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    rate: float, seconds: float, message: tuple[str, ...], refusal: RunCommand
 ) -> None:
-    assert main(["doctor", "--rate", str(rate), "--seconds", str(seconds)]) == 2
-    assert mentions(capsys.readouterr().err, *message)
+    assert mentions(refusal("doctor", "--rate", str(rate), "--seconds", str(seconds)), *message)
 
 
 # The command
 
 
-def test_doctor_prints_facts_wake_up_and_verdicts(output: Callable[..., str]) -> None:
+def test_doctor_prints_facts_wake_up_and_verdicts(output: RunCommand) -> None:
     lines = output("doctor", "--seconds", "0.1").splitlines()
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert heads == ["scheduler", "governor", "memlock", "wake-up", "Python", "composed:", "processes:", "good:"]

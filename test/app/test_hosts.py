@@ -7,20 +7,19 @@ import itertools
 import re
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
 from absorber import frame, section
 from messages import mentions
-from programs import RTHS, child_environment
+from programs import RTHS, child_environment, start_node, wait_for_journal
 from terminal import Terminal
 
 import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.app.cli import main
 from rths_nodes.app.commands import check
 from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
@@ -322,17 +321,6 @@ def test_typed_subscription_receives_the_loop(patience):
     assert received == expected[-len(received) :], "nothing is lost after the discovery"
 
 
-def start_node(role, tmp_path, *parameters):
-    arguments = [part for text in parameters for part in ("-p", text)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "rths_nodes.app.node", role, "--ros-args", *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=child_environment(),
-    )
-
-
 @pytest.mark.parametrize(
     ("parameter", "message"),
     [
@@ -345,7 +333,7 @@ def start_node(role, tmp_path, *parameters):
 )
 def test_node_refuses_invalid_parameters(parameter, message, tmp_path):
     scenario = [] if parameter.startswith("scenario") else [f"scenario:={CHEN}"]
-    node = start_node("compensator", tmp_path, *scenario, parameter)
+    node = start_node("compensator", tmp_path, *scenario, parameter, stderr=subprocess.PIPE, cwd=tmp_path)
     _, errors = node.communicate(timeout=60)
     assert node.returncode == 2
     assert mentions(errors, *message)
@@ -354,8 +342,9 @@ def test_node_refuses_invalid_parameters(parameter, message, tmp_path):
 
 def test_nodes_with_different_scenarios_do_not_start(tmp_path):
     peers = "peers:=['actuator', 'compensator']"
-    actuator = start_node("actuator", tmp_path, f"scenario:={CHEN}", peers)
-    compensator = start_node("compensator", tmp_path, "scenario:=predefined_sine", peers)
+    options = {"stderr": subprocess.PIPE, "cwd": tmp_path}
+    actuator = start_node("actuator", tmp_path, f"scenario:={CHEN}", peers, **options)
+    compensator = start_node("compensator", tmp_path, "scenario:=predefined_sine", peers, **options)
     _, errors = actuator.communicate(timeout=60)
     compensator.communicate(timeout=60)
     assert (actuator.returncode, compensator.returncode) == (2, 2)
@@ -416,21 +405,12 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
             node.destroy_node()
 
 
-def wait_for_recording(folder, program, wait):
-    journal = folder / "run_0.mcap"
-    while program.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
-        wait()
-
-
 def test_closed_terminal_holds_the_test(tmp_path):
     command = [*RTHS, "run", CHEN, "--set=duration=2000", "--record", str(tmp_path / "run")]
-    terminal = Terminal(command, tmp_path, child_environment())
-    try:
-        wait_for_recording(tmp_path / "run", terminal.program, lambda: terminal.wait_for("."))
+    with closing(Terminal(command, tmp_path, child_environment())) as terminal:
+        wait_for_journal(tmp_path / "run" / "run_0.mcap", terminal.program, lambda: terminal.wait_for("."))
         terminal.hang_up()
         assert terminal.end() == 130
-    finally:
-        terminal.close()
     assert rths_nodes.read(tmp_path / "run").outcome == "held"
 
 
@@ -443,7 +423,7 @@ def test_interrupted_run_is_held_and_recorded(tmp_path, patience):
         text=True,
         env=child_environment(),
     )
-    wait_for_recording(tmp_path / "run", run, lambda: time.sleep(0.05))
+    wait_for_journal(tmp_path / "run" / "run_0.mcap", run)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130
@@ -461,12 +441,11 @@ def test_model_names_without_a_structure_are_axis_names():
     assert Assembly(files.load("predefined_sine")).names.model == ("axis_1",)
 
 
-def test_check_prints_the_required_depth_of_hops(tmp_path, capsys, monkeypatch):
+def test_check_prints_the_required_depth_of_hops(tmp_path, output, monkeypatch):
     monkeypatch.setattr(check, "REHEARSED_S", 0.2)
     patient = ["duration=1.2", "hops.depth=5", "bridge.max_bridge=1.0"]
     hosts.run(CHEN, patient, host="composed", pace="realtime", record=tmp_path / "run", keep=False)
-    assert main(["check", CHEN, "--hops", str(tmp_path / "run")]) == 0
-    report = capsys.readouterr().out
+    report = output("check", CHEN, "--hops", str(tmp_path / "run"))
     assert mentions(report, "hops", "99.9 %")
     assert re.search(r"This requires hops.depth = \d+; the scenario has 0", report)
     assert mentions(report, "hops.depth", "0", "norm")

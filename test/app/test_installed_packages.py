@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from messages import mentions, naming
-from programs import RTHS, child_environment, write_metadata
+from programs import RTHS, child_environment, settings, write_metadata
 
 import rths_nodes
 from rths_nodes.app.cli import main
@@ -69,7 +69,7 @@ def test_new_component_runs(family: str, tmp_path: Path, rths: Rths, different: 
     scenario, overrides = trial(family, NAME)
     assert main(["new", family, NAME, str(tmp_path / "site")]) == 0
     write_entry_point(tmp_path / "site", family)
-    run = ["run", scenario, *(word for text in ("duration=2", *overrides) for word in ("--set", text))]
+    run = ["run", scenario, *settings("duration=2", *overrides)]
     if family not in COMPILED:
         result = rths(*run)
         assert result.returncode == 0, result.stderr

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions
 
 from rths_nodes.app import hosts
-from rths_nodes.app.cli import main
 from rths_nodes.app.commands.node_test import compared
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.loop.stages.command import CommandStage
@@ -28,14 +27,14 @@ def record(folder: Path, *overrides: str, **options: object) -> str:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize(("node", "messages"), [("compensator", 310), ("integrator", 32)])
-def test_node_repeats_a_recording(node: str, messages: int, tmp_path: Path, output: Callable[..., str]) -> None:
+def test_node_repeats_a_recording(node: str, messages: int, tmp_path: Path, output: RunCommand) -> None:
     report = json.loads(output("test-node", node, record(tmp_path), "--json"))
     assert (report["messages"], report["equal"]) == (messages, messages)
     assert report["outcome"] == "finished"
 
 
 @pytest.mark.nodes
-def test_tripped_recording_is_repeated_up_to_its_stop(tmp_path: Path, output: Callable[..., str]) -> None:
+def test_tripped_recording_is_repeated_up_to_its_stop(tmp_path: Path, output: RunCommand) -> None:
     recording = record(tmp_path, "ground_motion.scale=3", "axes.story_1.limits.stroke=0.0005")
     report = json.loads(output("test-node", "compensator", recording, "--json"))
     assert 0 < report["messages"] == report["equal"] < 310
@@ -43,7 +42,7 @@ def test_tripped_recording_is_repeated_up_to_its_stop(tmp_path: Path, output: Ca
 
 @pytest.mark.nodes
 def test_difference_of_one_bit_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: RunCommand
 ) -> None:
     recording, step = record(tmp_path), CommandStage.next
 
@@ -54,16 +53,14 @@ def test_difference_of_one_bit_is_reported(
         return command
 
     monkeypatch.setattr(CommandStage, "next", change_a_bit)
-    assert main(["test-node", "compensator", recording]) == 3
-    report = capsys.readouterr().out
+    report = output("test-node", "compensator", recording, code=3)
     assert mentions(report, "309", "310", "command")
     assert mentions(report, "sample 200", "recorded", "published")
 
 
-def test_recording_with_bridged_samples_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recording_with_bridged_samples_is_refused(tmp_path: Path, refusal: RunCommand) -> None:
     recording = record(tmp_path, faults=["delay@0.1:target,3"])
-    assert main(["test-node", "compensator", recording]) == 2
-    assert mentions(capsys.readouterr().err, "bridged", "samples")
+    assert mentions(refusal("test-node", "compensator", recording), "bridged", "samples")
 
 
 def test_times_are_not_compared() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,8 @@ def test_thousand_stops_of_each_cause_are_within_stated_figures() -> None:
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import stop_figures
-
-    yield stop_figures
-    sys.modules.pop("stop_figures")
+def figures(load_benchmark: Callable[[str], Any]) -> Any:
+    return load_benchmark("stop_figures")
 
 
 AT, SPEED = 20, 0.5

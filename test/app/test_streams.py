@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -301,12 +302,9 @@ def test_help_of_terminal_with_one_column(
 def test_verdicts_and_numbers_are_complete_on_narrow_terminals(
     command: str, parts: list[str], columns: int, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    terminal = Terminal([*RTHS, command, "chen_ricles_2010"], tmp_path, environment, columns)
-    try:
+    with closing(Terminal([*RTHS, command, "chen_ricles_2010"], tmp_path, environment, columns)) as terminal:
         assert terminal.end() == 0
         lines = terminal.shown.splitlines()
         assert max(map(len, lines)) <= columns
         for part in parts:
             assert any(part in line for line in lines), part
-    finally:
-        terminal.close()

@@ -15,21 +15,21 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from emulated_bench import free_port
 from emulated_rig import EmulatedRig
 from messages import mentions, naming
-from programs import RTHS, child_environment
+from programs import RTHS, child_environment, killed, settings
 
 import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.app.cli import main
 from rths_nodes.app.emulation import emulator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -346,16 +346,15 @@ def test_node_per_axis_is_refused() -> None:
         ([NAME, "--set", udp(25010, address="192.0.2.1")], ("cannot listen here",)),
     ],
 )
-def test_emulate_refuses_invalid_options(capsys: Any, words: list[str], parts: tuple[str, ...]) -> None:
-    assert main(["emulate", *words]) == 2
-    assert mentions(capsys.readouterr().err, *parts)
+def test_emulate_refuses_invalid_options(refusal: RunCommand, words: list[str], parts: tuple[str, ...]) -> None:
+    assert mentions(refusal("emulate", *words), *parts)
 
 
-def test_emulate_refuses_a_port_in_use(capsys: Any) -> None:
+def test_emulate_refuses_a_port_in_use(refusal: RunCommand) -> None:
     with udp_socket() as taken:
         port = taken.getsockname()[1]
-        assert main(["emulate", NAME, "--set", udp(port)]) == 2
-    assert mentions(capsys.readouterr().err, f"port.port = {port}", "in use", "another number")
+        reason = refusal("emulate", NAME, "--set", udp(port))
+    assert mentions(reason, f"port.port = {port}", "in use", "another number")
 
 
 def test_too_many_channels_for_a_datagram_are_refused() -> None:
@@ -506,7 +505,7 @@ def test_rig_may_answer_from_another_port(rig: Any) -> None:
         with in_thread(relay):
             port: Any = Assembly(files.load(NAME, [*overrides, f"port.port={listens.getsockname()[1]}"])).port
             port.open()
-            try:
+            with closing(port):
                 port.begin()
                 listener = adopted(port.ear)
                 transport = listener._link.transport
@@ -516,8 +515,6 @@ def test_rig_may_answer_from_another_port(rig: Any) -> None:
                 listens.sendto(datagrams.packed(forged, row), callers[0])
                 assert [state.measured.sample for state in listener.states(5.0)] == [0]
                 listener.close()
-            finally:
-                port.close()
 
 
 # By the clock of the rig
@@ -526,16 +523,10 @@ def test_rig_may_answer_from_another_port(rig: Any) -> None:
 @contextmanager
 def emulate(*words: str, sets: Sequence[str], inside: Sequence[str] = ()) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Start ``rths emulate`` and yield the process and its first report."""
-    command = [*inside, *RTHS, "emulate", NAME, "--own-clock", "--json", *words, *overriding(sets)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment()) as process:
-        try:
-            yield process, json.loads(process.stdout.readline())
-        finally:
-            process.kill()
-
-
-def overriding(sets: Sequence[str]) -> list[str]:
-    return [word for override in sets for word in ("--set", override)]
+    command = [*inside, *RTHS, "emulate", NAME, "--own-clock", "--json", *words, *settings(*sets)]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
+    with killed(started) as process:
+        yield process, json.loads(process.stdout.readline())
 
 
 def last_report(process: Any) -> dict[str, Any]:
@@ -719,7 +710,7 @@ def cabled() -> Iterator[tuple[list[str], list[str]]]:
 
 def realtime_run(inside: list[str], sets: list[str], recording: Path, *words: str) -> list[str]:
     command = [*inside, *RTHS, "run", NAME, "--pace", "realtime", "--record", str(recording)]
-    return [*command, *words, *overriding(sets)]
+    return [*command, *words, *settings(*sets)]
 
 
 @pytest.mark.nodes
@@ -773,7 +764,7 @@ SHORT = "duration=0.2"
 
 
 def port_at(address: str, number: int) -> str:
-    return f"port={{type: udp, emulator: true, address: {address}, port: {number}, connect_within: 2.0}}"
+    return udp(number, address=address, connect_within=2.0)
 
 
 @pytest.fixture
@@ -784,7 +775,7 @@ def port() -> Iterator[int]:
         yield port
 
 
-def refusal(address: str, port: int) -> str:
+def reason_of_refusal(address: str, port: int) -> str:
     with pytest.raises(ConfigError) as refused:
         hosts.run(NAME, [port_at(address, port), SHORT])
     return str(refused.value)
@@ -810,17 +801,17 @@ def test_name_with_ipv6_and_ipv4_address_reaches_the_rig(port: int, tmp_path: Pa
 
 
 def test_answer_from_another_address_is_reported(port: int) -> None:
-    assert mentions(refusal("127.0.0.2", port), f"127.0.0.2:{port}", "127.0.0.1", "port.address")
+    assert mentions(reason_of_refusal("127.0.0.2", port), f"127.0.0.2:{port}", "127.0.0.1", "port.address")
 
 
 def test_unreachable_address_is_reported_with_reason() -> None:
     """A broadcast address, for which the socket has no permission."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, pytest.raises(PermissionError):
         sender.sendto(b"", ("127.255.255.255", 9))
-    assert mentions(refusal("127.255.255.255", free_port()), "127.255.255.255", "Permission denied")
+    assert mentions(reason_of_refusal("127.255.255.255", free_port()), "127.255.255.255", "Permission denied")
 
 
 def test_stopped_rig_is_not_blamed_on_the_address() -> None:
-    reason = refusal("127.0.0.1", free_port())
+    reason = reason_of_refusal("127.0.0.1", free_port())
     assert mentions(reason, "127.0.0.1", "2 s", "rths emulate")
     assert not mentions(reason, "port.address")

@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -302,15 +302,13 @@ BUSY = ("silent", "suspended", "lagged")
 @pytest.mark.nodes
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_pulses_continue_through_a_complete_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pulses_continue_through_a_complete_test(load_benchmark: Callable[[str], Any]) -> None:
     """An emulated rig with further sensors, a watcher, and a test from connect to finish.
 
     A try may end early only because the machine is busy; the test is skipped if every try does.
     """
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    import watch
-
+    watch = load_benchmark("watch")
     for number in range(6):
         result = watch.run("none", 7000 + number, np.random.default_rng(number), 20.0)
         if not math.isnan(result.lasted):

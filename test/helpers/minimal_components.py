@@ -9,6 +9,7 @@ from typing import Any
 from written_history import written_history
 
 from rths_nodes.core import registry
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.validation import from_data
 
 MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
@@ -114,6 +115,28 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
 """Data of the components that cannot be built from defaults."""
+
+
+class ConstantDelay:
+    """Compensator of another package: extrapolates the target by a constant delay."""
+
+    state_names: tuple[str, ...] = ()
+
+    @params
+    class Params:
+        delay: float = number("delay", "s", 0.02, at_least=0.0, at_most=0.1)
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+        self.delay = params.delay
+
+    def step(self, target: Any, measured: Any) -> Any:
+        return target.displacement + self.delay * target.velocity
+
+    def state(self) -> tuple[float, ...]:
+        return ()
+
+    def reset(self) -> None: ...
+
 
 COMPONENTS = [(family, name) for family in registry.FAMILIES for name in registry.names(family)]
 

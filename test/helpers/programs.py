@@ -7,7 +7,9 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,21 @@ def child_environment(*folders: Path, **variables: str) -> dict[str, str]:
     """Return the variables of a child process that finds the modules of this one, those in ``folders`` first."""
     modules = os.pathsep.join(filter(None, [*map(str, folders), *sys.path]))
     return os.environ | {"PYTHONPATH": modules} | variables
+
+
+@contextmanager
+def killed(program: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
+    """Kill a program at the end of the ``with`` block."""
+    with program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def settings(*overrides: str) -> list[str]:
+    """Return the options of a command that override a scenario."""
+    return [part for override in overrides for part in ("--set", override)]
 
 
 def write_metadata(site: Path, package: str, entry_points: str) -> None:
@@ -42,6 +59,14 @@ def start_node(
     command += [part for value in values for part in ("-p", value)]
     environment = child_environment(ROS_AUTOMATIC_DISCOVERY_RANGE="SUBNET")
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, text=True, **options)
+
+
+def wait_for_journal(
+    journal: Path, program: subprocess.Popen[Any], wait: Callable[[], object] | None = None
+) -> None:
+    """Wait until the program has written 100 kB of a recording, or has ended."""
+    while program.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        wait() if wait else time.sleep(0.02)
 
 
 def module_of(path: Path, name: str = "") -> Any:

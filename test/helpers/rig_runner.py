@@ -19,12 +19,25 @@ from rths_nodes.loop.scenario import files
 
 NAMED = {act: {"moves": "y"} for act in ("check", "position", "run", "unload")}
 """Answers that name each motion of a whole test."""
+ANSWERS: dict[str, Any] = {
+    "test_id": "first",
+    "operator": "A. Tester",
+    "specimen": "D-17",
+    "offsets_seconds": 0.2,
+    "confirm_offsets": True,
+    "unloaded": True,
+    **NAMED,
+}
+"""Answers to all questions of a test but those on its rungs."""
+OF_RUNG_G = ANSWERS | {"rungs": ["g"], "arm": ["g"]}
 
 
-def conducted(folder: Path, *overrides: str) -> ProcedureRunner:
-    """A short test with the rungs a, d and g, recorded into ``folder``."""
-    scenario = files.load("chen_ricles_2010", ["duration=0.3", *overrides], rig="bench_simulated")
-    ladder = Ladder(scenario, ("a", "d", "g"), 0.3, 2, False)
+def conducted(
+    folder: Path, *overrides: str, rig: str | Path = "bench_simulated", rungs: str = "adg"
+) -> ProcedureRunner:
+    """A short test on a ``rig`` with these rungs, recorded into ``folder``."""
+    scenario = files.load("chen_ricles_2010", ["duration=0.3", *overrides], rig=rig)
+    ladder = Ladder(scenario, tuple(rungs), 0.3, 2, False)
     return ProcedureRunner(ladder, ProcedureRecord("test", scenario.name, "", operator="A. Tester"), folder)
 
 

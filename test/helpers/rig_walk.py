@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.samples import Command
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -69,10 +70,12 @@ class Walk:
         self.session.confirm_offsets(self.session.take_offsets(0.05).hash, unloaded)
         return self
 
-    def to_start(self) -> Walk:
-        """Positioned."""
+    def to_start(self, signs: bool = False) -> Walk:
+        """Positioned; ``signs`` for every open item."""
         self.refer()
         self.session.check()
+        if signs:
+            self.sign_all()
         self.session.position()
         return self
 
@@ -80,6 +83,17 @@ class Walk:
         """Let ``count`` ticks elapse while the rig is held."""
         for _ in range(count):
             self.session.drive.tick()
+
+    def after_command(self, count: int, action: Callable[[], object]) -> None:
+        """Call ``action`` once the port has received ``count`` commands."""
+        write = self.session.drive.port.write
+
+        def written(command: Command) -> None:
+            write(command)
+            if len(self.sent) == count:
+                action()
+
+        self.session.drive.port.write = written  # type: ignore[method-assign]
 
     def sign_all(self, person: str = "") -> None:
         """Sign for every open item."""

@@ -68,6 +68,12 @@ class Terminal:
     def type(self, line: str) -> None:
         os.write(self._leader, f"{line}\n".encode())
 
+    def answer(self, question: str, line: str) -> str:
+        """Wait for the pattern ``question`` and type a ``line``; return the text up to the question."""
+        shown = self.wait_for(question)
+        self.type(line)
+        return shown
+
     def interrupt(self) -> None:
         """Type Ctrl-C."""
         os.write(self._leader, b"\x03")

@@ -170,10 +170,7 @@ def test_damper_force_raises_no_remark(walk):
     """The force follows the rate: it is the same at both ends of a cycle."""
     w = walk(
         *LARGE, "axes.story_1.specimen={type: kelvin_voigt, stiffness: 1.0e6, damping: 0.6e6}", rig=UNKNOWN
-    ).refer()
-    w.session.check()
-    w.sign_all()
-    w.session.position()
+    ).to_start(signs=True)
     assert w.climb("g").remarks == []
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from itertools import product
 from typing import Any
 
@@ -109,15 +110,13 @@ COUPLED = ("phillips_spencer_2012", "d")
 def run_procedure(name: str, ratio: int, resolution: float, seed: int = 1, case: str = "") -> None:
     """Run a procedure with rungs d and g, the latter held once if possible; any remark is an error."""
     w = Walk(on_healthy_rig(short(name, ratio, seed, case), resolution), [])
-    try:
+    with closing(w.session):
         check(w, name)
         for rung in ("d", "g") if name in WITH_RUNG_D else ("g",):
             w.session.position()
             climb(w, rung)
         assert w.session.unload().given_up == "", w.record.unloading
         w.session.finish()
-    finally:
-        w.session.close()
     assert (w.record.outcome, w.session.reason) == ("finished", "")
     assert w.record.notes == []
     assert w.record.offsets_after is not None

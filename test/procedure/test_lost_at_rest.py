@@ -7,7 +7,6 @@ One process runs the procedure, another one emulates the rig; one of them is sus
 from __future__ import annotations
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -24,6 +23,7 @@ import rig_at_rest
 from c_compiler import require_compiler
 from emulated_bench import free_port
 from messages import mentions
+from programs import RTHS, child_environment, settings
 
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.supervision.states import State
@@ -38,8 +38,6 @@ SUSPENDED_S = 2.0
 BUSY_S = 1.0
 """Largest delay until a busy machine runs a process that was woken, s."""
 in_each_state = pytest.mark.parametrize("state", [state.name for state in AT_REST])
-RTHS = (sys.executable, "-m", "rths_nodes.app.cli")
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 class JsonLines:
@@ -73,7 +71,7 @@ class JsonLines:
 @contextmanager
 def process(*command: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, bufsize=1
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=child_environment(), bufsize=1
     ) as running:
         try:
             yield running
@@ -90,7 +88,7 @@ def at_rest(state: str, folder: Path) -> Iterator[tuple[JsonLines, subprocess.Po
     patient = f"transport_samples: 16, silence: {SILENCE_S}}}\nbridge: {{max_bridge: 0.3}}"
     text = text.replace("servo_rate: 1024.0\n", "").replace("transport_samples: 1}", patient)
     rig.write_text(text, encoding="utf-8")
-    sets = [word for change in (*rig_at_rest.SLOW, f"port.port={port}") for word in ("--set", change)]
+    sets = settings(*rig_at_rest.SLOW, f"port.port={port}")
     emulate = (*RTHS, "emulate", rig_at_rest.SCENARIO, "--rig", str(rig), "--own-clock", "--json", *sets)
     with process(*emulate) as emulator:
         JsonLines(emulator).next(60.0)

@@ -173,14 +173,7 @@ def test_return_after_loss_in_slow_motion_moves_nothing(walk, act, lost):
         w.session.position()
         stop_run(w)
     port = w.session.drive.port
-    write, last = port.write, len(w.sent) + (550 if act == "check" else 60)
-
-    def switched(command):
-        write(command)
-        if len(w.sent) == last:
-            off(port)
-
-    port.write = switched
+    w.after_command(len(w.sent) + (550 if act == "check" else 60), lambda: off(port))
     with pytest.raises(ConfigError):
         getattr(w.session, act)()
     assert w.session.state is State.TRIPPED
@@ -226,19 +219,17 @@ def test_loss_during_held_rung_trips_without_motion(walk):
 
 
 @pytest.mark.parametrize(
-    ("opened", "closed", "parts"),
-    [
-        (lambda port: port.set_interlock(False), lambda port: port.set_interlock(True), ("interlock", "open")),
-        (lambda port: port.set_hydraulics("off"), lambda port: port.set_hydraulics("high"), ("hydraulics", "off")),
-    ],
+    ("lost", "parts"),
+    [("interlock", ("interlock", "open")), ("pressure", ("hydraulics", "off"))],
     ids=["interlock", "hydraulics"],
 )
-def test_loss_trips_armed_session(walk, opened, closed, parts):
+def test_loss_trips_armed_session(walk, lost, parts):
+    off, on = LOST[lost]
     w = walk().to_start()
     w.arm("g")
-    opened(w.session.drive.port)
+    off(w.session.drive.port)
     w.tick(1)
-    closed(w.session.drive.port)
+    on(w.session.drive.port)
     w.tick(1)
     assert w.session.state is State.TRIPPED
     assert mentions(w.session.reason, *parts)
@@ -444,14 +435,12 @@ def test_closed_session_arms_nothing(walk):
 def test_interrupted_motion_leaves_rig_at_rest(walk):
     w = walk(*LIVELY, rig=FAST_MOVES).to_start()
     stop_run(w)
-    write, last = w.session.drive.port.write, len(w.sent) + 50
+    last = len(w.sent) + 50
 
-    def interrupted(command):
-        write(command)
-        if len(w.sent) == last:
-            raise KeyboardInterrupt
+    def interrupt():
+        raise KeyboardInterrupt
 
-    w.session.drive.port.write = interrupted
+    w.after_command(last, interrupt)
     with pytest.raises(KeyboardInterrupt):
         w.session.position()
     assert w.session.state is State.TRIPPED

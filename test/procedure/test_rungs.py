@@ -56,11 +56,7 @@ def test_used_copies_are_refused_on_real_rig():
 
 
 def positioned_column(*changes):
-    w = Walk(override(benches.COLUMN.scenario(False), list(changes)), []).refer()
-    w.session.check()
-    w.sign_all()
-    w.session.position()
-    return w
+    return Walk(override(benches.COLUMN.scenario(False), list(changes)), []).to_start(signs=True)
 
 
 def test_column_is_unloaded_after_rung_under_load():

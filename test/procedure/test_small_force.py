@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from c_compiler import require_compiler
+from emulated_rig import EmulatedRig
 from messages import mentions, naming
 from rig_walk import Walk
 
 from rths_nodes.analysis.report import procedure as report
-from rths_nodes.app.emulation.emulator import Emulator
 from rths_nodes.app.procedure.console import checks_table
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Measurement
@@ -27,8 +26,6 @@ from rths_nodes.procedure import small_move
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.small_move import SAME_FORCE
 
-require_compiler()
-
 NAME, RIG = "column_under_axial_load", "column_udp"
 LOAD, PRESS, BOUND = 200e3, 20e3, 100e3
 BRIEF = (
@@ -37,22 +34,18 @@ BRIEF = (
 )
 
 
-class Rig:
-    """An emulated rig with the ``text`` of a rig file in its own thread; records the true states of its load."""
+class Rig(EmulatedRig):
+    """An emulated rig with the ``text`` of a rig file; records the true states of its load."""
 
     def __init__(self, folder: Path, text: str, sets: Sequence[str]) -> None:
         file = folder / "emulated.yaml"
         file.write_text(text)
-        scenario = files.load(NAME, ["rig.vertical={type: pure_delay}", *sets], rig=str(file))
-        self.emulator = Emulator(scenario, 0)
+        super().__init__(files.load(NAME, ["rig.vertical={type: pure_delay}", *sets], rig=str(file)), port=0)
         self.port = f"port.port={self.emulator.address[1]}"
         self.displacements: list[float] = []
         self.forces: list[float] = []
         self.modes: list[int] = []
         self.emulator.shown_to = self.record
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=lambda: self.emulator.serve(self._ended.is_set), daemon=True)
-        self._thread.start()
 
     def record(self, true: Measurement) -> None:
         self.displacements.append(float(true.displacement[1]))
@@ -63,11 +56,6 @@ class Rig:
     def mode(self) -> int:
         return self.emulator._receiver.modes[1]
 
-    def close(self) -> None:
-        self._ended.set()
-        self._thread.join(20.0)
-        self.emulator.close()
-
 
 Connect = Callable[..., tuple[Walk, Rig]]
 
@@ -75,21 +63,19 @@ Connect = Callable[..., tuple[Walk, Rig]]
 @pytest.fixture
 def connect(tmp_path: Path) -> Iterator[Connect]:
     """Makes a session with offsets, and its emulated rig; ``fault``: old and new text of the rig file there."""
-    pairs: list[tuple[Walk, Rig]] = []
+    with ExitStack() as stack:
 
-    def connect(fault: tuple[str, str] = ("", ""), sets: Sequence[str] = (), rate: int = 256) -> tuple[Walk, Rig]:
-        text, both = files.locate(RIG, files.RIG).read_text(), [*BRIEF, f"servo_rate={rate}"]
-        assert fault[0] in text
-        rig = Rig(tmp_path, text.replace(*fault), [*both, *sets])
-        walk = Walk(files.load(NAME, [*both, rig.port], rig=RIG), [])
-        pairs.append((walk, rig))
-        walk.refer()
-        return walk, rig
+        def connect(
+            fault: tuple[str, str] = ("", ""), sets: Sequence[str] = (), rate: int = 256
+        ) -> tuple[Walk, Rig]:
+            text, both = files.locate(RIG, files.RIG).read_text(), [*BRIEF, f"servo_rate={rate}"]
+            assert fault[0] in text
+            rig = stack.enter_context(Rig(tmp_path, text.replace(*fault), [*both, *sets]))
+            walk = Walk(files.load(NAME, [*both, rig.port], rig=RIG), [])
+            stack.callback(walk.session.close)
+            return walk.refer(), rig
 
-    yield connect
-    for walk, rig in pairs:
-        walk.session.close()
-        rig.close()
+        yield connect
 
 
 def test_small_force_verifies_loop_without_motion(connect: Connect) -> None:

@@ -142,15 +142,7 @@ def test_stop_while_start_is_computed_prevents_motion(walk, monkeypatch, at):
 def test_stop_ends_taking_of_offsets(walk):
     w = walk()
     w.session.connect()
-    port = w.session.drive.port
-    write = port.write
-
-    def stopped(command: Any) -> None:
-        write(command)
-        if len(w.sent) == 10:
-            w.session.stop("enough")
-
-    port.write = stopped
+    w.after_command(10, lambda: w.session.stop("enough"))
     with pytest.raises(ActRefused, match="enough"):
         w.session.take_offsets(0.5)
     assert len(w.sent) == 11
@@ -208,15 +200,12 @@ def test_stop_ends_motion_to_start_after_trip_of_armed_rung(walk, alternating):
     w.session.drive.tick()
     w.session.acknowledge()
     alternating[0] = 0.02
-    sent, port = len(w.sent), w.session.drive.port
-    write = port.write
+    sent = len(w.sent)
 
-    def stopped(command: Any) -> None:
-        write(command)
-        if len(w.sent) == sent + 600:
-            assert elsewhere(lambda: w.session.stop("enough")) is None
+    def stop() -> None:
+        assert elsewhere(lambda: w.session.stop("enough")) is None
 
-    port.write = stopped
+    w.after_command(sent + 600, stop)
     with pytest.raises(ActRefused, match="enough"):
         w.session.position()
     assert w.session.state is State.HELD

@@ -87,13 +87,18 @@ def code_of(lines: list[str]) -> str:
     return next(match[0] for line in reversed(lines) if (match := CODE.search(line)))
 
 
+def led(page: Operating, lines: list[str], name: str = "Ada") -> str:
+    """Lead the test by the page with a new code, and return its token."""
+    page.offer()
+    return page.lead(code_of(lines), name)
+
+
 def test_only_the_page_with_the_newest_code_leads() -> None:
     page, requests, lines, _ = operating()
     requests.state = State.HELD
     with pytest.raises(ConfigError, match=naming("code", "valid")):
         page.lead("", "Ada")
-    page.offer()
-    token = page.lead(code_of(lines), " Ada ")
+    token = led(page, lines, " Ada ")
     assert page.act(token, "check", {}).done
     assert requests.acts == [("check", "Ada", {})]
     for other in ("", "0" * 32):
@@ -111,8 +116,7 @@ def test_only_the_page_with_the_newest_code_leads() -> None:
 
 def test_act_has_stops_and_state_shown_by_the_browser() -> None:
     page, requests, lines, _ = operating()
-    page.offer()
-    token = page.lead(code_of(lines), "Ada")
+    token = led(page, lines)
     assert page.situation()["seen"] == {"stops": 7, "state": int(State.ARMED), "test_id": ""}
     page.act(token, "run", {}, {"stops": 5, "state": 3})
     assert requests.seen == (5, 3), "not the current ones"
@@ -161,8 +165,7 @@ def test_requests_of_strangers_do_not_block_the_operator() -> None:
 
 def test_takeover_or_loss_of_the_page_disarms() -> None:
     page, requests, lines, now = operating()
-    page.offer()
-    token = page.lead(code_of(lines), "Ada")
+    token = led(page, lines)
     assert [(act, by) for act, by, _ in requests.acts] == [("stop", "Ada")]
     for _ in range(100):
         now[0] += 0.5
@@ -181,8 +184,7 @@ def test_takeover_or_loss_of_the_page_disarms() -> None:
     now[0] += GONE_S + 0.1
     page.disarm_if_lost()
     assert [act for act, *_ in requests.acts][2:] == ["arm", "stop"], "an act shows that the page is alive"
-    page.offer()
-    page.lead(code_of(lines), "Bob")
+    led(page, lines, "Bob")
     assert requests.acts[-1][:2] == ("stop", "Bob")
 
 
@@ -190,8 +192,7 @@ def test_rung_armed_by_a_replaced_or_lost_page_is_disarmed() -> None:
     page, requests, lines, now = operating()
 
     def replaced() -> None:
-        page.offer()
-        page.lead(code_of(lines), "Bob")
+        led(page, lines, "Bob")
 
     def lost() -> None:
         now[0] += GONE_S + 0.1
@@ -204,8 +205,7 @@ def test_rung_armed_by_a_replaced_or_lost_page_is_disarmed() -> None:
 
     for event in (replaced, lost, page.close, unanswered):
         requests.state = State.POSITIONED
-        page.offer()
-        token = page.lead(code_of(lines), "Ada")
+        token = led(page, lines)
         requests.arming = event
         with suppress(ConfigError):
             page.act(token, "arm", {})
@@ -218,8 +218,7 @@ def test_page_that_leads_disarms_at_its_end() -> None:
     page, requests, lines, _ = operating()
     page.close()
     assert not requests.acts
-    page.offer()
-    page.lead(code_of(lines), "Ada")
+    led(page, lines)
     requests.acts.clear()
     source = SimpleNamespace(situation=dict, since=None)
 
@@ -235,8 +234,7 @@ def test_page_that_leads_disarms_at_its_end() -> None:
 def test_blocked_terminal_does_not_delay_the_leading_page() -> None:
     """A terminal that does not read, such as after Ctrl-S, blocked the page and thus the disarming."""
     page, _, lines, _ = operating()
-    page.offer()
-    token = page.lead(code_of(lines), "Ada")
+    token = led(page, lines)
     seen: list[bool] = []
 
     def say(_: str) -> None:

@@ -223,21 +223,27 @@ def test_reconnected_or_reloaded_page_shows_all_columns(tmp_path: Path) -> None:
         assert running.poll() is None, "the test continues"
 
 
+def refused(*command: str, cwd: Path | None = None) -> str:
+    """Run a command that must be refused, and return its standard error."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
 def test_page_command_refuses_taken_port_and_missing_aiohttp() -> None:
     with page() as address:
         port = urlparse(address).port
-        process = subprocess.run([*RTHS, "page", "--port", str(port)], capture_output=True, text=True, check=False)
-    assert process.returncode == 2
-    assert mentions(process.stderr, "rths", "page", "127.0.0.1", port)
-    assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens" in process.stderr
-    assert "(process " in process.stderr
-    assert process.stderr.count("\n") == 1
+        error = refused(*RTHS, "page", "--port", str(port))
+    assert mentions(error, "rths", "page", "127.0.0.1", port)
+    assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens" in error
+    assert "(process " in error
+    assert error.count("\n") == 1
     without = (
         "import sys; sys.modules['aiohttp'] = None; from rths_nodes.app.cli import main; sys.exit(main(['page']))"
     )
-    process = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
-    assert mentions(process.stderr, "installed", "python3-aiohttp")
+    error = refused(sys.executable, "-c", without)
+    assert error.count("\n") == 1
+    assert mentions(error, "installed", "python3-aiohttp")
 
 
 @pytest.mark.parametrize(
@@ -252,9 +258,9 @@ def test_page_command_refuses_taken_port_and_missing_aiohttp() -> None:
 def test_invalid_namespace_or_address_is_refused(
     arguments: tuple[str, ...], parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    refused = subprocess.run([*RTHS, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
-    assert mentions(refused.stderr, *parts)
+    error = refused(*RTHS, *arguments, cwd=tmp_path)
+    assert error.count("\n") == 1, error
+    assert mentions(error, *parts)
 
 
 def test_run_refuses_a_taken_page_port(tmp_path: Path) -> None:
@@ -262,9 +268,7 @@ def test_run_refuses_a_taken_page_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [*RTHS, "run", "chen_ricles_2010", "--page", "--page-port", port, "--pace", "realtime"]
-        process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert process.returncode == 2
-    assert mentions(process.stderr, "page", port, f"process {os.getpid()}")
+        assert mentions(refused(*command, cwd=tmp_path), "page", port, f"process {os.getpid()}")
     assert not (tmp_path / "runs").exists()
 
 
@@ -330,8 +334,4 @@ def test_page_is_refused_for_unsuitable_commands(
         "offsets_seconds: 1.0, confirm_offsets: true, unloaded: true, largest_difference: {g: .inf}}"
     )
     answers = ("--answers", "answers.yaml") if command[0] == "test" else ()
-    process = subprocess.run(
-        [*RTHS, *command, *answers], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert process.returncode == 2
-    assert mentions(process.stderr, *parts)
+    assert mentions(refused(*RTHS, *command, *answers, cwd=tmp_path), *parts)

@@ -41,7 +41,7 @@ class SyntheticSource:
     """A rig in ``state`` whose axes have moved to ``shares`` of their limits; ``changes`` replace keys."""
 
     def __init__(self, state: State, shares: tuple[float, ...] = (0.14, 0.85), **changes: Any) -> None:
-        self._state, self._shares, self._changes = state, shares, changes
+        self.state, self._shares, self._changes = state, shares, changes
 
     def situation(self) -> dict[str, object]:
         names = [f"{axis}/{name}" for name in OF_AXIS for axis in AXES]
@@ -51,14 +51,14 @@ class SyntheticSource:
             for curve, (name, bound) in LIMITS.items()
         ]
         shown = {
-            **{"state": self._state.name, "over": self._state is State.FINISHED, "reason": "", "sample": 2000},
+            **{"state": self.state.name, "over": self.state is State.FINISHED, "reason": "", "sample": 2000},
             **{"samples": 20000, "scenario": "made_up", "servo_rate": RATE, "axes": list(AXES), "heard": 0.0},
         }
         curves = {"run": "1", "servo_rate": RATE, "names": names, "limits": limits}
         return {
             "namespace": "rths",
             "age": 0.0,
-            "events": [{"time": 0.0, "what": "procedure", "words": self._state.name, "sample": 0}],
+            "events": [{"time": 0.0, "what": "procedure", "words": self.state.name, "sample": 0}],
             "stop_reaches": True,
             "run": shown | {"state": "RUNNING", "over": False},
             "procedure": shown,
@@ -232,8 +232,8 @@ WEAK_TEXTS = """
 """
 
 
-def look(source: SyntheticSource, answer: Any, *expressions: str) -> list[Any]:
-    """Return the values of expressions in the page, after it has loaded."""
+def look(source: SyntheticSource, *expressions: str, answer: Answer | None = None) -> list[Any]:
+    """Return the values of expressions in the page, after it has loaded; no act is proposed without ``answer``."""
 
     async def evaluate(address: str, folder: Path) -> list[Any]:
         async with Browser(address, folder) as browser:
@@ -241,6 +241,7 @@ def look(source: SyntheticSource, answer: Any, *expressions: str) -> list[Any]:
             await browser.until("Boolean(told.acts)")
             return [await browser.value(expression) for expression in expressions]
 
+    answer = answer or procedure_in(source.state, "")
     with served(source, answer) as address, tempfile.TemporaryDirectory() as folder:
         return asyncio.run(evaluate(address, Path(folder)))
 
@@ -255,7 +256,6 @@ def test_page_proposes_next_act_with_reasons_and_ladder() -> None:
     answer = procedure_in(State.REFERENCED, "check", motions=motions)
     onlooker, ladder, _, proposal, because, buttons, reasons, weak = look(
         SyntheticSource(State.REFERENCED),
-        answer,
         text_of("acts"),
         "[...document.querySelectorAll('#ladder li')].map((each) => each.textContent)",
         'token = "a token"; me = "Ada"; show()',
@@ -264,6 +264,7 @@ def test_page_proposes_next_act_with_reasons_and_ladder() -> None:
         "[...document.querySelectorAll('#acts button')].map((each) => [each.id, each.disabled, each.className])",
         "[...document.querySelectorAll('#reasons tr')].map((tr) => [...tr.cells].map((cell) => cell.textContent))",
         WEAK_TEXTS,
+        answer=answer,
     )
     assert "check" in onlooker
     assert [rung[:3] for rung in ladder] == ["✓ a", "✓ b", "▲ c", "▶ d", "○ g"]
@@ -289,10 +290,10 @@ def test_only_finished_tests_are_green(state: State, reason: str, shown: str) ->
     procedure = SyntheticSource(state).situation()["procedure"]
     name, kind, why = look(
         SyntheticSource(state, run=None, procedure=procedure | {"reason": reason}),
-        procedure_in(state, "", next_rung=""),
         text_of("state"),
         "document.getElementById('state').className",
         text_of("reason"),
+        answer=procedure_in(state, "", next_rung=""),
     )
     assert (name, "good" in kind, why) == (shown, shown == "FINISHED", reason)
 
@@ -304,7 +305,6 @@ def test_wall_view_has_large_digits_and_marks_thresholds() -> None:
     readings = "[...document.querySelectorAll('.reading')].map((each) =>"
     *_, digits, state, shown, styles, main, weak, stops = look(
         SyntheticSource(State.RUNNING, shares=(1.02, 0.85)),
-        procedure_in(State.RUNNING, ""),
         "location.hash = '#wall'",
         both,
         "[...document.querySelectorAll('.digits')].map((each) => parseFloat(getComputedStyle(each).fontSize))",
@@ -331,7 +331,6 @@ def test_axis_without_values_is_not_shown_as_safe() -> None:
     lost = "columns.forEach((column) => column.fill(NaN)); limits(); [...document.querySelectorAll('.limit')]"
     rows, times = look(
         SyntheticSource(State.RUNNING),
-        procedure_in(State.RUNNING, ""),
         f"{lost}.map((row) => [row.className, row.textContent])",
         "[0, 59.94, 59.96, 119.99, 3599.97].map(clock)",
     )
@@ -348,7 +347,6 @@ def test_curves_fill_their_frames_after_the_wall_view() -> None:
     resized = f"window.dispatchEvent(new Event('resize')); done({main})"
     hidden, shown, width = look(
         SyntheticSource(State.RUNNING),
-        procedure_in(State.RUNNING, ""),
         f"location.hash = '#wall'; new Promise((done) => setTimeout(() => {{ {resized}; }}, 200))",
         "location.hash = ''; new Promise((done) => setTimeout(() => done(plots.error.chart.width), 200))",
         "$('error').clientWidth",
@@ -367,7 +365,6 @@ def test_target_of_a_force_axis_is_shown_with_the_force() -> None:
     shown = f"[$('followed').textContent, $('followed_unit').textContent, {largest}]"
     north, south = look(
         SyntheticSource(State.RUNNING, curves=curves | {"units": units}),
-        procedure_in(State.RUNNING, ""),
         f"draw(); {shown}",
         f"axis = 'south'; draw(); {shown}",
     )
@@ -396,7 +393,6 @@ def test_stop_is_visible_on_a_telephone_with_a_long_reason(tmp_path: Path) -> No
 def test_reason_for_missing_stop_permission_is_shown() -> None:
     disabled, reason, weak = look(
         SyntheticSource(State.HELD),
-        procedure_in(State.HELD, ""),
         "told = {...told, may_stop: false}; socket.onmessage = null; show(); $('stop').disabled",
         text_of("answer"),
         WEAK_TEXTS,

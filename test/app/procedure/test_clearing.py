@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,13 @@ from c_compiler import needs_compiler
 from emulated_bench import EmulatedBench
 from messages import mentions, naming
 from programs import RTHS
-from rig_runner import NAMED, arm, conducted, positioned, referenced, rig_file
+from rig_runner import OF_RUNG_G, arm, conducted, positioned, referenced, rig_file
 from terminal import Terminal
 
-from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.procedure_record import ANSWERS, PAGE, TERMINAL, ProcedureRecord
-from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
@@ -132,8 +131,7 @@ class Operator:
         """Largest distance of the piston by act, m: before CLEAR, and after it."""
 
     def answer(self, question: str, typed: str) -> None:
-        self.terminal.wait_for(question + r"[^\n]*: $")
-        self.terminal.type(typed)
+        self.terminal.answer(question + r"[^\n]*: $", typed)
 
     def sign(self) -> None:
         """Sign for all items that the check has not verified."""
@@ -174,11 +172,12 @@ class Operator:
 @needs_compiler
 def test_enter_moves_nothing_at_any_prompt(tmp_path: Path, environment: dict[str, str]) -> None:
     pytest.importorskip("rclpy")
-    bench = EmulatedBench(tmp_path, mounted=0.5e6)
-    command = [*RTHS, "test", NAME, "--rig", str(bench.file), "--no-report", "--set=duration=0.3"]
-    terminal = Terminal(command, tmp_path, environment)
-    operator = Operator(terminal, Piston(bench))
-    try:
+    command = [*RTHS, "test", NAME, "--no-report", "--set=duration=0.3", "--rig"]
+    with (
+        closing(EmulatedBench(tmp_path, mounted=0.5e6)) as bench,
+        closing(Terminal([*command, str(bench.file)], tmp_path, environment)) as terminal,
+    ):
+        operator = Operator(terminal, Piston(bench))
         for question, typed in (
             *(("operator:", "A. Tester"), ("specimen:", "D-17"), ("for rung a", ""), ("for rung b", "")),
             *(("Enter: connect", ""), ("Enter: take_offsets", ""), ("offsets_seconds", "0.2")),
@@ -196,9 +195,6 @@ def test_enter_moves_nothing_at_any_prompt(tmp_path: Path, environment: dict[str
         operator.move("unload", "position, for rung e")
         operator.answer("act ", "finish")
         assert terminal.end() in (0, 130), terminal.shown[-3000:]
-    finally:
-        terminal.close()
-        bench.close()
     assert {act: before for act, (before, _) in operator.moved.items() if before >= REST} == {}
     assert operator.moved["check"][1] > 0.5e-3
     assert operator.moved["run"][1] > 10.0 * REST
@@ -215,21 +211,18 @@ def test_rig_file_with_emulator_does_not_open_a_real_rig(tmp_path: Path, monkeyp
         for flag in ("EMULATOR", "LOCKSTEP"):
             real.setattr(f"rths_nodes.laboratory.ports.datagrams.{flag}", 0)
         rig = EmulatedBench(tmp_path)
-    try:
+    with closing(rig):
         session = RigSession(rig.bench.scenario, ProcedureRecord("test", "bench", ""), realtime=True)
         with pytest.raises(ConfigError, match=naming("port.emulator", "true", "a rig")):
             session.connect()
         assert session.state is State.IDLE
-    finally:
-        rig.close()
 
 
 @pytest.fixture
 def checklist(tmp_path: Path) -> Iterator[ProcedureRunner]:
     """Test with confirmed offsets on a rig with a checklist."""
-    scenario = files.load(NAME, ["duration=0.1"], rig=rig_file(tmp_path, checklist=ITEMS))
-    record = ProcedureRecord("test", NAME, "", operator="A. Tester")
-    runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
+    rig = rig_file(tmp_path, checklist=ITEMS)
+    runner = conducted(tmp_path / "test", "duration=0.1", rig=rig, rungs="g")
     referenced(runner)
     yield runner
     runner.session.close()
@@ -288,13 +281,8 @@ def test_file_of_answers_confirms_on_a_simulated_rig(
     tmp_path: Path, environment: dict[str, str], answer: str
 ) -> None:
     pytest.importorskip("rclpy")
-    answers = {
-        **{"test_id": "first", "operator": "A. Tester", "specimen": "D-17", "rungs": ["g"], "arm": ["g"]},
-        **{"offsets_seconds": 0.1, "confirm_offsets": True, "unloaded": True, "sign_for": ["story_1"]},
-        **NAMED,
-        "checklist": {ITEMS[0]: "y", ITEMS[1]: answer},
-    }
-    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(answers))
+    answers = {"offsets_seconds": 0.1, "sign_for": ["story_1"], "checklist": {ITEMS[0]: "y", ITEMS[1]: answer}}
+    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(OF_RUNG_G | answers))
     rig = rig_file(tmp_path, checklist=ITEMS)
     process = subprocess.run(
         [*RTHS, "test", NAME, f"--rig={rig}", "--set=duration=0.1", "--answers=answers.yaml"],

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from messages import each_mentions, mentions
 from programs import RTHS
-from rig_runner import NAMED
+from rig_runner import ANSWERS
 from terminal import Terminal
 
 import rths_nodes
@@ -24,16 +24,6 @@ from rths_nodes.recording import procedure
 pytestmark = pytest.mark.nodes
 pytest.importorskip("rclpy")
 
-ANSWERS: dict[str, Any] = {
-    "test_id": "first",
-    "operator": "A. Tester",
-    "specimen": "D-17",
-    "offsets_seconds": 0.2,
-    "confirm_offsets": True,
-    "unloaded": True,
-    **NAMED,
-    "unload": {"moves": "n"},
-}
 ASKS_FOR_HASH = "type g and the first 6 characters of the scenario's hash: "
 
 Start = Callable[..., Terminal]
@@ -49,7 +39,7 @@ def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Start]:
         command = [*RTHS, "test", "chen_ricles_2010", "--rig", "bench_simulated", "--no-report"]
         command += [f"--set=duration={duration}", *options]
         if answers:
-            (tmp_path / "answers.yaml").write_text(yaml.safe_dump(ANSWERS | answers))
+            (tmp_path / "answers.yaml").write_text(yaml.safe_dump(ANSWERS | {"unload": {"moves": "n"}} | answers))
             command += ["--answers", "answers.yaml"]
         terminals.append(Terminal(command, tmp_path, environment))
         return terminals[-1]
@@ -72,17 +62,14 @@ def record(tmp_path: Path) -> Record:
 
 def test_answers_missing_in_the_file_are_asked(start: Start, record: Record) -> None:
     terminal = start(0.3, rungs=["g"], operator=None, confirm_offsets=None)
-    terminal.wait_for("operator: name of the person.*: ")
-    terminal.type("B. Operator")
-    terminal.wait_for(r"confirm these offsets \(\w+\)\?.*: ")
-    terminal.type("y")
+    terminal.answer("operator: name of the person.*: ", "B. Operator")
+    terminal.answer(r"confirm these offsets \(\w+\)\?.*: ", "y")
     shown = terminal.wait_for(ASKS_FOR_HASH)
     hashes = re.search(r"scenario\s+│ (\w{16}).*offsets\s+│ (\w{16})", shown, re.DOTALL)
     assert hashes, shown
     terminal.type(f"g{hashes[2][:6]}")
     terminal.wait_for("the entered text is the hash of the offsets")
-    terminal.wait_for(ASKS_FOR_HASH)
-    terminal.type(f"g {hashes[1][:6]}")
+    terminal.answer(ASKS_FOR_HASH, f"g {hashes[1][:6]}")
     assert terminal.end() == 0, terminal.shown
     assert (record().operator, record().outcome) == ("B. Operator", "finished")
     ways = {act.act: act.way for act in record().acts}
@@ -92,8 +79,7 @@ def test_answers_missing_in_the_file_are_asked(start: Start, record: Record) -> 
 
 def test_other_text_than_the_hash_does_not_arm(start: Start, record: Record) -> None:
     terminal = start(0.3, rungs=["g"])
-    terminal.wait_for(ASKS_FOR_HASH)
-    terminal.type("yes")
+    terminal.answer(ASKS_FOR_HASH, "yes")
     terminal.wait_for("not armed")
     assert terminal.end() == 130
     assert record().rungs == []
@@ -111,11 +97,9 @@ def start_slow_rung(start: Start, duration: float) -> Terminal:
 def test_slow_rung_is_held_and_resumed(start: Start, record: Record, tmp_path: Path) -> None:
     terminal = start_slow_rung(start, 2.0)
     terminal.type("h")
-    terminal.wait_for("held: type CLEAR to resume")
-    terminal.type("somebody has opened the door")
+    terminal.answer("held: type CLEAR to resume", "somebody has opened the door")
     terminal.type("r")
-    terminal.wait_for("type CLEAR to resume this motion")
-    terminal.type("CLEAR")
+    terminal.answer("type CLEAR to resume this motion", "CLEAR")
     assert terminal.end() == 0, terminal.shown
     rung = record().rungs[-1]
     assert rung.outcome == "finished"
@@ -151,8 +135,7 @@ def test_closed_terminal_stops_the_rung(start: Start, record: Record, tmp_path: 
 def test_terminal_closed_at_the_first_question_ends_the_command(start: Start) -> None:
     """The command had ended with a traceback."""
     terminal = start(0.3)
-    terminal.wait_for("operator: .*: ")
-    terminal.type("\x04")
+    terminal.answer("operator: .*: ", "\x04")
     assert terminal.end() == 130
     assert mentions(terminal.shown, "rths", "terminal", "closed")
     assert "Traceback" not in terminal.shown
@@ -161,12 +144,9 @@ def test_terminal_closed_at_the_first_question_ends_the_command(start: Start) ->
 def test_ctrl_c_at_a_question_ends_the_test(start: Start, record: Record) -> None:
     """An act that is not possible is refused before it is cleared."""
     terminal = start(0.3)
-    terminal.wait_for("operator: .*: ")
-    terminal.type("A. Tester")
-    terminal.wait_for("specimen: .*: ")
-    terminal.type("D-17")
-    terminal.wait_for(r"act \(Enter: rehearse, for rung a.*: ")
-    terminal.type("?")
+    terminal.answer("operator: .*: ", "A. Tester")
+    terminal.answer("specimen: .*: ", "D-17")
+    terminal.answer(r"act \(Enter: rehearse, for rung a.*: ", "?")
     shown = terminal.wait_for(r"act \(Enter: rehearse.*: ")
     assert mentions(shown, "connect", "port")
     assert mentions(shown, "position", "connected")
@@ -196,19 +176,14 @@ def test_force_at_rest_is_shown_and_wrong_sign_detected(start: Start) -> None:
         (r"act \(Enter: confirm_offsets.*: ", ""),
         (r"confirm these offsets .*: ", "y"),
     ):
-        terminal.wait_for(question)
-        terminal.type(typed)
+        terminal.answer(question, typed)
     terminal.wait_for(
         r"the load cell shows -?(20\d\d\d|199\d\d)[\d.]* N at rest,\s+which\s+is\s+-?1.00%\s+of\s+its\s+range"
     )
-    terminal.wait_for("is the specimen unloaded now.*: ")
-    terminal.type("y")
-    terminal.wait_for(r"act \(next: check.*: ")
-    terminal.type("check")
+    terminal.answer("is the specimen unloaded now.*: ", "y")
+    terminal.answer(r"act \(next: check.*: ", "check")
     terminal.wait_for(r"MOTION: check: .*\(story_1\) by 1 mm and back")
-    terminal.wait_for("type CLEAR to start this motion.*: ")
-    terminal.type("CLEAR")
+    terminal.answer("type CLEAR to start this motion.*: ", "CLEAR")
     terminal.wait_for(r"the\s+force\s+has\s+the\s+wrong\s+sign")
-    terminal.wait_for(r"act \(Enter: finish.*: ")
-    terminal.type("")
+    terminal.answer(r"act \(Enter: finish.*: ", "")
     assert terminal.end() != 0

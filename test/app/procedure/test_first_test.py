@@ -7,17 +7,17 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from c_compiler import needs_compiler
+from command_fixtures import RunCommand
 from emulated_bench import free_port
 from messages import mentions
-from programs import RTHS
+from programs import RTHS, killed
 from terminal import Terminal
 
-from rths_nodes.app.cli import main
 from rths_nodes.recording import procedure
 
 pytestmark = [pytest.mark.nodes, needs_compiler]
@@ -66,26 +66,20 @@ def emulated(
     line: str, folder: Path, environment: dict[str, str], duration: Sequence[str] = LONGER
 ) -> Iterator[None]:
     """Run the first terminal of the page."""
-    rig = subprocess.Popen(
-        [*program(line), *duration], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
+    command = [*program(line), *duration]
+    started = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    with killed(started) as rig:
         assert "emulated at 127.0.0.1:" in rig.stdout.readline()
         yield
         assert rig.wait(timeout=30) == 0
-    finally:
-        rig.kill()
-        rig.wait()
 
 
 def test_rig_file_and_template_agree_with_the_page(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, output: RunCommand
 ) -> None:
     monkeypatch.chdir(folder)
-    assert main(shlex.split(command("rths check"))[1:]) == 0
-    assert "fits together" in capsys.readouterr().out
-    assert main(shlex.split(command("--print-answers"))[1:]) == 0
-    template = capsys.readouterr().out
+    assert "fits together" in output(*shlex.split(command("rths check"))[1:])
+    template = output(*shlex.split(command("--print-answers"))[1:])
     keys = re.findall(r"^(\w+):", ANSWERS, re.M)
     assert len(keys) > 10
     assert [key for key in keys if f"\n{key}:" not in template] == []
@@ -95,18 +89,17 @@ def test_rig_file_and_template_agree_with_the_page(
 def test_dialogue_of_the_page_finishes_the_test(folder: Path, environment: dict[str, str]) -> None:
     """The questions come in the order of the page, up to rung d; rungs e to g are alike; then the end."""
     test = program(next(line for line in COMMANDS if line.endswith("duration=5") and "rths test" in line))
-    with emulated(command("rths emulate", "duration=5"), folder, environment):
-        terminal = Terminal([*test, *LONGER], folder, environment)
-        try:
-            for row in ROWS[:-3]:
-                answer(terminal, *row)
-            for rung in "efg":
-                climb(terminal, rung)
-            for row in ROWS[-3:]:
-                answer(terminal, *row)
-            assert terminal.end() == 0, terminal.shown[-3000:]
-        finally:
-            terminal.close()
+    with (
+        emulated(command("rths emulate", "duration=5"), folder, environment),
+        closing(Terminal([*test, *LONGER], folder, environment)) as terminal,
+    ):
+        for row in ROWS[:-3]:
+            answer(terminal, *row)
+        for rung in "efg":
+            climb(terminal, rung)
+        for row in ROWS[-3:]:
+            answer(terminal, *row)
+        assert terminal.end() == 0, terminal.shown[-3000:]
     (run,) = (folder / "runs").iterdir()
     record = procedure.read(run)
     assert [(rung.name, rung.outcome) for rung in record.rungs] == [(name, "finished") for name in "abcdefg"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,14 +124,12 @@ def test_rig_without_simulator_has_no_rehearsal() -> None:
 def test_next_rung_is_the_armed_one(tmp_path: Path) -> None:
     """The prompt read `run, for rung d` while rung g was armed."""
     runner = conducted(tmp_path / "test")
-    try:
+    with closing(runner.session):
         positioned(runner)
         arm(runner, "g")
         assert runner.next_rung == "g"
         runner.do("stop")
         assert runner.next_rung == "d"
-    finally:
-        runner.session.close()
 
 
 @pytest.fixture

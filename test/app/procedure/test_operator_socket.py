@@ -27,6 +27,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport.greeting import Credentials, address
 
 NOBODY = 65534
+NAMESPACE = f"socket_{os.getpid()}"
 RUN = """
 import json, os
 from dataclasses import asdict
@@ -61,10 +62,10 @@ class Procedure:
 class Asking(threading.Thread):
     """Thread of an operator whose act ``run`` has started."""
 
-    def __init__(self, procedure: Procedure, namespace: str) -> None:
+    def __init__(self, procedure: Procedure) -> None:
         super().__init__()
         self.answers: list[Answer] = []
-        self.operator = SocketOperator(namespace)
+        self.operator = SocketOperator(NAMESPACE)
         self.start()
         assert procedure.started.wait(30.0)
 
@@ -77,13 +78,8 @@ def domain() -> int:
 
 
 @pytest.fixture
-def namespace() -> str:
-    return f"socket_{os.getpid()}"
-
-
-@pytest.fixture
-def name(namespace: str) -> bytes:
-    return address(f"/{namespace}/operator", domain())
+def name() -> bytes:
+    return address(f"/{NAMESPACE}/operator", domain())
 
 
 @pytest.fixture
@@ -107,11 +103,9 @@ def connection(served: OperatorSocket, name: bytes) -> Iterator[socket.socket]:
         yield connection
 
 
-def test_process_of_the_same_user_is_answered(
-    served: OperatorSocket, procedure: Procedure, namespace: str
-) -> None:
+def test_process_of_the_same_user_is_answered(served: OperatorSocket, procedure: Procedure) -> None:
     procedure.gate.set()
-    operator = SocketOperator(f"/{namespace}/")
+    operator = SocketOperator(f"/{NAMESPACE}/")
     answer = Answer(done=True, result="arm", state=3, stops=2, to_sign=["a", "b"])
     assert operator.ask("arm", by="Ada", rung="d") == operator.seen == answer
     operator.ask("run")
@@ -123,10 +117,8 @@ def test_process_of_the_same_user_is_answered(
     assert procedure.left == []
 
 
-def test_stop_does_not_wait_for_a_running_act(
-    served: OperatorSocket, procedure: Procedure, namespace: str
-) -> None:
-    asking = Asking(procedure, namespace)
+def test_stop_does_not_wait_for_a_running_act(served: OperatorSocket, procedure: Procedure) -> None:
+    asking = Asking(procedure)
     assert asking.operator.ask("stop").result == "stop"
     assert asking.answers == []
     procedure.gate.set()
@@ -134,10 +126,8 @@ def test_stop_does_not_wait_for_a_running_act(
     assert asking.answers[0].result == "run"
 
 
-def test_running_act_is_answered_before_the_socket_closes(
-    served: OperatorSocket, procedure: Procedure, namespace: str
-) -> None:
-    asking = Asking(procedure, namespace)
+def test_running_act_is_answered_before_the_socket_closes(served: OperatorSocket, procedure: Procedure) -> None:
+    asking = Asking(procedure)
     closing = threading.Thread(target=served.close)
     closing.start()
     procedure.gate.set()
@@ -149,10 +139,10 @@ def test_running_act_is_answered_before_the_socket_closes(
 
 
 def test_end_of_a_program_during_its_act_is_reported(
-    served: OperatorSocket, procedure: Procedure, namespace: str, environment: dict[str, str]
+    served: OperatorSocket, procedure: Procedure, environment: dict[str, str]
 ) -> None:
     program = "from rths_nodes.app.procedure.operator_socket import SocketOperator\n"
-    program += f"SocketOperator({namespace!r}, domain={domain()}).ask('run')"
+    program += f"SocketOperator({NAMESPACE!r}, domain={domain()}).ask('run')"
     running = subprocess.Popen([sys.executable, "-c", program], env=environment)
     assert procedure.started.wait(30.0)
     running.kill()
@@ -163,20 +153,20 @@ def test_end_of_a_program_during_its_act_is_reported(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
 def test_other_users_are_refused(
-    served: OperatorSocket, procedure: Procedure, namespace: str, environment: dict[str, str]
+    served: OperatorSocket, procedure: Procedure, environment: dict[str, str]
 ) -> None:
-    program = RUN.format(user=NOBODY, owner=os.getuid(), namespace=namespace, domain=domain())
+    program = RUN.format(user=NOBODY, owner=os.getuid(), namespace=NAMESPACE, domain=domain())
     process = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
     )
     assert not process.stderr
     assert mentions(json.loads(process.stdout)["reason"], f"user {NOBODY}", "operator")
     assert procedure.requests == []
-    assert SocketOperator(namespace).ask("arm").done
+    assert SocketOperator(NAMESPACE).ask("arm").done
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
-def test_socket_owned_by_another_user_is_refused(name: bytes, procedure: Procedure, namespace: str) -> None:
+def test_socket_owned_by_another_user_is_refused(name: bytes, procedure: Procedure) -> None:
     program = (
         f"import os, socket\nos.setuid({NOBODY})\n"
         "listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
@@ -187,7 +177,7 @@ def test_socket_owned_by_another_user_is_refused(name: bytes, procedure: Procedu
     )
     assert squatter.stdout.readline() == "here\n"
     with pytest.raises(ConfigError, match=naming(f"user {NOBODY}", "name")):
-        SocketOperator(namespace).ask("arm")
+        SocketOperator(NAMESPACE).ask("arm")
     with pytest.raises(ConfigError, match=naming("cannot be opened")):
         OperatorSocket(procedure.answer, procedure.leave, name)
     squatter.communicate("\n", timeout=60)
@@ -218,16 +208,14 @@ def test_invalid_request_is_answered_with_the_reason(
     assert [request.act for request, _ in procedure.requests] == ["arm"]
 
 
-def test_idle_connections_do_not_block_a_stop(
-    served: OperatorSocket, procedure: Procedure, name: bytes, namespace: str
-) -> None:
+def test_idle_connections_do_not_block_a_stop(served: OperatorSocket, procedure: Procedure, name: bytes) -> None:
     """The oldest one is closed for the next; an act keeps its connection."""
-    asking = Asking(procedure, namespace)
+    asking = Asking(procedure)
     with ExitStack() as stack:
         for _ in range(3 * CONNECTIONS):
             idle = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
             idle.connect(name)
-        assert SocketOperator(namespace).ask("stop").done
+        assert SocketOperator(NAMESPACE).ask("stop").done
         assert len(served._calls) <= CONNECTIONS
         procedure.gate.set()
         asking.join(30.0)
@@ -259,13 +247,11 @@ def test_flood_of_connections_closes_none_of_other_processes(
     assert len(served._calls) <= CONNECTIONS
 
 
-def test_process_that_reads_no_answer_is_disconnected(
-    served: OperatorSocket, connection: socket.socket, namespace: str
-) -> None:
+def test_process_that_reads_no_answer_is_disconnected(served: OperatorSocket, connection: socket.socket) -> None:
     """Otherwise its thread, and the end of the test, would wait forever."""
     with suppress(OSError):  # a broken pipe, or a connection that was reset
         for _ in range(100_000):
             connection.send(b"{}")
         pytest.fail("it is still connected")
-    assert SocketOperator(namespace).ask("stop").done
+    assert SocketOperator(NAMESPACE).ask("stop").done
     served.close()

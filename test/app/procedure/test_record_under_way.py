@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from command_fixtures import RunCommand
 from ends import largest_file
 from messages import each_mentions, mentions, naming
-from programs import RTHS
-from rig_runner import NAMED, arm, conducted, positioned
+from programs import RTHS, killed, wait_for_journal
+from rig_runner import OF_RUNG_G, arm, conducted, positioned
 
 import rths_nodes
-from rths_nodes.app.cli import main
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.laboratory.ports.simulator import Simulator
@@ -228,17 +225,12 @@ def test_deleted_folder_fails_the_test(armed: ProcedureRunner) -> None:
 
 @pytest.mark.usefixtures("steel")
 def test_history_of_the_specimen_is_recovered_after_a_kill(
-    tmp_path: Path, environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, environment: dict[str, str], output: RunCommand, refusal: RunCommand
 ) -> None:
-    answers = {
-        **{"test_id": "killed", "operator": "A. Tester", "specimen": "D-17", "rungs": ["g"], "arm": ["g"]},
-        **{"offsets_seconds": 0.5, "confirm_offsets": True, "unloaded": True, "sign_for": ["story_1"]},
-        **NAMED,
-        "unload": {"moves": "n"},
-    }
-    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(answers))
+    answers = {"test_id": "killed", "offsets_seconds": 0.5, "sign_for": ["story_1"], "unload": {"moves": "n"}}
+    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(OF_RUNG_G | answers))
     options = ("--rig=bench_simulated", "--set=duration=60", "--answers=answers.yaml")
-    program = subprocess.Popen(
+    started = subprocess.Popen(
         [*RTHS, "test", "chen_ricles_2010", *options],
         cwd=tmp_path,
         env=environment,
@@ -248,19 +240,14 @@ def test_history_of_the_specimen_is_recovered_after_a_kill(
     )
     folder = tmp_path / "runs" / "killed"
     journal = folder / "rung_g" / "rung_g_0.mcap"
-    try:
-        while program.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
-            time.sleep(0.02)
-        assert main(["recover", str(folder)]) == 2
-        assert mentions(capsys.readouterr().err, "still", "running")
-    finally:
-        os.kill(program.pid, signal.SIGKILL)
-        program.wait()
-    killed = procedure.read(folder)
-    assert (killed.outcome, killed.acts[-1].under_way) == ("", True)
-    assert (killed.rungs[-1].name, killed.rungs[-1].outcome, killed.rungs[-1].recording) == ("g", "", "rung_g")
-    assert main(["recover", str(folder)]) == 0
-    assert mentions(capsys.readouterr().out, "D-17", "rung g")
+    with killed(started) as program:
+        wait_for_journal(journal, program)
+        assert mentions(refusal("recover", str(folder)), "still", "running")
+    under_way = procedure.read(folder)
+    rung = under_way.rungs[-1]
+    assert (under_way.outcome, under_way.acts[-1].under_way) == ("", True)
+    assert (rung.name, rung.outcome, rung.recording) == ("g", "", "rung_g")
+    assert mentions(output("recover", str(folder)), "D-17", "rung g")
     record = procedure.read(folder)
     rung = record.rungs[-1]
     assert (record.outcome, rung.outcome, record.acts[-1].under_way) == ("interrupted", "interrupted", False)
@@ -268,5 +255,4 @@ def test_history_of_the_specimen_is_recovered_after_a_kill(
     (row,) = record.specimen.history
     run = rths_nodes.read(folder / "rung_g")
     assert row["displacement"]["story_1"] == pytest.approx(abs(run.displacement).max())
-    assert main(["recover", str(folder)]) == 0
-    assert "is complete" in capsys.readouterr().out
+    assert "is complete" in output("recover", str(folder))

@@ -7,22 +7,21 @@ import json
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rig_runner
 import yaml
 from c_compiler import needs_compiler
+from command_fixtures import RunCommand
 from emulated_bench import free_port
 from messages import mentions
-from programs import RTHS
-from rig_runner import NAMED
+from programs import RTHS, killed, wait_for_journal
 
 import rths_nodes
-from rths_nodes.app.cli import main
 from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 
@@ -41,19 +40,13 @@ pytest.importorskip("rclpy")
 NAME, RIG = "chen_ricles_2010", "bench_simulated"
 SLOW = ("--set=servo_rate=256", "--set=substeps=3")
 """A quarter of the samples is enough: most of a test are moves between rests."""
-ANSWERS: dict[str, Any] = {
-    "test_id": "first",
-    "operator": "A. Tester",
-    "specimen": "D-17",
+ANSWERS = rig_runner.ANSWERS | {
     "level": 0.3,
     "time_ratio": 2,
     "offsets_seconds": 0.5,
-    "confirm_offsets": True,
-    "unloaded": True,
     "sign_for": ["story_1"],
     "arm": ["d", "e", "f", "g"],
     "largest_difference": {"b": 0.0, "c": 0.01, "d": 0.2, "e": 0.1, "f": 0.1, "g": 0.1},
-    **NAMED,
     "notes": ["bolts tightened to 300 N m"],
 }
 
@@ -94,11 +87,8 @@ def start_test(
 
 
 def run_test(folder: Path, environment: Mapping[str, str], options: Sequence[str], **changed: Any) -> Result:
-    with start_test(folder, environment, options, **changed) as program:
-        try:
-            output, errors = program.communicate(timeout=110)
-        finally:
-            program.kill()
+    with killed(start_test(folder, environment, options, **changed)) as program:
+        output, errors = program.communicate(timeout=110)
     return Result(program.returncode, output, errors, folder / "runs" / ANSWERS["test_id"])
 
 
@@ -179,17 +169,13 @@ def test_report_has_all_sections(on_simulator: Result) -> None:
 def test_all_rungs_finish_over_udp(tmp_path: Path, environment: dict[str, str]) -> None:
     """Against an emulator in another process, in lockstep."""
     options = ["--rig", "bench_udp", "--set=duration=1", *SLOW, f"--set=port.port={free_port()}"]
-    emulator = subprocess.Popen(
-        [*RTHS, "emulate", NAME, *options], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
+    command = [*RTHS, "emulate", NAME, *options]
+    started = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    with killed(started) as emulator:
         assert "emulated at" in emulator.stdout.readline()
         bounds = dict.fromkeys("bcdefg", 1.0)
         result = run_test(tmp_path, environment, [*options, "--no-report"], largest_difference=bounds)
         assert emulator.wait(timeout=20) == 0
-    finally:
-        emulator.kill()
-        emulator.wait()
     assert result.code == 0, result.output + result.errors
     assert result.outcomes == dict.fromkeys("abcdefg", "finished")
     assert result.record.port == "udp"
@@ -220,11 +206,9 @@ def test_unknown_answer_is_refused(tmp_path: Path, environment: dict[str, str]) 
     assert not result.folder.exists()
 
 
-def test_command_needs_a_rig_file_and_prints_a_template(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["test", NAME]) == 2
-    assert "--rig: missing" in capsys.readouterr().err
-    assert main(["test", NAME, "--print-answers"]) == 0
-    assert "time_ratio:" in capsys.readouterr().out
+def test_command_needs_a_rig_file_and_prints_a_template(output: RunCommand, refusal: RunCommand) -> None:
+    assert "--rig: missing" in refusal("test", NAME)
+    assert "time_ratio:" in output("test", NAME, "--print-answers")
 
 
 def test_existing_test_is_not_overwritten(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -274,14 +258,10 @@ def test_signal_holds_the_test(
     folder = tmp_path / "runs" / "first"
     journal = folder / "rung_g" / "rung_g_0.mcap"
     options = ["--rig", RIG, "--set=duration=60", "--no-report"]
-    with start_test(tmp_path, environment, options, **ONLY_G, unload={"moves": "n"}) as program:
-        try:
-            while program.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
-                time.sleep(0.05)
-            program.send_signal(number)
-            output = program.communicate(timeout=60)
-        finally:
-            program.kill()
+    with killed(start_test(tmp_path, environment, options, **ONLY_G, unload={"moves": "n"})) as program:
+        wait_for_journal(journal, program)
+        program.send_signal(number)
+        output = program.communicate(timeout=60)
     assert program.returncode == 130, output
     record = procedure.read(folder)
     assert record.outcome == record.rungs[-1].outcome == "held"

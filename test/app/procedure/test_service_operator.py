@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,6 @@ class GuidedTest:
         self.first_line = self.test.stdout.readline()
         self.terminal = Terminal([sys.executable, str(PROGRAM)], folder, environment)
 
-    def answer(self, question: str, answer: str) -> str:
-        """Wait for the ``question`` and type the ``answer``; return the text before it."""
-        shown = self.terminal.wait_for(question)
-        self.terminal.type(answer)
-        return shown
-
     def arm(self, rung: str) -> None:
         shown = self.terminal.wait_for(rf"to arm rung {rung} \(\w+\), type {rung} and the first {HEAD} char\w+: ")
         self.terminal.type(rung + shown.rpartition("(")[2][:HEAD])
@@ -90,12 +85,12 @@ def serve(tmp_path: Path, environment: dict[str, str]) -> Iterator[Serve]:
 def test_person_confirms_signs_and_arms(serve: Serve) -> None:
     test = serve("acdg")
     assert "operator/stop" in test.first_line
-    test.answer("your name: ", "Ada")
-    shown = test.answer(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
+    test.terminal.answer("your name: ", "Ada")
+    shown = test.terminal.answer(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
     assert "bench (story_1): displacement" in shown
-    test.answer(r"is the specimen unloaded now, .*\? \[y/N\] ", "y")
+    test.terminal.answer(r"is the specimen unloaded now, .*\? \[y/N\] ", "y")
     for item in TO_SIGN:
-        test.answer(rf"{item}; do you sign for it\? \[y/N\] ", "y")
+        test.terminal.answer(rf"{item}; do you sign for it\? \[y/N\] ", "y")
         assert f"{item} not verified: verify this item, or sign for it ({item})\r\n" in test.terminal.shown
     for rung in "dg":
         test.arm(rung)
@@ -111,13 +106,13 @@ def test_person_confirms_signs_and_arms(serve: Serve) -> None:
 @pytest.mark.parametrize("wrong", ["nothing is signed", "another hash"])
 def test_missing_signature_or_hash_ends_the_test(serve: Serve, wrong: str) -> None:
     test = serve("g")
-    test.answer("your name: ", "Ada")
-    test.answer(r"confirm these offsets", "y")
-    test.answer(r"is the specimen unloaded now", "n")
-    test.answer(rf"{TO_SIGN[0]}; do you sign for it\? ", "y")
-    test.answer(rf"{TO_SIGN[1]}; do you sign for it\? ", "n" if wrong == "nothing is signed" else "y")
+    test.terminal.answer("your name: ", "Ada")
+    test.terminal.answer(r"confirm these offsets", "y")
+    test.terminal.answer(r"is the specimen unloaded now", "n")
+    test.terminal.answer(rf"{TO_SIGN[0]}; do you sign for it\? ", "y")
+    test.terminal.answer(rf"{TO_SIGN[1]}; do you sign for it\? ", "n" if wrong == "nothing is signed" else "y")
     if wrong == "another hash":
-        test.answer(r"to arm rung g \(\w+\), type", "123456")
+        test.terminal.answer(r"to arm rung g \(\w+\), type", "123456")
     assert test.end() == (1, 130)
     acts = [act.act for act in test.record.acts]
     assert "arm" not in acts
@@ -127,7 +122,7 @@ def test_missing_signature_or_hash_ends_the_test(serve: Serve, wrong: str) -> No
 
 def test_ctrl_c_stops_the_rig(serve: Serve) -> None:
     test = serve("g")
-    test.answer("your name: ", "Ada")
+    test.terminal.answer("your name: ", "Ada")
     test.terminal.wait_for(r"confirm these offsets")
     test.terminal.interrupt()
     assert test.end() == (130, 130)
@@ -137,13 +132,9 @@ def test_ctrl_c_stops_the_rig(serve: Serve) -> None:
 def test_level_and_ratio_are_asked_before_programs_act(tmp_path: Path, environment: dict[str, str]) -> None:
     """Neither the page nor a program can answer these questions."""
     command = [*RTHS, "test", "chen_ricles_2010", "--socket", "--rig=bench_simulated", "--set=duration=0.2"]
-    terminal = Terminal(command, tmp_path, environment)
-    try:
+    with closing(Terminal(command, tmp_path, environment)) as terminal:
         for question, answer in (("operator", "Ada"), ("specimen", "D-17"), ("level", "0.3"), ("time_ratio", "4")):
-            terminal.wait_for(rf"{question}: [^\n]*: $")
-            terminal.type(answer)
+            terminal.answer(rf"{question}: [^\n]*: $", answer)
         terminal.wait_for("programs of this user act")
         terminal.interrupt()
         assert terminal.end() == 130
-    finally:
-        terminal.close()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
+from command_fixtures import RunCommand
 from messages import mentions
-from rig_runner import Bar, arm, positioned, rig_file
+from rig_runner import OF_RUNG_G, Bar, arm, positioned, rig_file
 
 from rths_nodes.analysis.report.procedure import head, ladder
-from rths_nodes.app.cli import main
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.ladder import Ladder
@@ -28,18 +28,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure
 
 NAME = "chen_ricles_2010"
-ANSWERS: dict[str, Any] = {
-    "test_id": "first",
-    "operator": "A. Tester",
-    "specimen": "D-17",
-    "rungs": ["g"],
-    "arm": ["g"],
-    "offsets_seconds": 0.2,
-    "confirm_offsets": True,
-    "unloaded": True,
-    **{act: {"moves": "y"} for act in ("check", "position", "run")},
-    "unload": {"moves": "n"},
-}
+ANSWERS = OF_RUNG_G | {"unload": {"moves": "n"}}
 
 
 def runner_of(folder: Path, rungs: str = "adg", two: bool = True) -> ProcedureRunner:
@@ -135,41 +124,40 @@ def test_terminal_asks_for_the_second_name(tmp_path: Path, monkeypatch: pytest.M
 
 
 def reason_of_refusal(
-    folder: Path, capsys: pytest.CaptureFixture[str], *options: str, rig: Any = "bench_simulated", **changed: Any
+    folder: Path, refusal: RunCommand, *options: str, rig: Any = "bench_simulated", **changed: Any
 ) -> str:
     """Return the reason for which ``rths test`` refuses answers before it writes anything."""
     (folder / "answers.yaml").write_text(yaml.safe_dump(ANSWERS | changed))
     files_of_test = (f"--rig={rig}", f"--answers={folder / 'answers.yaml'}", f"--record={folder / 'test'}")
-    assert main(["test", NAME, *files_of_test, *options]) == 2
+    reason = refusal("test", NAME, *files_of_test, *options)
     assert not (folder / "test").exists()
-    return capsys.readouterr().err
+    return reason
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"), [({}, "second: must not"), ({"second": "a. tester"}, "second = 'a. tester'")]
 )
 def test_answers_without_another_person_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, str], reason: str
+    tmp_path: Path, refusal: RunCommand, changed: dict[str, str], reason: str
 ) -> None:
     rig = rig_file(tmp_path, two_persons=True)
-    assert reason in reason_of_refusal(tmp_path, capsys, rig=rig, **changed)
+    assert reason in reason_of_refusal(tmp_path, refusal, rig=rig, **changed)
 
 
 @pytest.mark.parametrize("key", ["rig_file.two_persons", " rig_file.two_persons"])
 @pytest.mark.parametrize("options", [(), ("--socket",)])
 def test_override_cannot_remove_the_second_person(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, options: tuple[str, ...]
+    tmp_path: Path, refusal: RunCommand, key: str, options: tuple[str, ...]
 ) -> None:
     rig = rig_file(tmp_path, two_persons=True)
-    reason = reason_of_refusal(tmp_path, capsys, f"--set={key}=false", *options, rig=rig)
+    reason = reason_of_refusal(tmp_path, refusal, f"--set={key}=false", *options, rig=rig)
     assert "--set rig_file" in reason
 
 
 @pytest.mark.parametrize("command", ["check", "run", "test"])
-def test_removed_key_roles_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_removed_key_roles_is_refused(tmp_path: Path, refusal: RunCommand, command: str) -> None:
     rig = rig_file(tmp_path, roles={"salt": "00112233445566778899aabbccddeeff"})
-    assert main([command, NAME, "--rig", str(rig)]) == 2
-    reason = capsys.readouterr().err
+    reason = refusal(command, NAME, "--rig", str(rig))
     assert mentions(reason, "roles", "removed")
     assert "two_persons: true" in reason
     assert "bench.yaml" in reason
@@ -180,8 +168,8 @@ def test_removed_key_roles_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     [({"rungs": ["g", "h"]}, ("rungs", "rung h")), ({"iteration": "history"}, ("iteration",))],
 )
 def test_removed_rung_h_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], parts: tuple[str, ...]
+    tmp_path: Path, refusal: RunCommand, changed: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
-    reason = reason_of_refusal(tmp_path, capsys, **changed)
+    reason = reason_of_refusal(tmp_path, refusal, **changed)
     assert mentions(reason, *parts)
     assert mentions(reason, "iterate", "--next")

@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from c_compiler import needs_compiler
 from emulated_bench import EmulatedBench
 from messages import naming
 from programs import RTHS
-from rig_runner import referenced, rig_file
+from rig_runner import conducted, referenced, rig_file
 from terminal import Terminal
 
 from rths_nodes.app.page.operator import Operating
-from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Answer
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.served import Served
@@ -27,7 +27,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop.procedure_record import PAGE, SOCKET, TERMINAL, ProcedureRecord
-from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioning.trials import signs
@@ -66,17 +65,16 @@ def bench_with_horn(folder: Path, seconds: float) -> EmulatedBench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[EmulatedBench]:
-    bench = bench_with_horn(tmp_path, 3.0)
-    yield bench
-    bench.close()
+    with closing(bench_with_horn(tmp_path, 3.0)) as bench:
+        yield bench
 
 
 @pytest.fixture
 def session(bench: EmulatedBench) -> Iterator[RigSession]:
     scenario = bench.bench.scenario
-    session = RigSession(scenario, ProcedureRecord("test", scenario.name, hash_of(scenario)), realtime=False)
-    yield session
-    session.close()
+    record = ProcedureRecord("test", scenario.name, hash_of(scenario))
+    with closing(RigSession(scenario, record, realtime=False)) as session:
+        yield session
 
 
 @needs_compiler
@@ -125,12 +123,9 @@ def test_stop_of_the_receiver_switches_the_horn_off(bench: EmulatedBench, sessio
 
 @needs_compiler
 def test_horn_sounds_before_motions_of_commissioning(tmp_path: Path) -> None:
-    free = EmulatedBench(tmp_path, further="warning: {output: horn}\n")
-    horn = Horn(free)
-    try:
+    with closing(EmulatedBench(tmp_path, further="warning: {output: horn}\n")) as free:
+        horn = Horn(free)
         signs(free.bench)
-    finally:
-        free.close()
     (on, off), dt = horn.times, free.bench.dt
     assert (off - on) * dt == pytest.approx(3.0, abs=2 * dt)
     assert max(horn.places) - min(horn.places) < REST
@@ -140,9 +135,7 @@ def test_horn_sounds_before_motions_of_commissioning(tmp_path: Path) -> None:
 def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
     """Test with confirmed offsets on a simulated rig with a horn."""
     rig = rig_file(tmp_path, warning={"output": "horn"})
-    scenario = files.load("chen_ricles_2010", ["duration=0.1"], rig=rig)
-    record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
-    runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
+    runner = conducted(tmp_path / "test", "duration=0.1", rig=rig, rungs="g")
     referenced(runner)
     yield runner
     runner.session.close()
@@ -195,33 +188,29 @@ def test_socket_and_page_show_the_remaining_seconds(runner: ProcedureRunner) -> 
 @needs_compiler
 @pytest.mark.parametrize("stop", ["s", "signal", "ctrl-c"])
 def test_stop_at_the_terminal_cancels_the_motion(tmp_path: Path, environment: dict[str, str], stop: str) -> None:
-    bench = bench_with_horn(tmp_path, 30.0)  # in lockstep; long enough for a loaded computer
-    horn = Horn(bench)
-    command = [*RTHS, "test", "chen_ricles_2010", "--rig", str(bench.file), "--no-report", "--set=duration=0.3"]
-    terminal = Terminal(command, tmp_path, environment)
-    presses: dict[str, Callable[[], object]] = {
-        "s": lambda: terminal.type("s"),
-        "signal": lambda: terminal.program.send_signal(signal.SIGINT),
-        "ctrl-c": terminal.interrupt,
+    presses: dict[str, Callable[[Terminal], object]] = {
+        "s": lambda terminal: terminal.type("s"),
+        "signal": lambda terminal: terminal.program.send_signal(signal.SIGINT),
+        "ctrl-c": Terminal.interrupt,
     }
-    try:
+    command = [*RTHS, "test", "chen_ricles_2010", "--no-report", "--set=duration=0.3", "--rig"]
+    with (
+        closing(bench_with_horn(tmp_path, 30.0)) as bench,  # in lockstep; long enough for a loaded computer
+        closing(Terminal([*command, str(bench.file)], tmp_path, environment)) as terminal,
+    ):
+        horn = Horn(bench)
         for question, typed in (
             *(("operator:", "A. Tester"), ("specimen:", "D-17"), ("act ", "connect"), ("act ", "take_offsets")),
             *(("offsets_seconds", "0.2"), ("act ", "confirm_offsets"), ("confirm these offsets", "y")),
             *(("unloaded now", "y"), ("act ", "check"), (f"type {CLEAR}", CLEAR)),
         ):
-            terminal.wait_for(question + r"[^\n]*: $")
-            terminal.type(typed)
+            terminal.answer(question + r"[^\n]*: $", typed)
         terminal.wait_for(r"horn is on: motion in \d+ s")
-        presses[stop]()
+        presses[stop](terminal)
         terminal.wait_for("stopped by the operator")
         terminal.wait_for(r"state: referenced")
-        terminal.wait_for(r"act [^\n]*: $")
-        terminal.type("finish")
+        terminal.answer(r"act [^\n]*: $", "finish")
         assert terminal.end() in (0, 130), terminal.shown[-3000:]
-    finally:
-        terminal.close()
-        bench.close()
     assert not horn.on
     on, off = horn.times
     assert off - on < 30.0 * 1024

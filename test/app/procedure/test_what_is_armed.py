@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
 from rig_runner import arm, referenced
 from rig_walk import RIG
 
 from rths_nodes.app import hosts
-from rths_nodes.app.cli import main
 from rths_nodes.app.procedure.console import armed_table
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Request
@@ -44,7 +44,7 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 from rths_nodes.ros.transport.greeting import Credentials
 
-NAME, SECONDS = "chen_ricles_2010", 0.5
+NAME, SHORT = "chen_ricles_2010", ["duration=0.5"]
 TIMES = np.arange(0.0, 2.0, 0.01)
 
 
@@ -83,9 +83,13 @@ KINDS: dict[str, tuple[str, Callable[[Path, float], None], list[str]]] = {
 }
 
 
+def rig_file(folder: Path, text: str = RIG) -> str:
+    (folder / "bench.yaml").write_text(text)
+    return str(folder / "bench.yaml")
+
+
 def scenario_of(folder: Path, overrides: list[str]) -> Scenario:
-    (folder / "bench.yaml").write_text(RIG)
-    return files.load(NAME, [f"duration={SECONDS}", *overrides], rig=str(folder / "bench.yaml"))
+    return files.load(NAME, [*SHORT, *overrides], rig=rig_file(folder))
 
 
 def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> ProcedureRunner:
@@ -418,7 +422,6 @@ def test_nodes_read_the_copies(tmp_path: Path) -> None:
 
 # Engine in scenario and rig file: refused at a real rig, and part of the armed program
 
-SHORT = ["duration=0.5"]
 EXECUTIVE = "engine=executive"
 REAL = RIG.replace("{type: simulator, transport_samples: 1, hydraulics: high, interlock: closed}", "{type: udp}")
 
@@ -427,23 +430,14 @@ def with_engine(rig: str) -> str:
     return rig.replace("port:", "engine: executive\nport:")
 
 
-def rig_file(folder: Path, text: str = RIG) -> str:
-    (folder / "bench.yaml").write_text(text)
-    return str(folder / "bench.yaml")
-
-
 def runner_with_executive(folder: Path, rungs: str) -> ProcedureRunner:
-    scenario = files.load(NAME, [*SHORT, EXECUTIVE], rig=rig_file(folder))
-    record = ProcedureRecord("test", scenario.name, hash_of(scenario), operator="A. Tester")
-    ladder = Ladder(scenario, tuple(rungs), 0.3, 2, realtime=False)
-    ladder.check()
-    return ProcedureRunner(ladder, record, folder / "test")
+    runner = runner_of(folder, [EXECUTIVE], rungs)
+    runner.ladder.check()
+    return runner
 
 
 def arm_rung_c(runner: ProcedureRunner) -> str:
-    referenced(runner, 0.05)
-    for act in ("check", "position"):
-        runner.do(act, clear="CLEAR")
+    to_start(runner)
     return arm(runner, "c")
 
 
@@ -461,9 +455,8 @@ def test_option_has_priority_over_the_scenario(overrides: list[str], options: di
     assert result.scenario.engine == ("executive" if engine == "executive" else "auto")
 
 
-def test_command_prints_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", NAME, "--set", SHORT[0], "--set", EXECUTIVE]) == 0
-    assert mentions(capsys.readouterr().out, "embedded, executive")
+def test_command_prints_the_engine(output: RunCommand) -> None:
+    assert mentions(output("run", NAME, "--set", SHORT[0], "--set", EXECUTIVE), "embedded, executive")
 
 
 def test_study_prefers_its_own_engine() -> None:
@@ -480,29 +473,24 @@ def test_engine_of_a_rig_file_changes_its_hashes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["check", "run", "test"])
 @pytest.mark.parametrize("key", ["rig file", "override"])
-def test_executive_is_refused_for_a_real_rig(
-    command: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_executive_is_refused_for_a_real_rig(command: str, key: str, tmp_path: Path, refusal: RunCommand) -> None:
     rig = rig_file(tmp_path, with_engine(REAL) if key == "rig file" else REAL)
     overrides = ["--set", EXECUTIVE] if key == "override" else []
-    assert main([command, NAME, "--rig", rig, *overrides]) == 2
-    assert mentions(capsys.readouterr().err, "engine", "executive", "udp", "doc/real_time.md")
+    reason = refusal(command, NAME, "--rig", rig, *overrides)
+    assert mentions(reason, "engine", "executive", "udp", "doc/real_time.md")
 
 
 def test_option_executive_is_refused_if_unsupported(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=naming("engine", "executive", "udp", "doc/real_time.md")):
         hosts.run(NAME, SHORT, rig=rig_file(tmp_path, REAL), engine="executive")
-    assert mentions(str(refused.value), "engine", "executive", "udp", "doc/real_time.md")
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=naming("engine", "executive", "processes")):
         hosts.run(NAME, [*SHORT, EXECUTIVE], host="processes")
-    assert mentions(str(refused.value), "engine", "executive", "processes")
 
 
 @pytest.mark.parametrize("rung", ["d", "e", "f", "g"])
 def test_executive_is_refused_for_rungs_that_drive_the_rig(rung: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=naming("engine", f"rung {rung}")):
         runner_with_executive(tmp_path, f"c{rung}")
-    assert mentions(str(refused.value), "engine", f"rung {rung}")
 
 
 def test_rung_without_commands_runs_the_armed_program(tmp_path: Path) -> None:
@@ -550,7 +538,6 @@ def test_program_that_was_not_armed_is_refused(tmp_path: Path, monkeypatch: pyte
     runner = runner_with_executive(tmp_path, "c")
     arm_rung_c(runner)
     monkeypatch.setenv("CC", "clang")
-    with pytest.raises(ActRefused) as refused:
+    with pytest.raises(ActRefused, match=naming("program", "rung c")):
         runner.do("run", clear="CLEAR")
-    assert mentions(str(refused.value), "program", "rung c")
     assert runner.record.rungs == []

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from messages import naming
+from programs import child_environment
 
 from rths_nodes.app.studies import cluster as on_dask
 from rths_nodes.app.studies.engine import Where, as_completed
@@ -138,6 +139,5 @@ def test_joblib_and_dask_are_imported_lazily() -> None:
         "import sys, rths_nodes.app.commands.compare\n"
         "print({'joblib', 'distributed', 'pyarrow'} & set(sys.modules))"
     )
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", source]
-    assert subprocess.check_output(command, text=True, env=environment) == "set()\n"
+    assert subprocess.check_output(command, text=True, env=child_environment()) == "set()\n"

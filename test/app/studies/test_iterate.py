@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import each_mentions, mentions, naming
 from rig_runner import positioned
 from written_history import history_of, written_history
@@ -145,7 +146,7 @@ def test_unsupported_scenarios_are_refused(
         iterate.iterate(files.load(name, overrides), Settings(mode), tmp_path)
 
 
-def test_real_rig_is_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_real_rig_is_refused(tmp_path: Path, refusal: RunCommand) -> None:
     """An operator arms each run on a real rig."""
     error = refusal("iterate", "chen_ricles_2010", "--rig", "bench_udp", "--record", str(tmp_path / "runs"))
     assert mentions(error, "port.type", "simulated rig", "rths iterate --next")
@@ -168,7 +169,7 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], parts: tuple[str
 
 
 def test_command_writes_results_figure_and_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Callable[..., str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: RunCommand
 ) -> None:
     folder, figure, page = tmp_path / "runs", tmp_path / "figure.svg", tmp_path / "last.html"
     command = ["iterate", NAME, "--set", SHORT[0], "--set", LATE]
@@ -239,8 +240,11 @@ def test_next_gives_same_histories_as_iterate(tmp_path: Path, mode: str, relaxat
         np.testing.assert_array_equal(runs[0].displacement, runs[1].displacement)
 
 
+Series = Callable[..., Path]
+
+
 @pytest.fixture
-def series(tmp_path: Path) -> Callable[..., Path]:
+def series(tmp_path: Path) -> Series:
     """Run a series of tests on a simulated rig, whose rung g is run 1, and return its folder."""
     (tmp_path / "rig.yaml").write_text(RIG)
 
@@ -268,9 +272,7 @@ def series(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.mark.parametrize("mode", [HISTORY, TRACKING])
-def test_series_of_tests_on_rig_converges(
-    series: Callable[..., Path], capsys: pytest.CaptureFixture[str], mode: str
-) -> None:
+def test_series_of_tests_on_rig_converges(series: Series, capsys: pytest.CaptureFixture[str], mode: str) -> None:
     folder = series("compensator.delay=0.022", runs=2, mode=mode)
     result = write_next(folder, mode)
     assert result.rehearsal is None
@@ -282,9 +284,7 @@ def test_series_of_tests_on_rig_converges(
     assert mentions(capsys.readouterr().out, "series has converged", "the error")
 
 
-def test_next_history_stores_hashes_of_parents(
-    series: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_next_history_stores_hashes_of_parents(series: Series, capsys: pytest.CaptureFixture[str]) -> None:
     folder = series("compensator.delay=0.022")
     assert main(["iterate", "--next", str(folder)]) == 0
     text = capsys.readouterr().out
@@ -295,7 +295,7 @@ def test_next_history_stores_hashes_of_parents(
     assert load(str(folder / "history_2.npz")).parents == {f"rung_g/{recording.name}": digest}
 
 
-def test_changed_parent_is_refused(series: Callable[..., Path]) -> None:
+def test_changed_parent_is_refused(series: Series) -> None:
     folder = series("compensator.delay=0.022", runs=2)
     (recording,) = (folder / "rung_g").glob("*.mcap")
     last = load(str(folder / "history_2.npz"))
@@ -307,7 +307,7 @@ def test_changed_parent_is_refused(series: Callable[..., Path]) -> None:
     assert "0" * 64 in str(excinfo.value)
 
 
-def test_run_of_another_history_is_refused(series: Callable[..., Path]) -> None:
+def test_run_of_another_history_is_refused(series: Series) -> None:
     """Another mode gives another history; a run must have played its own history."""
     folder = series("compensator.delay=0.022", runs=2)
     with pytest.raises(ConfigError, match=naming("history_2.npz", "differs")):
@@ -318,14 +318,14 @@ def test_run_of_another_history_is_refused(series: Callable[..., Path]) -> None:
         write_next(folder)
 
 
-def test_missing_run_is_refused(series: Callable[..., Path]) -> None:
+def test_missing_run_is_refused(series: Series) -> None:
     folder = series("compensator.delay=0.022")
     (folder / "run_3").mkdir()
     with pytest.raises(ConfigError, match="run_2: missing"):
         write_next(folder)
 
 
-def test_peak_above_run_1_is_refused(series: Callable[..., Path]) -> None:
+def test_peak_above_run_1_is_refused(series: Series) -> None:
     """A compensator of 40 ms for 28 ms dissipates energy: run 1 is too small, run 2 needs 1.2 times its peak."""
     folder = series("compensator.delay=0.04")
     with pytest.raises(ConfigError, match=naming("axes.story", "run 2")) as excinfo:
@@ -334,7 +334,7 @@ def test_peak_above_run_1_is_refused(series: Callable[..., Path]) -> None:
     assert not list(folder.glob("history_*"))
 
 
-def test_loss_of_force_is_refused(tmp_path: Path, series: Callable[..., Path]) -> None:
+def test_loss_of_force_is_refused(tmp_path: Path, series: Series) -> None:
     """The specimen is 9 % softer in run 2."""
     (tmp_path / "rig.yaml").write_text(RIG.replace("stiffness_known_to: 0.03", "stiffness_known_to: 0.3"))
     folder = series("compensator.delay=0.022", runs=2, later=("axes.story.specimen.stiffness=61e3",))
@@ -345,7 +345,7 @@ def test_loss_of_force_is_refused(tmp_path: Path, series: Callable[..., Path]) -
 
 
 @pytest.mark.parametrize("limit", ["0.009", "missing"])
-def test_history_beyond_elastic_limit_is_refused(tmp_path: Path, series: Callable[..., Path], limit: str) -> None:
+def test_history_beyond_elastic_limit_is_refused(tmp_path: Path, series: Series, limit: str) -> None:
     line = "" if limit == "missing" else f"    elastic_limit: {limit}\n"
     (tmp_path / "rig.yaml").write_text(re.sub(r"    elastic_limit:.*\n", line, RIG))
     folder = series("compensator.delay=0.022")
@@ -369,9 +369,7 @@ def test_unfinished_run_is_refused(tmp_path: Path) -> None:
         ([], ("SCENARIO", "missing")),
     ],
 )
-def test_invalid_arguments_are_refused(
-    arguments: list[str], parts: tuple[str, ...], refusal: Callable[..., str]
-) -> None:
+def test_invalid_arguments_are_refused(arguments: list[str], parts: tuple[str, ...], refusal: RunCommand) -> None:
     assert mentions(refusal("iterate", *arguments), *parts)
 
 

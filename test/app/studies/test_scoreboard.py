@@ -8,15 +8,15 @@ import itertools
 import json
 import math
 import shutil
-from collections.abc import Callable
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import fmus
 import numpy as np
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
+from minimal_components import ConstantDelay
 
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
@@ -33,7 +33,6 @@ from rths_nodes.app.studies.results import Score
 from rths_nodes.app.studies.scoreboard import Conditions
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump, parse
@@ -54,38 +53,6 @@ def identified(tmp_path_factory: pytest.TempPathFactory) -> candidates.Identifie
     return candidates.identify(
         load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"), terminal.progress
     )
-
-
-class Ahead:
-    """Extrapolates the target: x + delay v."""
-
-    @params
-    class Params:
-        delay: float = number("delay", "s", at_least=0.0)
-
-    state_names = ()
-
-    def __init__(self, parameters: Any, dt: float, n_axes: int) -> None:
-        self._delay = parameters.delay
-
-    def step(self, target: Any, measured: Any) -> Any:
-        return target.displacement + self._delay * target.velocity
-
-    def state(self) -> Any:
-        return np.zeros(0)
-
-    def reset(self) -> None:
-        pass
-
-
-@pytest.fixture
-def external_compensator(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Register a compensator by an entry point, and return its name."""
-    points = EntryPoints([EntryPoint("ahead", f"{__name__}:Ahead", "rths_nodes.compensator")])
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    registry._table.cache_clear()
-    yield "ahead"
-    registry._table.cache_clear()
 
 
 def table(**columns: Any) -> StudyTable:
@@ -135,10 +102,11 @@ def test_identified_inverse_is_identified_on_benchmark(tmp_path: Path) -> None:
     assert laws["model_based"].settings["model"] == identified.model != identified.whole_model
 
 
-def test_external_compensator_is_a_candidate(identified: candidates.Identified, external_compensator: str) -> None:
-    assert external_compensator in registry.names("compensator")
-    (law,) = candidates.chosen(load(PAPER), identified, [external_compensator], {})
-    assert law == Candidate("ahead", {"type": "ahead", "delay": identified.delay})
+def test_external_compensator_is_a_candidate(identified: candidates.Identified, register: Any) -> None:
+    register("compensator", ConstantDelay)
+    assert "mine" in registry.names("compensator")
+    (law,) = candidates.chosen(load(PAPER), identified, ["mine"], {})
+    assert law == Candidate("mine", {"type": "mine", "delay": identified.delay})
 
 
 def test_settings_override_identification_and_add_rows(identified: candidates.Identified) -> None:
@@ -304,7 +272,7 @@ def test_training_shorter_than_parameter_range_is_refused() -> None:
         scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 
 
-def test_command_writes_tables_settings_and_page(tmp_path: Path, output: Callable[..., str]) -> None:
+def test_command_writes_tables_settings_and_page(tmp_path: Path, output: RunCommand) -> None:
     out = tmp_path / "out"
     command = [*SCOREBOARD, "--laws", "none,inverse,predefined"]
     command += ["--out", str(out), "--noise-seeds", "2", "--response", "response_x"]
@@ -331,7 +299,7 @@ def test_command_writes_tables_settings_and_page(tmp_path: Path, output: Callabl
     assert data["scores"][0]["worst"]["J2"] == float(rows[0]["J2_worst"])
 
 
-def test_unstable_compensator_is_printed_with_reason(tmp_path: Path, output: Callable[..., str]) -> None:
+def test_unstable_compensator_is_printed_with_reason(tmp_path: Path, output: RunCommand) -> None:
     command = [*SCOREBOARD, "--set", "duration=4", "--set", "axes.story_1.limits.force=1e5"]
     command += ["--set", "monitor={}", "--laws", "none", "--out", str(tmp_path)]
     assert "unstable: 3 of 3 runs, tripped: " in " ".join(output(*command).split())
@@ -371,7 +339,7 @@ def test_plants_are_scored_if_scenario_has_scatter(
     ],
 )
 def test_invalid_arguments_are_refused(
-    options: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: Callable[..., str]
+    options: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: RunCommand
 ) -> None:
     command = [*SCOREBOARD, "--laws", "none", "--out", str(tmp_path)]
     assert mentions(refusal(*command, *options), *parts)
@@ -406,7 +374,7 @@ def write_signed(content: dict[str, Any], path: Path) -> str:
 
 
 def test_entry_is_verified_in_another_folder(
-    entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: Callable[..., str]
+    entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: RunCommand
 ) -> None:
     """The files of the group are not needed."""
     moved = tmp_path / "theirs.yaml"
@@ -430,7 +398,7 @@ def test_entry_is_verified_in_another_folder(
         lambda content: content.update({"made": "2020-01-01 00:00 UTC"}),
     ],
 )
-def test_altered_entry_is_refused(alter: Any, entry: Path, tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_altered_entry_is_refused(alter: Any, entry: Path, tmp_path: Path, refusal: RunCommand) -> None:
     content = load_entry(entry)
     alter(content)
     altered = tmp_path / "altered.yaml"
@@ -438,9 +406,7 @@ def test_altered_entry_is_refused(alter: Any, entry: Path, tmp_path: Path, refus
     assert mentions(refusal("scoreboard", "--verify", str(altered)), "altered.yaml", "altered")
 
 
-def test_wrong_scores_with_valid_digest_fail_verification(
-    entry: Path, tmp_path: Path, output: Callable[..., str]
-) -> None:
+def test_wrong_scores_with_valid_digest_fail_verification(entry: Path, tmp_path: Path, output: RunCommand) -> None:
     content = load_entry(entry)
     content["laws"]["inverse"]["alpha"] = 15.0
     content["code"]["files"] = "0123456789abcdef"
@@ -453,7 +419,7 @@ def test_wrong_scores_with_valid_digest_fail_verification(
 
 
 def test_entries_are_merged_into_one_table(
-    entry: Path, tmp_path: Path, output: Callable[..., str], refusal: Callable[..., str]
+    entry: Path, tmp_path: Path, output: RunCommand, refusal: RunCommand
 ) -> None:
     content = load_entry(entry)
     content["scores"] = [row for row in content["scores"] if row["law"] == "inverse"]
@@ -485,14 +451,14 @@ def test_entry_keeps_files_of_equal_name_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--verify", "--merge"])
-def test_options_of_runs_are_refused_with_entries(option: str, refusal: Callable[..., str]) -> None:
+def test_options_of_runs_are_refused_with_entries(option: str, refusal: RunCommand) -> None:
     scored = ("chen_ricles_2010", "--seed=2", "--set=duration=1", "--set=servo_rate=512", "--json", "--out=folder")
     error = refusal("scoreboard", *scored, f"--noise-seeds={DEFAULTS['noise_seeds']}", f"{option}=entry.yaml")
     text = "--set duration=1 servo_rate=512, --out folder, --json, benchmark chen_ricles_2010, --seed 2: has no"
     assert text in " ".join(error.split())
 
 
-def test_files_without_entry_are_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_files_without_entry_are_refused(tmp_path: Path, refusal: RunCommand) -> None:
     (tmp_path / "none.yaml").write_text("version: 1\n")
     for name, reason in (("none.yaml", "is not a scoreboard entry"), ("nowhere.yaml", "cannot be read")):
         assert reason in refusal("scoreboard", "--verify", str(tmp_path / name))
@@ -514,7 +480,7 @@ def test_scores_of_failed_runs_are_compared_since_version_2(entry: Path, tmp_pat
 
 @pytest.mark.parametrize("name", ["../law.yaml", "/tmp/law.yaml", "..", "a/b"])
 def test_entry_with_path_outside_its_folder_is_refused(
-    name: str, entry: Path, tmp_path: Path, refusal: Callable[..., str]
+    name: str, entry: Path, tmp_path: Path, refusal: RunCommand
 ) -> None:
     content = load_entry(entry)
     content["files"][name] = "numerator: [1]\n"
@@ -523,7 +489,7 @@ def test_entry_with_path_outside_its_folder_is_refused(
 
 
 def test_fmu_entries_are_verified_only_with_option(
-    tmp_path: Path, output: Callable[..., str], refusal: Callable[..., str]
+    tmp_path: Path, output: RunCommand, refusal: RunCommand
 ) -> None:
     """An entry contains the FMU of each group. They are programs and run only with ``--run-programs``."""
     fmus.skip_without_fmi()
@@ -550,18 +516,15 @@ def test_fmu_entries_are_verified_only_with_option(
     assert mentions(output(*verify, "--run-programs"), "group_a", "stated")
 
 
-def test_entry_stores_package_of_compensator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_stores_package_of_compensator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, register: Any
+) -> None:
     (tmp_path / "rths_nodes_of_a_lab.py").write_text(
         "from rths_nodes.control.compensators.none import NoCompensation as Mine\n"
         "class Law(Mine):\n    class Params(Mine.Params):\n        pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    points = EntryPoints([EntryPoint("law", "rths_nodes_of_a_lab:Law", "rths_nodes.compensator")])
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    registry._table.cache_clear()
-    try:
-        scenario, scored = load("chen_ricles_2010"), Conditions(noise_seeds=1, plants=0, indices=("J2",))
-        entry = entries.begun(scenario, scored, [Candidate("law", {"type": "law"})], tmp_path)
-    finally:
-        registry._table.cache_clear()
+    register("compensator", object, "rths_nodes_of_a_lab:Law")
+    scenario, scored = load("chen_ricles_2010"), Conditions(noise_seeds=1, plants=0, indices=("J2",))
+    entry = entries.begun(scenario, scored, [Candidate("law", {"type": "mine"})], tmp_path)
     assert entry["code"].keys() >= {"rths_nodes", "files", "python", "numpy", "scipy", "rths_nodes_of_a_lab"}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
 
 import rths_nodes
@@ -258,7 +259,7 @@ def test_journal_without_checksums_is_read(tmp_path: Path) -> None:
     assert mentions(error, NAME, "line 3")
 
 
-def test_command_refuses_damaged_journal(study_file: str, tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_command_refuses_damaged_journal(study_file: str, tmp_path: Path, refusal: RunCommand) -> None:
     run_study(designed(), tmp_path / "out")
     journal = tmp_path / "out" / NAME
     journal.write_bytes(journal.read_bytes().replace(b"finished", b"finishad", 1))
@@ -305,7 +306,7 @@ def test_missing_pyarrow_leaves_csv_only(
         study.write_parquet(run_study(designed(), tmp_path / "out"), tmp_path / "x")
 
 
-def test_command_prints_summary_and_json(study_file: str, tmp_path: Path, output: Callable[..., str]) -> None:
+def test_command_prints_summary_and_json(study_file: str, tmp_path: Path, output: RunCommand) -> None:
     command = ["study", study_file, "--out", str(tmp_path / "out"), "--jobs", "1"]
     summary = output(*command)
     for part in ("gains: 12 runs, 0 of them done", "12 finished", "worst run", "k_p_per_mm2=", "study.html"):
@@ -328,7 +329,7 @@ def test_command_prints_summary_and_json(study_file: str, tmp_path: Path, output
     ],
 )
 def test_invalid_options_are_refused(
-    options: list[str], parts: tuple[str, ...], study_file: str, refusal: Callable[..., str]
+    options: list[str], parts: tuple[str, ...], study_file: str, refusal: RunCommand
 ) -> None:
     assert mentions(refusal("study", study_file, *options), *parts)
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from command_fixtures import RunCommand
 from messages import mentions, naming
+from programs import settings
 
 from rths_nodes.app.studies import tuning
 from rths_nodes.app.studies.engine import Where
@@ -29,10 +31,6 @@ INVERSE = ["compensator.type=inverse", "compensator.alpha=20", "duration=0.6"]
 TUNE = ["tune", "chen_ricles_2010", "--jobs", "1"]
 
 
-def settings(*overrides: str) -> list[str]:
-    return [part for override in overrides for part in ("--set", override)]
-
-
 def paper(*overrides: str) -> Scenario:
     return load("chen_ricles_2010", overrides)
 
@@ -41,8 +39,11 @@ def error_of(scenario: Scenario) -> float:
     return ran(to_json(scenario.data()), "J2", False, lambda share: None)
 
 
+Replace = Callable[..., None]
+
+
 @pytest.fixture
-def replace_evaluation(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def replace_evaluation(monkeypatch: pytest.MonkeyPatch) -> Replace:
     """Replace the run, and the judgement of stability, of a candidate by functions of its scenario."""
 
     def replace(run: Callable[[str], float], growing: Callable[[str], int | None] = lambda text: None) -> None:
@@ -105,7 +106,7 @@ def test_irrelevant_runs_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "two"])
-def test_best_candidate_is_stable(keys: list[str], replace_evaluation: Callable[..., None]) -> None:
+def test_best_candidate_is_stable(keys: list[str], replace_evaluation: Replace) -> None:
     """The loop with the smallest error, at alpha = 30, is unstable; the best stable one is at 40."""
     replace_evaluation(
         lambda text: 1.0 + (compensator_of(text).alpha - 30.0) ** 2,
@@ -119,9 +120,7 @@ def test_best_candidate_is_stable(keys: list[str], replace_evaluation: Callable[
 
 
 @pytest.mark.parametrize(("keys", "at_most"), [(ONE, 40), (TWO, 400)], ids=["one", "two"])
-def test_search_ends_at_convergence(
-    keys: list[str], at_most: int, replace_evaluation: Callable[..., None]
-) -> None:
+def test_search_ends_at_convergence(keys: list[str], at_most: int, replace_evaluation: Replace) -> None:
     def run(text: str) -> float:
         law = compensator_of(text)
         return float(1.0 + (law.alpha - 30.0) ** 2 + (100.0 * law.lead) ** 2)
@@ -183,7 +182,7 @@ def _valley(text: str) -> float:
 VALLEY = ["compensator.alpha_es=2", "compensator.k_p_per_mm2=0.4", "compensator.quiet_time=1"]
 
 
-def test_default_search_of_three_parameters_finds_optimum(replace_evaluation: Callable[..., None]) -> None:
+def test_default_search_of_three_parameters_finds_optimum(replace_evaluation: Replace) -> None:
     replace_evaluation(_valley)
     scenario = paper(*VALLEY)
     keys = ["compensator.alpha_es=1:1000", "compensator.k_p_per_mm2=1e-4:10", "compensator.quiet_time=0.01:100"]
@@ -194,7 +193,7 @@ def test_default_search_of_three_parameters_finds_optimum(replace_evaluation: Ca
         assert result.evaluations <= 60
 
 
-def test_no_candidate_is_evaluated_twice(replace_evaluation: Callable[..., None]) -> None:
+def test_no_candidate_is_evaluated_twice(replace_evaluation: Replace) -> None:
     """The local search begins at the best candidate, and ends at candidates that are equal after rounding."""
     evaluated: list[str] = []
 
@@ -216,17 +215,13 @@ def test_two_stage_compensator_is_tuned_with_default_budget() -> None:
     assert result.worst < 0.4
 
 
-def test_value_at_end_of_range_is_reported(
-    replace_evaluation: Callable[..., None], output: Callable[..., str]
-) -> None:
+def test_value_at_end_of_range_is_reported(replace_evaluation: Replace, output: RunCommand) -> None:
     replace_evaluation(lambda text: float(compensator_of(text).alpha))
     text = output(*TUNE, "--evaluations", "40", "--parameter", f"{ALPHA}=10:60", *settings(*INVERSE))
     assert mentions(text, "note", ALPHA, "end", "range", "10", "60")
 
 
-def test_optimal_start_is_reported_as_no_improvement(
-    replace_evaluation: Callable[..., None], output: Callable[..., str]
-) -> None:
+def test_optimal_start_is_reported_as_no_improvement(replace_evaluation: Replace, output: RunCommand) -> None:
     replace_evaluation(lambda text: 0.189)
     text = output(*TUNE, "--evaluations", "8")
     assert mentions(text.splitlines()[0], "0.189", "no improvement found", "8", "candidates")
@@ -251,9 +246,7 @@ def test_optimal_start_is_reported_as_no_improvement(
         (["--set", "compensator.type=none"], ("number", "tune")),
     ],
 )
-def test_invalid_arguments_are_refused(
-    options: list[str], parts: tuple[str, ...], refusal: Callable[..., str]
-) -> None:
+def test_invalid_arguments_are_refused(options: list[str], parts: tuple[str, ...], refusal: RunCommand) -> None:
     assert mentions(refusal("tune", "chen_ricles_2010", *options), *parts)
 
 
@@ -263,7 +256,7 @@ def test_invalid_range_in_mapping_is_refused(limits: Any) -> None:
         parameters(paper(), {"compensator.alpha_es": limits})
 
 
-def test_command_prints_result_as_set_options(output: Callable[..., str]) -> None:
+def test_command_prints_result_as_set_options(output: RunCommand) -> None:
     scatter = "scatter={axes.story_1.actuator.alpha: {normal: [29, 2]}}"
     command = [*TUNE, "--evaluations", "8", *settings(*INVERSE, scatter), "--plants", "1"]
     text = output(*command)
@@ -277,7 +270,7 @@ def test_command_prints_result_as_set_options(output: Callable[..., str]) -> Non
     assert max(error_of(plant.of(tuned)) for plant in drawn) == data["worst"]
 
 
-def test_missing_stable_settings_set_exit_code(output: Callable[..., str]) -> None:
+def test_missing_stable_settings_set_exit_code(output: RunCommand) -> None:
     unstable = settings(*INVERSE, "compensator.alpha=1.1", "port.transport_samples=150")
     text = output(*TUNE, "--evaluations", "8", "--parameter", f"{ALPHA}=1:1.2", *unstable, code=3)
     assert mentions(text, "judged", "unstable", "8", "candidates")
