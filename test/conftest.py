@@ -31,15 +31,13 @@ from hypothesis import settings
 sys.path.append(str(Path(__file__).with_name("helpers")))  # colcon runs the tests without reading pyproject.toml
 import durations
 import forked as forked_programs
+from fmus import skip_without_fmi
+from generic_client import models_left, skip_without_opensees
 
 from rths_nodes.core import registry
+from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.core.samples import FLAG_SLIPPED
-from rths_nodes.core.validation import from_data, walk_declared
-from rths_nodes.loop.embedded import Loop, Outcome
-from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 from rths_nodes.ros.transport.greeting import address
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
@@ -192,17 +190,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session")
-def make() -> Callable[..., Any]:
-    """Build a component: ``make("ramp", "linear", dt, 10, 1)``; parameters by keyword."""
-
-    def make(family: str, name: str, *arguments: Any, **data: Any) -> Any:
-        cls = registry.load(family, name)
-        return cls(from_data(cls.Params, data, family), *arguments)
-
-    return make
-
-
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts of the components built: ``setup identity``."""
@@ -247,28 +234,20 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
     forget()
 
 
-@pytest.fixture(scope="session")
-def declared() -> Callable[[Scenario], Counter[str]]:
-    """Count the components that a scenario declares, as ``built`` does."""
-
-    def declared(scenario: Scenario) -> Counter[str]:
-        parts = ((part, specs[-1].family) for _, part, specs in walk_declared(scenario) if specs)
-        return Counter(f"{family} {type(part).type_name}" for part, family in parts if family)
-
-    return declared
+@pytest.fixture(scope="module")
+def fmi() -> Iterator[None]:
+    """Skip without fmpy or a compiler; afterwards no process of an FMU is left."""
+    skip_without_fmi()
+    yield
+    assert models_left(PROGRAM) == []
 
 
-@pytest.fixture(scope="session")
-def simulate() -> Callable[..., tuple[Outcome, Run]]:
-    """Run a scenario in the reference loop; return its outcome and histories."""
-
-    def simulate(name: str, *overrides: str) -> tuple[Outcome, Run]:
-        loop = Loop(Assembly(files.load(name, overrides)))
-        collector = Collector(loop.scenario, loop.assembly.names)
-        outcome = loop.run([collector])
-        return outcome, collector.run(metrics=outcome.metrics)
-
-    return simulate
+@pytest.fixture(scope="module")
+def opensees() -> Iterator[None]:
+    """Skip without OpenSees; afterwards no process of a model is left."""
+    skip_without_opensees()
+    yield
+    assert models_left() == []
 
 
 @pytest.fixture(scope="session")
@@ -301,6 +280,8 @@ def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _fork(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> None:
+    if any(mark.kwargs.get("ros") for mark in request.node.iter_markers("nodes")):
+        pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     if any("fresh_programs" in mark.args for mark in request.node.iter_markers("usefixtures")):
         patch.delenv(forked_programs.SERVER, raising=False)
         forked_programs.uninstall(patch.setattr)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -37,285 +38,238 @@ Drive = Callable[[], Iterator[Any]]
 """Function that resets and drives a component, and yields its results."""
 
 
-def drive_ground_motion(cls: Any, params: Any) -> Drive:
-    motion = cls(params, 1)
-
-    def drive() -> Iterator[Any]:
-        times = DT * np.arange(SAMPLES)
-        values = motion.sample(times)
-        assert values.shape == times.shape
-        # independent of the other requested times
-        np.testing.assert_array_equal(motion.sample(times[50:60]), values[50:60])
-        yield values
-        if hasattr(motion, "derivatives"):
-            yield from motion.derivatives(times)
-
-    return drive
+def drive_ground_motion(motion: Any) -> Iterator[Any]:
+    times = DT * np.arange(SAMPLES)
+    values = motion.sample(times)
+    assert values.shape == times.shape
+    # independent of the other requested times
+    np.testing.assert_array_equal(motion.sample(times[50:60]), values[50:60])
+    yield values
+    if hasattr(motion, "derivatives"):
+        yield from motion.derivatives(times)
 
 
-def drive_structure(cls: Any, params: Any) -> Drive:
-    def drive() -> Iterator[Any]:
-        structure = cls(params)
-        n = len(structure.names)
-        assert structure.influence.shape == (n,)
-        for matrix in (structure.mass, structure.damping, structure.stiffness):
-            assert matrix.shape == (n, n)
-            np.testing.assert_allclose(matrix, matrix.T)
-            yield matrix
-        assert np.all(np.linalg.eigvalsh(structure.mass) > 0.0)
-        assert structure.elastic_energy >= 0.0
-        yield structure.restoring_force.force(np.full(n, 0.01))
-
-    return drive
+def drive_structure(build: Any) -> Iterator[Any]:
+    structure = build()
+    n = len(structure.names)
+    assert structure.influence.shape == (n,)
+    for matrix in (structure.mass, structure.damping, structure.stiffness):
+        assert matrix.shape == (n, n)
+        np.testing.assert_allclose(matrix, matrix.T)
+        yield matrix
+    assert np.all(np.linalg.eigvalsh(structure.mass) > 0.0)
+    assert structure.elastic_energy >= 0.0
+    yield structure.restoring_force.force(np.full(n, 0.01))
 
 
-def drive_damping(cls: Any, params: Any) -> Drive:
-    model = cls(params)
+def drive_damping(model: Any) -> Iterator[Any]:
     mass, stiffness = np.diag([2.0, 1.0]), np.array([[5.0, -2.0], [-2.0, 2.0]])
-
-    def drive() -> Iterator[Any]:
-        damping = model.matrix(mass, stiffness)
-        np.testing.assert_allclose(damping, damping.T, atol=1e-12)
-        assert np.all(np.linalg.eigvalsh(damping) >= 0.0)
-        yield damping
-
-    return drive
+    damping = model.matrix(mass, stiffness)
+    np.testing.assert_allclose(damping, damping.T, atol=1e-12)
+    assert np.all(np.linalg.eigvalsh(damping) >= 0.0)
+    yield damping
 
 
-def drive_restoring_force(cls: Any, params: Any) -> Drive:
-    force = cls(params, 1)
+def drive_restoring_force(force: Any) -> Iterator[Any]:
     assert force.initial_stiffness > 0.0
     assert force.elastic_energy >= 0.0
-
-    def drive() -> Iterator[Any]:
-        force.reset()
-        for x in WAVE:
-            r = force.force(np.array([x]))
-            assert r.shape == (1,)
-            yield r
-
-    return drive
+    force.reset()
+    for x in WAVE:
+        r = force.force(np.array([x]))
+        assert r.shape == (1,)
+        yield r
 
 
-def drive_reduction(cls: Any, params: Any) -> Drive:
+def drive_reduction(reduction: Any) -> Iterator[Any]:
     structure = registry.load("structure", "matrices")(params_of("structure", "matrices"))
-    reduction = cls(params)
-
-    def drive() -> Iterator[Any]:
-        shapes, names = reduction.basis(structure, [0])
-        assert shapes.shape == (len(structure.names), len(names))
-        assert len(set(names)) == len(names)
-        yield shapes
-
-    return drive
+    shapes, names = reduction.basis(structure, [0])
+    assert shapes.shape == (len(structure.names), len(names))
+    assert len(set(names)) == len(names)
+    yield shapes
 
 
-def drive_integrator(cls: Any, params: Any) -> Drive:
-    structure = None if {"displacement", "history"} & set(attrs.fields_dict(type(params))) else frame()
-    solver = cls(params, structure, WAVE[:, None], DT)
-
-    def drive() -> Iterator[Any]:
-        solver.reset()
-        names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
-        for x in WAVE[:-1]:
-            for name in names:
-                assert getattr(solver, name).shape == (1,), name
-                yield getattr(solver, name)
-            if solver.external:
-                return  # another process computes the steps
-            force = np.array([x])
-            solver.step(force)
-            assert force[0] == x  # unchanged
-
-    return drive
+def drive_integrator(solver: Any) -> Iterator[Any]:
+    solver.reset()
+    names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
+    for x in WAVE[:-1]:
+        for name in names:
+            assert getattr(solver, name).shape == (1,), name
+            yield getattr(solver, name)
+        if solver.external:
+            return  # another process computes the steps
+        force = np.array([x])
+        solver.step(force)
+        assert force[0] == x  # unchanged
 
 
-def drive_ramp(cls: Any, params: Any) -> Drive:
-    ramp = cls(params, DT, SUBSTEPS, 2)
+def drive_ramp(ramp: Any) -> Iterator[Any]:
 
     def target(step: int) -> Target:
         x = np.full(2, WAVE[step])
         return Target(step, x, x / DT, x / DT**2, x, x, x)
 
-    def drive() -> Iterator[Any]:
-        ramp.start(target(0))
-        for step in range(1, SAMPLES // SUBSTEPS):
-            ramp.follow(target(step))
-            for substep in range(1, SUBSTEPS + 1):
-                motion = ramp.step(substep)
-                for array in (motion.displacement, motion.velocity, motion.acceleration):
-                    assert array.shape == (2,)
-                    yield array
-
-    return drive
+    ramp.start(target(0))
+    for step in range(1, SAMPLES // SUBSTEPS):
+        ramp.follow(target(step))
+        for substep in range(1, SUBSTEPS + 1):
+            motion = ramp.step(substep)
+            for array in (motion.displacement, motion.velocity, motion.acceleration):
+                assert array.shape == (2,)
+                yield array
 
 
-def drive_setup(cls: Any, params: Any) -> Drive:
-    setup = cls(params, 2, 2)
-
-    def drive() -> Iterator[Any]:
-        for a, b in pairwise(WAVE):
-            v = np.array([b - a, b])
-            motion = setup.axes(Motion(np.array([a, b]), v, v))
-            f = np.array([3.0 * b, a])
-            # equal virtual work in both coordinates
-            assert setup.forces(f, np.array([a, b])) @ v == pytest.approx(f @ motion.velocity)
-            assert motion.displacement.shape == motion.velocity.shape == motion.acceleration.shape == (2,)
-            yield motion.displacement
-
-    return drive
+def drive_setup(setup: Any) -> Iterator[Any]:
+    for a, b in pairwise(WAVE):
+        v = np.array([b - a, b])
+        motion = setup.axes(Motion(np.array([a, b]), v, v))
+        f = np.array([3.0 * b, a])
+        # equal virtual work in both coordinates
+        assert setup.forces(f, np.array([a, b])) @ v == pytest.approx(f @ motion.velocity)
+        assert motion.displacement.shape == motion.velocity.shape == motion.acceleration.shape == (2,)
+        yield motion.displacement
 
 
-def drive_compensator(cls: Any, params: Any) -> Drive:
-    compensator = cls(params, DT, 2)
+def drive_compensator(compensator: Any) -> Iterator[Any]:
+    compensator.reset()
+    if compensator.external:
+        yield np.array([*compensator.state(), 0.0])
+        return  # another process computes the steps
+    velocity = np.gradient(WAVE, DT)
+    acceleration = np.gradient(velocity, DT)
+    for k in range(1, SAMPLES):
+        target = Motion(*(np.full(2, values[k]) for values in (WAVE, velocity, acceleration)))
+        target.force = np.full(2, 1e3 * WAVE[k - 1])
+        measured = np.full(2, 0.9 * WAVE[k - 1])
+        command = compensator.step(target, measured)
+        assert command.shape == (2,)
+        assert target.displacement[0] == WAVE[k]  # unchanged
+        assert measured[0] == 0.9 * WAVE[k - 1]  # unchanged
+        yield command
+        assert len(compensator.state()) == len(compensator.state_names)
+        assert set(compensator.state_units) <= {name.partition("[")[0] for name in compensator.state_names}
+        yield np.array([*compensator.state(), 0.0])
 
-    def drive() -> Iterator[Any]:
-        compensator.reset()
-        if compensator.external:
-            yield np.array([*compensator.state(), 0.0])
+
+def drive_quantity(build: Any) -> Iterator[Any]:
+    quantity, inputs = build(), len(build.args[0].of)
+    assert quantity.unit([unit_of("kN")] * inputs).factor > 0.0
+    for value in WAVE:
+        yield np.array([quantity.step([value] * inputs)])
+
+
+def drive_actuator(actuator: Any) -> Iterator[Any]:
+    actuator.reset()
+    for command in WAVE.tolist():
+        actuator.step(command)
+        numbers = [actuator.displacement, actuator.velocity, actuator.force]
+        assert all(type(number) is float for number in numbers)
+        yield np.array(numbers)
+
+
+def drive_specimen(specimen: Any) -> Iterator[Any]:
+    state = list(specimen.initial_state)
+    for x, v in zip(WAVE.tolist(), np.gradient(WAVE, DT).tolist(), strict=True):
+        rates = specimen.rate(state, x, v)
+        assert len(rates) == len(specimen.initial_state)
+        state = [s + 1e-3 * DT * rate for s, rate in zip(state, rates, strict=True)]
+        yield np.array([specimen.force(state, x, v), *state])
+
+
+def drive_rig(rig: Any) -> Iterator[Any]:
+    rig.reset()
+    for x in WAVE:
+        if getattr(rig, "external", False):
+            yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
             return  # another process computes the steps
-        velocity = np.gradient(WAVE, DT)
-        acceleration = np.gradient(velocity, DT)
-        for k in range(1, SAMPLES):
-            target = Motion(*(np.full(2, values[k]) for values in (WAVE, velocity, acceleration)))
-            target.force = np.full(2, 1e3 * WAVE[k - 1])
-            measured = np.full(2, 0.9 * WAVE[k - 1])
-            command = compensator.step(target, measured)
-            assert command.shape == (2,)
-            assert target.displacement[0] == WAVE[k]  # unchanged
-            assert measured[0] == 0.9 * WAVE[k - 1]  # unchanged
-            yield command
-            assert len(compensator.state()) == len(compensator.state_names)
-            assert set(compensator.state_units) <= {name.partition("[")[0] for name in compensator.state_names}
-            yield np.array([*compensator.state(), 0.0])
-
-    return drive
+        command = np.array([0.1 * x, 0.2 * x])
+        rig.step(command, np.ones(len(rig.auxiliary_inputs)))
+        assert command[0] == 0.1 * x  # unchanged
+        assert rig.auxiliary.shape == (len(rig.auxiliary_names),)
+        yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
+        assert rig.displacement.shape == rig.velocity.shape == rig.force.shape == (2,)
 
 
-def drive_quantity(cls: Any, params: Any) -> Drive:
-    def drive() -> Iterator[Any]:
-        quantity, unit = cls(params, DT), unit_of("kN")
-        assert quantity.unit([unit] * len(params.of)).factor > 0.0
-        for value in WAVE:
-            yield np.array([quantity.step([value] * len(params.of))])
+def drive_force_controller(controller: Any) -> Iterator[Any]:
+    assert controller.coupled_to is None or controller.coupled_to >= 0
+    controller.reset()
+    controller.begin(1e-3, 1e3, WAVE[0], WAVE[0])
+    for before, drift in pairwise(WAVE.tolist()):
+        command = controller.step(1e3, 1e3 * (1.0 + before), drift)
+        assert type(command) is float
+        yield np.array([command, controller.correction])
 
-    return drive
+
+def drive_semi_active(controller: Any) -> Iterator[Any]:
+    names = measured_names(1)
+    controller.reset()
+    for k, x in enumerate(WAVE):
+        measured = Measurement(k, np.zeros(1), np.zeros(1), np.zeros(1), x * np.arange(1.0, len(names) + 1.0))
+        voltage = controller.step(measured, float(x))
+        assert voltage.shape == (len(controller.inputs),)
+        yield voltage
 
 
-def drive_actuator(cls: Any, params: Any) -> Drive:
+def drive_port(port: Any) -> Iterator[Any]:
+    assert port.transport_samples >= 0
+    if port.external:  # without a rig: only the initial state, and an end at any time
+        yield np.array([port.transport_samples, len(port.auxiliary_names)])
+        port.safe()
+        port.close()
+        return
+    port.open()
+    port.begin()
+    assert port.read().sample == 0
+    for k in range(1, SAMPLES):
+        assert port.wait_tick() == k
+        port.write(Command(k, np.full(2, WAVE[k]), np.full(2, WAVE[k])))
+        measured = port.read()
+        assert measured.sample == k
+        assert measured.auxiliary.shape == (len(port.auxiliary_names),)
+        for array in (measured.displacement, measured.force, measured.command):
+            assert array.shape == (2,)
+            yield array
+    port.safe()
+    port.close()
+
+
+def build_integrator(cls: Any, params: Any) -> Any:
+    structure = None if {"displacement", "history"} & set(attrs.fields_dict(type(params))) else frame()
+    return cls(params, structure, WAVE[:, None], DT)
+
+
+def build_actuator(cls: Any, params: Any) -> Any:
     name, data = "softening_elastomeric", {}
     if params.type_name == "servo_hydraulic_linear":
         name, data = "with_mass", {"mass": 29.0, "specimen": {"type": name}}
     specimen = registry.load("specimen", name)
-    actuator = cls(params, DT, specimen(from_data(specimen.Params, data)))
-
-    def drive() -> Iterator[Any]:
-        actuator.reset()
-        for command in WAVE.tolist():
-            actuator.step(command)
-            numbers = [actuator.displacement, actuator.velocity, actuator.force]
-            assert all(type(number) is float for number in numbers)
-            yield np.array(numbers)
-
-    return drive
+    return cls(params, DT, specimen(from_data(specimen.Params, data)))
 
 
-def drive_specimen(cls: Any, params: Any) -> Drive:
-    specimen = cls(params)
-
-    def drive() -> Iterator[Any]:
-        state = list(specimen.initial_state)
-        for x, v in zip(WAVE.tolist(), np.gradient(WAVE, DT).tolist(), strict=True):
-            rates = specimen.rate(state, x, v)
-            assert len(rates) == len(specimen.initial_state)
-            state = [s + 1e-3 * DT * rate for s, rate in zip(state, rates, strict=True)]
-            yield np.array([specimen.force(state, x, v), *state])
-
-    return drive
-
-
-def drive_rig(cls: Any, params: Any) -> Drive:
-    rig = cls(params, 1e-3, 2)
-
-    def drive() -> Iterator[Any]:
-        rig.reset()
-        for x in WAVE:
-            if getattr(rig, "external", False):
-                yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
-                return  # another process computes the steps
-            command = np.array([0.1 * x, 0.2 * x])
-            rig.step(command, np.ones(len(rig.auxiliary_inputs)))
-            assert command[0] == 0.1 * x  # unchanged
-            assert rig.auxiliary.shape == (len(rig.auxiliary_names),)
-            yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
-            assert rig.displacement.shape == rig.velocity.shape == rig.force.shape == (2,)
-
-    return drive
-
-
-def drive_force_controller(cls: Any, params: Any) -> Drive:
-    controller = cls(params, DT)
-    assert controller.coupled_to is None or controller.coupled_to >= 0
-
-    def drive() -> Iterator[Any]:
-        controller.reset()
-        controller.begin(1e-3, 1e3, WAVE[0], WAVE[0])
-        for before, drift in pairwise(WAVE.tolist()):
-            command = controller.step(1e3, 1e3 * (1.0 + before), drift)
-            assert type(command) is float
-            yield np.array([command, controller.correction])
-
-    return drive
-
-
-def drive_semi_active(cls: Any, params: Any) -> Drive:
-    names = measured_names(1)
-    controller = cls(params, frame(), DT, names)
-
-    def drive() -> Iterator[Any]:
-        controller.reset()
-        for k, x in enumerate(WAVE):
-            measured = Measurement(k, np.zeros(1), np.zeros(1), np.zeros(1), x * np.arange(1.0, len(names) + 1.0))
-            voltage = controller.step(measured, float(x))
-            assert voltage.shape == (len(controller.inputs),)
-            yield voltage
-
-    return drive
-
-
-def drive_port(cls: Any, params: Any) -> Drive:
-    axis = {
-        "actuator": {"type": "first_order"},
-        "specimen": {"type": "kelvin_voigt"},
-        "limits": {"stroke": 1.0, "velocity": 1.0, "force": 1.0},
-        "sensors": {"displacement_noise_rms": 1e-5, "force_noise_rms": 1.0},
-    }
-    axes = {name: from_data(Axis, axis, f"axes.{name}") for name in ("a", "b")}
-    port = cls(params, axes, DT, 1)
-    assert port.transport_samples >= 0
-
-    def drive() -> Iterator[Any]:
-        if port.external:  # without a rig: only the initial state, and an end at any time
-            yield np.array([port.transport_samples, len(port.auxiliary_names)])
-            port.safe()
-            port.close()
-            return
-        port.open()
-        port.begin()
-        assert port.read().sample == 0
-        for k in range(1, SAMPLES):
-            assert port.wait_tick() == k
-            port.write(Command(k, np.full(2, WAVE[k]), np.full(2, WAVE[k])))
-            measured = port.read()
-            assert measured.sample == k
-            assert measured.auxiliary.shape == (len(port.auxiliary_names),)
-            for array in (measured.displacement, measured.force, measured.command):
-                assert array.shape == (2,)
-                yield array
-        port.safe()
-        port.close()
-
-    return drive
+AXIS = {
+    "actuator": {"type": "first_order"},
+    "specimen": {"type": "kelvin_voigt"},
+    "limits": {"stroke": 1.0, "velocity": 1.0, "force": 1.0},
+    "sensors": {"displacement_noise_rms": 1e-5, "force_noise_rms": 1.0},
+}
+BUILD: dict[str, Callable[[Any, Any], Any]] = {
+    "ground_motion": lambda cls, params: cls(params, 1),
+    "structure": partial,
+    "damping": lambda cls, params: cls(params),
+    "restoring_force": lambda cls, params: cls(params, 1),
+    "reduction": lambda cls, params: cls(params),
+    "integrator": build_integrator,
+    "ramp": lambda cls, params: cls(params, DT, SUBSTEPS, 2),
+    "setup": lambda cls, params: cls(params, 2, 2),
+    "compensator": lambda cls, params: cls(params, DT, 2),
+    "quantity": lambda cls, params: partial(cls, params, DT),
+    "actuator": build_actuator,
+    "specimen": lambda cls, params: cls(params),
+    "rig": lambda cls, params: cls(params, 1e-3, 2),
+    "force_controller": lambda cls, params: cls(params, DT),
+    "semi_active": lambda cls, params: cls(params, frame(), DT, measured_names(1)),
+    "port": lambda cls, params: cls(params, {name: from_data(Axis, AXIS, f"axes.{name}") for name in "ab"}, DT, 1),
+}
+"""Functions that build a component; its driver builds a structure or a quantity anew."""
 
 
 def history(drive: Drive) -> np.ndarray:
@@ -324,8 +278,8 @@ def history(drive: Drive) -> np.ndarray:
 
 
 def driver(family: str, name: str, cls: Any = None) -> Drive:
-    drive: Drive = globals()[f"drive_{family}"](cls or registry.load(family, name), params_of(family, name))
-    return drive
+    component = BUILD[family](cls or registry.load(family, name), params_of(family, name))
+    return partial(globals()[f"drive_{family}"], component)
 
 
 # Contracts

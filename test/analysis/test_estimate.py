@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import mentions, naming
 
 import rths_nodes
@@ -42,12 +43,6 @@ def sine_test() -> Run:
 @cache
 def earthquake() -> Run:
     return rths_nodes.run("chen_ricles_2010", ["duration=8", "compensator.type=none"])
-
-
-def replayed(run: Run, gain: float, lag: int) -> Run:
-    """The same command with a measurement of this gain and lag, in samples."""
-    late = np.vstack((np.zeros((lag, run.command.shape[1])), run.command[: len(run.command) - lag]))
-    return dataclasses.replace(run, displacement=gain * late)
 
 
 def test_sine_gives_response_of_plant() -> None:
@@ -90,7 +85,9 @@ def test_sine_suggests_parameters_of_plant() -> None:
 
 
 def test_gain_and_lag_are_estimated_from_earthquake() -> None:
-    result = estimate(replayed(earthquake(), 0.9, 10))["story_1"]
+    run = earthquake()
+    late = np.vstack((np.zeros((10, run.command.shape[1])), run.command[: len(run.command) - 10]))
+    result = estimate(dataclasses.replace(run, displacement=0.9 * late))["story_1"]
     assert result.sine is None
     assert result.loading.sine_delay is None
     assert result.loading.delay == pytest.approx(10.0 * DT, rel=1e-2)
@@ -207,7 +204,7 @@ def test_sine_fit_averages_noise() -> None:
     )
 
 
-def test_first_order_actuator_has_published_response(make: Callable[..., Any]) -> None:
+def test_first_order_actuator_has_published_response() -> None:
     """1 / (alpha - (alpha - 1) / z) at z = exp(j w dt): Chen & Ricles 2010, Eq. (4)."""
     actuator = make("actuator", "first_order", DT, make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0))
     measured = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import simulate
 from messages import naming
 
 from rths_nodes.analysis.figures import histories
@@ -21,28 +21,26 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 
-Simulate = Callable[..., tuple[Any, Any]]
 
-
-def test_residual_of_exact_equilibrium_is_rounding(simulate: Simulate) -> None:
+def test_residual_of_exact_equilibrium_is_rounding() -> None:
     for overrides in (["duration=2"], ["duration=1", "time_ratio=4"]):
         _, force, scale = residual(Evaluation(simulate("chen_ricles_2010", *overrides)[1]))
         assert np.abs(force).max() < 1e-9 * scale
         assert scale > 1e3
 
 
-def test_residual_shows_changed_force(simulate: Simulate) -> None:
+def test_residual_shows_changed_force() -> None:
     run = simulate("chen_ricles_2010", "duration=1")[1]
     changed = dataclasses.replace(run, force=run.force + 100.0)
     assert residual(Evaluation(changed))[1] == pytest.approx(100.0, rel=1e-6)
 
 
-def test_residual_needs_equation_of_motion(simulate: Simulate) -> None:
+def test_residual_needs_equation_of_motion() -> None:
     with pytest.raises(ConfigError, match=naming("equation", "motion")):
         residual(Evaluation(simulate("predefined_sine", "duration=0.5")[1]))
 
 
-def test_zooms_are_at_peak_and_zero_crossing(simulate: Simulate) -> None:
+def test_zooms_are_at_peak_and_zero_crossing() -> None:
     evaluation = Evaluation(simulate("predefined_sine", "duration=3")[1])
     zooms = histories.places(evaluation, 0)
     assert zooms
@@ -56,7 +54,7 @@ def test_zooms_are_at_peak_and_zero_crossing(simulate: Simulate) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_windows_without_delay_are_not_drawn(simulate: Simulate) -> None:
+def test_windows_without_delay_are_not_drawn() -> None:
     evaluation = Evaluation(simulate("predefined_sine", "duration=9")[1])
     assert evaluation.windowed
     unknown = np.full_like(evaluation.windowed.delay, math.nan)
@@ -79,7 +77,7 @@ def test_compensator_reports_limits_of_parameters(
     assert {name: compensator.state_limits[name] for name in limits} == limits
 
 
-def test_parameter_limits_are_drawn(simulate: Simulate) -> None:
+def test_parameter_limits_are_drawn() -> None:
     limited = ["compensator.alpha_min=10", "compensator.alpha_max=40"]
     for overrides, drawn in ((limited, [10.0, 40.0]), ([], [])):
         figure = Drawing()

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from coupled_rigs import RIG, one_by_one, transfer_matrix
+from loop_parts import make
 from messages import mentions, naming
 from scipy.signal import lfilter
 
@@ -323,7 +324,7 @@ def test_damper_is_switched_with_controller_voltage() -> None:
     assert driven(loaded(), 1, noise_params()).semi_active is None
 
 
-def test_switching_is_fair_and_repeatable(make: Callable[..., Any]) -> None:
+def test_switching_is_fair_and_repeatable() -> None:
     measured = Measurement(0, *np.zeros((3, 1)))
     switch = make("semi_active", "random_switching", None, 0.01, (), interval=0.05, voltage=2.0)
 

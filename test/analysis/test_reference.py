@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import simulate
 from messages import naming
 
 from rths_nodes.analysis.histories import Evaluation
@@ -164,7 +164,7 @@ def test_loop_with_perfect_actuator_converges_to_response(integrator: str) -> No
     assert errors[0] > 1.7 * errors[1] > 2.9 * errors[2]
 
 
-def test_loop_follows_response_with_hysteresis_in_both_parts(simulate: Callable[..., Any]) -> None:
+def test_loop_follows_response_with_hysteresis_in_both_parts() -> None:
     """Bouc-Wen frame and softening damper of Chen & Ricles: with a perfect actuator."""
     specimen = ["axes.story_1.specimen.type=softening_elastomeric", "duration=6"]
     actuator = ["axes.story_1.actuator.type=pure_delay", "compensator.type=none"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import loop_parts
 import numpy as np
 import pytest
 from messages import each_mentions, mentions
@@ -36,12 +37,11 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 STARTED = "2030-01-02T03:04:05+00:00"
 INFORMATION = {"host": "embedded", "pace": "lockstep", "started": STARTED, "version": "9.8.7", "run_id": "r-77"}
@@ -62,11 +62,9 @@ VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 
 
 def simulate(scenario: Scenario) -> Run:
-    loop = Loop(Assembly(scenario))
-    collector = Collector(scenario, loop.assembly.names)
-    outcome = loop.run([collector])
+    outcome, run = loop_parts.simulate(scenario)
     information = {"outcome": outcome.state.name.lower(), "reason": outcome.reason, **INFORMATION}
-    return collector.run(information, outcome.metrics)
+    return dataclasses.replace(run, information=information)
 
 
 @cache
@@ -656,9 +654,8 @@ def sections(run: Run | None, file: Path) -> dict[str, str]:
     return {title: ids.sub("", text) for title, text in matches if title not in ("Timing", "Test")}
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_report_on_recording_equals_report_on_run(tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")
     expected = sections(live.run, tmp_path / "live.html")

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 from messages import naming
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
@@ -24,14 +25,12 @@ from rths_nodes.core.frequency_response import taps
 from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
-from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.structure import transition
-from rths_nodes.recording.run import Collector, Run
 
 INTEGRATORS: dict[str, dict[str, Any]] = {
     "central_difference": {},
@@ -53,7 +52,7 @@ def kind(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", INTEGRATORS)
-def test_linearised_steps_equal_steps_of_integrator(name: str, make: Callable[..., Any]) -> None:
+def test_linearised_steps_equal_steps_of_integrator(name: str) -> None:
     stiffnesses, tested = [1e5, 3e5], [4e4, 0.0]
     damping = {"type": "modal", "ratios": [0.02, 0.03]}
     springs = {"stiffnesses": stiffnesses, "experimental_stiffnesses": tested}
@@ -163,13 +162,6 @@ def test_every_component_with_response_is_compared() -> None:
     assert with_response - COUPLED == set(COMPENSATORS)
 
 
-def simulated(test: Scenario) -> Run:
-    loop = Loop(Assembly(test))
-    collector = Collector(loop.scenario, loop.assembly.names)
-    loop.run([collector])
-    return collector.run()
-
-
 def motion_of(history: Array, step: float, about: complex, period: int = 1) -> complex:
     """The motion (rad/s) in the last half of a history of one motion: x_{k+m} = a x_k - b x_{k-m}.
 
@@ -207,7 +199,7 @@ def compare_near_limit(test: Scenario) -> None:
         motion = settle(loop, complex(0.0, HZ * limit.frequency))
         assert growth(motion) == pytest.approx(1.0, abs=0.2)
         assert (growth(motion) > 1.0) == (factor > 1.0)
-        history = simulated(shifted).dof_displacement[:, 0]
+        history = simulate(shifted)[1].dof_displacement[:, 0]
         stepped = motion_of(history, test.step, motion, loop.period)
         assert growth(stepped) == pytest.approx(growth(motion), abs=TOLERANCE), (factor, motion, stepped)
         assert stepped.imag == pytest.approx(motion.imag, rel=TOLERANCE)
@@ -228,7 +220,7 @@ def test_held_force_adds_half_step_of_delay() -> None:
     assert growth(result.motions[0]) == pytest.approx(1.00215, abs=1e-5)
     (mode,) = judge_loop(continuous_loop(test)).modes
     assert growth(mode.motion) == pytest.approx(0.99492, abs=1e-5)
-    stepped = motion_of(simulated(test).dof_displacement[:, 0], test.step, result.motions[0])
+    stepped = motion_of(simulate(test)[1].dof_displacement[:, 0], test.step, result.motions[0])
     assert growth(stepped) == pytest.approx(growth(result.motions[0]), abs=1e-9)
     assert result.continuous_delay is not None
     assert result.critical_delay is not None
@@ -353,7 +345,7 @@ def test_coupled_axes_grow_as_judged(kinematics: str) -> None:
     result = judge_loop(sampled_loop(delayed))
     assert not result.stable
     motion = result.motions[0]
-    history = simulated(delayed).dof_displacement
+    history = simulate(delayed)[1].dof_displacement
     column = int(np.argmax(np.abs(history[-1])))
     stepped = motion_of(history[:, column], delayed.step, motion)
     assert growth(stepped) == pytest.approx(growth(motion), abs=1e-3)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 from messages import mentions, naming
 
 from rths_nodes.analysis.cautions import cautions
@@ -33,12 +34,10 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import in_series, taps
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
-from rths_nodes.recording.run import Run
 
 DELAY = 0.02
 ORDERS = range(5)
@@ -48,10 +47,6 @@ CRITICAL = {2: 0.7405, 3: 0.7025}
 
 def late(delay: float) -> Response:
     return lambda omega: taps(omega, [1.0], [delay])
-
-
-def prediction(order: int, delay: float = DELAY) -> Response:
-    return lambda omega: taps(omega, weights(order, 1.0), delay * np.arange(order + 1))
 
 
 def apparent_spring(order: int, phase: Array) -> tuple[Array, Array]:
@@ -71,7 +66,11 @@ def looped(
     order: int = 0,
 ) -> ContinuousLoop:
     specimens, rig = tuple(tested), tuple(actuators)
-    return ContinuousLoop(mass, damping, stiffness, axes_of, axes_of.T, specimens, prediction(order), rig, dt=1e-3)
+
+    def prediction(omega: Array) -> Array:
+        return taps(omega, weights(order, 1.0), DELAY * np.arange(order + 1))
+
+    return ContinuousLoop(mass, damping, stiffness, axes_of, axes_of.T, specimens, prediction, rig, dt=1e-3)
 
 
 def spring(
@@ -268,9 +267,7 @@ POLYNOMIAL = "{type: polynomial, order: 3, delay: 0.02}"
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])
-def test_loop_near_limit_agrees_with_judgement(
-    side: float, tmp_path: Any, simulate: Callable[..., tuple[Outcome, Run]]
-) -> None:
+def test_loop_near_limit_agrees_with_judgement(side: float, tmp_path: Any) -> None:
     """Scenario, integrator, polynomial and actuator at 2 % below and above w0 delay = 0.7025."""
     test = one_story(CRITICAL[3] * (1.0 + 0.02 * side), POLYNOMIAL)
     result = judge(test)
@@ -463,7 +460,7 @@ def test_growth_without_oscillation_is_detected() -> None:
     assert "without oscillation" in result.verdict()
 
 
-def test_small_specimens_have_closed_forms(make: Callable[..., Any]) -> None:
+def test_small_specimens_have_closed_forms() -> None:
     s = 1j * np.array([3.0, 30.0, 300.0])
     k, c = 4e6, 2e5
     series = k * c * s / (k + c * s)
@@ -476,7 +473,7 @@ def test_small_specimens_have_closed_forms(make: Callable[..., Any]) -> None:
     np.testing.assert_allclose(SmallSpecimen.of(soft).at(s), 6e6, rtol=1e-5)
 
 
-def test_modes_with_inner_state_solve_characteristic_equation(make: Callable[..., Any]) -> None:
+def test_modes_with_inner_state_solve_characteristic_equation() -> None:
     """Eigenvalues with the inner state against zeros of the characteristic equation."""
     small = SmallSpecimen.of(make("specimen", "maxwell_damper", series_stiffness=300.0, damping=20.0))
     loop = frame([late(0.0), late(0.0)], [small, SmallSpecimen.spring(10.0)], np.eye(2))
@@ -545,7 +542,7 @@ def test_compensator_response_equals_response_to_sine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACTUATORS)
-def test_actuator_response_equals_response_to_sine(name: str, make: Callable[..., Any]) -> None:
+def test_actuator_response_equals_response_to_sine(name: str) -> None:
     specimen = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
     if name == "servo_hydraulic_linear":  # needs a mass
         specimen = make("specimen", "with_mass", mass=30.0)

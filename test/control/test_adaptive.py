@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.indices.tracking import Tracking
 
-Make = Callable[..., Any]
 DT = 1.0 / 1024.0
 OMEGA = 2.0 * np.pi
 STIFFNESS = 7.6e6
@@ -33,15 +32,10 @@ def sine(seconds: float, amplitude: float = 0.02) -> list[Motion]:
     ]
 
 
-@pytest.fixture
-def rig(make: Make) -> Make:
-    """Builds an actuator with a spring."""
-
-    def rig(kind: str = "first_order", stiffness: float = STIFFNESS, damping: float = 0.0, **data: Any) -> Any:
-        specimen = make("specimen", "kelvin_voigt", stiffness=stiffness, damping=damping)
-        return make("actuator", kind, DT, specimen, **data)
-
-    return rig
+def rig(kind: str = "first_order", stiffness: float = STIFFNESS, damping: float = 0.0, **data: Any) -> Any:
+    """Build an actuator with a spring."""
+    specimen = make("specimen", "kelvin_voigt", stiffness=stiffness, damping=damping)
+    return make("actuator", kind, DT, specimen, **data)
 
 
 def track(compensator: Any, rig: Any, targets: list[Motion]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,7 +68,7 @@ OPTIONS: list[dict[str, float]] = [
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_wrapped_inverse_equals_adaptive_inverse_bitwise(make: Make, options: dict[str, float]) -> None:
+def test_wrapped_inverse_equals_adaptive_inverse_bitwise(options: dict[str, float]) -> None:
     case = make("compensator", "adaptive_inverse", DT, 2, alpha_es=15.3, **options)
     wrapper = make("compensator", "adaptive", DT, 2, compensator={"type": "inverse", "alpha": 15.3}, **options)
     assert wrapper.state_names == case.state_names
@@ -98,7 +92,7 @@ all_wrapped = pytest.mark.parametrize(
 
 
 @all_wrapped
-def test_zero_gains_reproduce_wrapped_compensator(make: Make, rig: Make, wrapped: dict[str, Any]) -> None:
+def test_zero_gains_reproduce_wrapped_compensator(wrapped: dict[str, Any]) -> None:
     plain = make("compensator", wrapped["type"], DT, 1, **{k: v for k, v in wrapped.items() if k != "type"})
     assert list(plain.state()) == []
     wrapper = make("compensator", "adaptive", DT, 1, compensator=wrapped, k_p_per_mm2=0.0)
@@ -110,9 +104,7 @@ def test_zero_gains_reproduce_wrapped_compensator(make: Make, rig: Make, wrapped
 @all_wrapped
 @pytest.mark.parametrize("late", [10, 28])
 @pytest.mark.parametrize("indicator", ["tracking", "energy"])
-def test_wrong_delay_estimate_is_corrected(
-    make: Make, rig: Make, wrapped: dict[str, Any], late: int, indicator: str
-) -> None:
+def test_wrong_delay_estimate_is_corrected(wrapped: dict[str, Any], late: int, indicator: str) -> None:
     """A pure delay of 10 or 28 samples, estimated as 14: the parameter reaches the true value within seconds."""
     gain = {"k_p_per_mm2": 0.4} if indicator == "tracking" else {"k_p_per_joule": 0.4e6 / STIFFNESS}
     wrapper = make("compensator", "adaptive", DT, 1, indicator=indicator, compensator=wrapped, **gain)
@@ -125,7 +117,7 @@ def test_wrong_delay_estimate_is_corrected(
     assert error(measured, targets) < 0.25 * before
 
 
-def test_parameter_starts_at_wrapped_value(make: Make) -> None:
+def test_parameter_starts_at_wrapped_value() -> None:
     wrapper = make("compensator", "adaptive", DT, 2, compensator=WRAPPED[1])
     assert wrapper.state() == [14.0 * DT, 0.0, 0.0] * 2
     names = ("delay[0]", "delta_delay[0]", "tracking_indicator[0]")
@@ -133,7 +125,7 @@ def test_parameter_starts_at_wrapped_value(make: Make) -> None:
     assert {name.partition("[")[0] for name in wrapper.state_names} <= set(wrapper.state_units)
 
 
-def test_gain_has_equal_effect_on_alpha_and_delay(make: Make) -> None:
+def test_gain_has_equal_effect_on_alpha_and_delay() -> None:
     """k_p counts samples: alpha changes by d, the delay by d samples, for the same targets and measurements."""
     inverse, feedforward = (make("compensator", "adaptive", DT, 1, compensator=data) for data in WRAPPED[::2])
     for target in sine(0.5):
@@ -143,7 +135,7 @@ def test_gain_has_equal_effect_on_alpha_and_delay(make: Make) -> None:
     assert inverse.state()[1] != 0.0
 
 
-def test_energy_indicator_equals_monitor_index(make: Make, rig: Make) -> None:
+def test_energy_indicator_equals_monitor_index() -> None:
     wrapper = make("compensator", "adaptive", DT, 1, indicator="energy", k_p_per_joule=0.0, compensator=WRAPPED[0])
     targets = sine(1.0)
     measured, force, states = track(wrapper, rig(alpha=29.0), targets)
@@ -152,7 +144,7 @@ def test_energy_indicator_equals_monitor_index(make: Make, rig: Make) -> None:
     np.testing.assert_allclose(states[1:, 2], history[:-1], rtol=1e-9, atol=1e-12)
 
 
-def test_energy_indicator_of_spring_is_stiffness_times_tracking_indicator(make: Make, rig: Make) -> None:
+def test_energy_indicator_of_spring_is_stiffness_times_tracking_indicator() -> None:
     """Over whole periods both count the area of the synchronisation plot: E = k TI."""
     fixed = make("compensator", "adaptive", DT, 1, indicator="energy", k_p_per_joule=0.0, compensator=WRAPPED[0])
     targets = sine(4.0 + DT)
@@ -165,7 +157,7 @@ def test_energy_indicator_of_spring_is_stiffness_times_tracking_indicator(make: 
 
 
 @pytest.mark.parametrize(("alpha", "sign"), [(15.0, 1.0), (45.0, -1.0)])
-def test_energy_indicator_drives_alpha_to_true_value(make: Make, rig: Make, alpha: float, sign: float) -> None:
+def test_energy_indicator_drives_alpha_to_true_value(alpha: float, sign: float) -> None:
     inverse = {"type": "inverse", "alpha": alpha}
     gain = 0.4e6 / STIFFNESS
     wrapper = make("compensator", "adaptive", DT, 1, indicator="energy", k_p_per_joule=gain, compensator=inverse)
@@ -176,7 +168,7 @@ def test_energy_indicator_drives_alpha_to_true_value(make: Make, rig: Make, alph
     assert error(measured, targets) < 1e-4
 
 
-def test_energy_indicator_of_damper_cannot_detect_lead(make: Make, rig: Make) -> None:
+def test_energy_indicator_of_damper_cannot_detect_lead() -> None:
     """Documented: c w pi X^2 (1 - cos phi) a period, positive for lag and lead alike."""
     for alpha in (15.0, 45.0):
         inverse = {"type": "inverse", "alpha": alpha}
@@ -185,7 +177,7 @@ def test_energy_indicator_of_damper_cannot_detect_lead(make: Make, rig: Make) ->
         assert states[-1, 2] - states[-1 - 1024, 2] > 0.0
 
 
-def test_flagged_samples_do_not_adapt_parameter(make: Make) -> None:
+def test_flagged_samples_do_not_adapt_parameter() -> None:
     wrapper = make("compensator", "adaptive", DT, 1, indicator="energy", k_p_per_joule=1e-2)
     targets = sine(0.1)
     for target in targets:
@@ -197,14 +189,14 @@ def test_flagged_samples_do_not_adapt_parameter(make: Make) -> None:
     assert wrapper.state() == before
 
 
-def test_limits_apply_to_delay(make: Make, rig: Make) -> None:
+def test_limits_apply_to_delay() -> None:
     wrapper = make("compensator", "adaptive", DT, 1, compensator=WRAPPED[2], alpha_max=20.0, alpha_rate=5.0)
     _, _, states = track(wrapper, rig("pure_delay", delay=28.0 * DT), sine(4.0))
     assert states[:, 0].max() == 19.0 * DT
     assert np.abs(np.diff(states[:, 0])).max() == pytest.approx(5.0 * DT * DT)
 
 
-def test_reset_restores_initial_estimate(make: Make, rig: Make) -> None:
+def test_reset_restores_initial_estimate() -> None:
     for data in WRAPPED:
         wrapper, targets = make("compensator", "adaptive", DT, 1, compensator=data), sine(1.0)
         first = track(wrapper, rig("pure_delay", delay=0.02), targets)
@@ -227,18 +219,17 @@ def test_reset_restores_initial_estimate(make: Make, rig: Make) -> None:
         ({"alpha_min": 30.0, "alpha_max": 20.0}, ("alpha_min", "30", "< alpha_max", "20")),
     ],
 )
-def test_incompatible_parameters_are_refused(make: Make, data: dict[str, Any], message: tuple[str, ...]) -> None:
+def test_incompatible_parameters_are_refused(data: dict[str, Any], message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "adaptive", DT, 1, **data)
 
 
-@pytest.fixture
-def plant(rig: Make) -> Make:
-    """Builds the first-order actuator of Eq. (3), without a load."""
-    return lambda alpha: rig(stiffness=0.0, alpha=alpha)
+def plant(alpha: float) -> Any:
+    """Build the first-order actuator of Eq. (3), without a load."""
+    return rig(stiffness=0.0, alpha=alpha)
 
 
-def paper_law(make: Make, **data: float) -> Any:
+def paper_law(**data: float) -> Any:
     return make("compensator", "adaptive_inverse", DT, 1, **({"alpha_es": 15.0} | data))
 
 
@@ -261,18 +252,18 @@ def displacements(seconds: float, amplitude: float = 0.02) -> np.ndarray:
     return amplitude * np.sin(2.0 * np.pi * DT * np.arange(1, round(seconds / DT) + 1))
 
 
-def test_none_sends_target(make: Make) -> None:
+def test_none_sends_target() -> None:
     np.testing.assert_array_equal(make("compensator", "none", DT, 1).step(motion(0.3), np.zeros(1)), [0.3])
 
 
 @pytest.mark.parametrize("alpha", [1.0, 15.0, 29.0, 45.5])
-def test_inverse_cancels_first_order_actuator(make: Make, plant: Make, alpha: float) -> None:
+def test_inverse_cancels_first_order_actuator(alpha: float) -> None:
     targets = displacements(2.0)
     measured, _ = follow(make("compensator", "inverse", DT, 1, alpha=alpha), plant(alpha), targets)
     np.testing.assert_allclose(measured, targets, atol=1e-16)
 
 
-def test_inverse_equals_eq_5b(make: Make) -> None:
+def test_inverse_equals_eq_5b() -> None:
     inverse = make("compensator", "inverse", DT, 2, alpha=15.0)
     first, second = np.array([0.1, -0.2]), np.array([0.3, 0.5])
     inverse.step(Motion(first, first, first), np.zeros(2))
@@ -280,14 +271,14 @@ def test_inverse_equals_eq_5b(make: Make) -> None:
     np.testing.assert_allclose(command, 15.0 * second - 14.0 * first)
 
 
-def test_true_alpha_gives_exact_tracking(make: Make, plant: Make) -> None:
+def test_true_alpha_gives_exact_tracking() -> None:
     targets = displacements(5.0)
-    measured, states = follow(paper_law(make, alpha_es=29.0), plant(29.0), targets)
+    measured, states = follow(paper_law(alpha_es=29.0), plant(29.0), targets)
     np.testing.assert_allclose(measured, targets, atol=1e-15)
     np.testing.assert_allclose(states[:, 1], 0.0, atol=1e-9)
 
 
-def test_adaptive_law_equals_eqs_5b_to_10(make: Make) -> None:
+def test_adaptive_law_equals_eqs_5b_to_10() -> None:
     """Reference: the equations for the complete history, in millimetres."""
     rng = np.random.default_rng(1)
     c, m = rng.normal(size=(2, 50)).cumsum(axis=1)
@@ -310,33 +301,33 @@ def test_adaptive_law_equals_eqs_5b_to_10(make: Make) -> None:
     np.testing.assert_allclose(commands, 1e-3 * (alpha * c - (alpha - 1.0) * c0[:-1]), rtol=1e-9, atol=1e-12)
 
 
-def test_default_k_i_is_tenth_of_k_p(make: Make, plant: Make) -> None:
+def test_default_k_i_is_tenth_of_k_p() -> None:
     targets = displacements(3.0)
     default, explicit = (
-        follow(paper_law(make, k_p_per_mm2=0.3, **k_i), plant(29.0), targets)
+        follow(paper_law(k_p_per_mm2=0.3, **k_i), plant(29.0), targets)
         for k_i in ({}, {"k_i_per_mm2_s": 0.1 * 0.3})
     )
     np.testing.assert_array_equal(default[1], explicit[1])
-    none = paper_law(make, k_p_per_mm2=0.3, k_i_per_mm2_s=0.0)
+    none = paper_law(k_p_per_mm2=0.3, k_i_per_mm2_s=0.0)
     assert follow(none, plant(29.0), targets)[1][-1, 1] < explicit[1][-1, 1]
 
 
-def test_zero_gains_reproduce_inverse(make: Make, plant: Make) -> None:
+def test_zero_gains_reproduce_inverse() -> None:
     targets = displacements(1.0)
     fixed, _ = follow(make("compensator", "inverse", DT, 1, alpha=15.0), plant(29.0), targets)
-    law = paper_law(make, k_p_per_mm2=0.0)
+    law = paper_law(k_p_per_mm2=0.0)
     np.testing.assert_array_equal(follow(law, plant(29.0), targets)[0], fixed)
 
 
-def test_tracking_indicator_equals_monitor_index(make: Make, plant: Make) -> None:
+def test_tracking_indicator_equals_monitor_index() -> None:
     targets = displacements(1.0)
-    law = paper_law(make)
+    law = paper_law()
     measured, states = follow(law, plant(29.0), targets)
     indicator, _ = Tracking(1, 1).over(targets[:, None], measured[:, None])
     np.testing.assert_allclose(states[1:, 2], indicator[:-1, 0], rtol=1e-9, atol=1e-18)
 
 
-def test_axes_adapt_independently(make: Make, plant: Make) -> None:
+def test_axes_adapt_independently() -> None:
     targets = displacements(1.0)
     both = make("compensator", "adaptive_inverse", DT, 2, alpha_es=15.0)
     plants = [plant(29.0), plant(20.0)]
@@ -346,21 +337,21 @@ def test_axes_adapt_independently(make: Make, plant: Make) -> None:
         )
         for p, value in zip(plants, command.tolist(), strict=True):
             p.step(value)
-    alone = [paper_law(make) for _ in plants]
+    alone = [paper_law() for _ in plants]
     states = [follow(law, plant(alpha), targets)[1][-1] for law, alpha in zip(alone, (29.0, 20.0), strict=True)]
     np.testing.assert_array_equal(both.state(), np.concatenate(states))
 
 
-def test_alpha_stays_within_limits(make: Make, plant: Make) -> None:
-    law = paper_law(make, k_p_per_mm2=4.0, alpha_min=10.0, alpha_max=20.0)
+def test_alpha_stays_within_limits() -> None:
+    law = paper_law(k_p_per_mm2=4.0, alpha_min=10.0, alpha_max=20.0)
     _, states = follow(law, plant(29.0), displacements(5.0))
     assert states[:, 0].max() == 20.0
     assert states[:, 0].min() >= 10.0
 
 
-def test_integral_is_frozen_while_alpha_is_limited(make: Make, plant: Make) -> None:
+def test_integral_is_frozen_while_alpha_is_limited() -> None:
     """A slow actuator, then a fast one: once TI is negative, no wound-up integral keeps alpha high."""
-    law = paper_law(make, alpha_max=16.0)
+    law = paper_law(alpha_max=16.0)
     slow, fast = plant(29.0), plant(2.0)
     _, states = follow(law, slow, displacements(10.0))
     assert states[-1, 0] == 16.0
@@ -371,11 +362,11 @@ def test_integral_is_frozen_while_alpha_is_limited(make: Make, plant: Make) -> N
     assert states[led, 0].max() < 15.5
 
 
-def test_alpha_rate_is_limited(make: Make, plant: Make) -> None:
-    law = paper_law(make, alpha_rate=5.0)
+def test_alpha_rate_is_limited() -> None:
+    law = paper_law(alpha_rate=5.0)
     _, states = follow(law, plant(29.0), displacements(4.0))
     assert np.abs(np.diff(states[:, 0])).max() == pytest.approx(5.0 * DT)
-    free = follow(paper_law(make), plant(29.0), displacements(4.0))[1]
+    free = follow(paper_law(), plant(29.0), displacements(4.0))[1]
     assert np.abs(np.diff(free[:, 0])).max() > 5.0 * DT
 
 
@@ -386,23 +377,22 @@ def quiet_drift(law: Any, plant: Any) -> float:
     return float(states[-1, 0] - states[-15 * 1024, 0])
 
 
-def test_quiet_velocity_stops_drift_in_quiet_tail(make: Make, plant: Make) -> None:
-    published = paper_law(make)
+def test_quiet_velocity_stops_drift_in_quiet_tail() -> None:
+    published = paper_law()
     assert abs(quiet_drift(published, plant(29.0))) > 1.0
-    law = paper_law(make, quiet_velocity=0.005)
+    law = paper_law(quiet_velocity=0.005)
     assert abs(quiet_drift(law, plant(29.0))) < 1e-9
 
 
-def test_quiet_velocity_has_no_effect_on_strong_motion(make: Make, plant: Make) -> None:
+def test_quiet_velocity_has_no_effect_on_strong_motion() -> None:
     published, guarded = (
-        follow(paper_law(make, **option), plant(29.0), displacements(5.0))
-        for option in ({}, {"quiet_velocity": 0.005})
+        follow(paper_law(**option), plant(29.0), displacements(5.0)) for option in ({}, {"quiet_velocity": 0.005})
     )
     np.testing.assert_array_equal(published[1], guarded[1])
 
 
-def test_flagged_samples_do_not_adapt(make: Make) -> None:
-    law = paper_law(make)
+def test_flagged_samples_do_not_adapt() -> None:
+    law = paper_law()
     for x in (1.0, 2.0, 3.0):
         law.step(motion(0.001 * x), np.array([0.0005 * x]))
     before = tuple(law.state())
@@ -418,6 +408,6 @@ def test_flagged_samples_do_not_adapt(make: Make) -> None:
         ({"alpha_es": 25.0, "alpha_max": 20.0}, ("alpha_es", "25", "alpha_min", "alpha_max")),
     ],
 )
-def test_inconsistent_limits_are_refused(make: Make, data: dict[str, float], message: tuple[str, ...]) -> None:
+def test_inconsistent_limits_are_refused(data: dict[str, float], message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "adaptive_inverse", DT, 1, **data)

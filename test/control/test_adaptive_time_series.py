@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 from messages import naming
 from scipy.linalg import expm
 
@@ -26,7 +27,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
 
-Make = Callable[..., Any]
 DT = 1.0 / 1024.0
 FREQUENCY, DAMPING_RATIO = 15.571359045, 0.6415455449
 """Of a servo-hydraulic actuator with 13.7 ms of delay at 2 Hz."""
@@ -107,7 +107,7 @@ def follow(
     return np.array(moved), np.array(coefficients)
 
 
-def gain(series: Make, plant: Callable[[], Any], noise_rms: float = 0.0) -> tuple[np.ndarray, float]:
+def gain(plant: Callable[[], Any], noise_rms: float = 0.0) -> tuple[np.ndarray, float]:
     """Last coefficients, and ratio of the errors of the guess and of the adapted law in the last second."""
     target = rich(8.0)
     adapted, coefficients = follow(series(), plant(), target, noise_rms)
@@ -116,30 +116,27 @@ def gain(series: Make, plant: Callable[[], Any], noise_rms: float = 0.0) -> tupl
     return coefficients[-1], worst[0] / worst[1]
 
 
-@pytest.fixture
-def series(make: Make) -> Make:
-    return lambda **data: make("compensator", "adaptive_time_series", DT, 1, **({"delay": DELAY} | data))
+def series(**data: Any) -> Any:
+    return make("compensator", "adaptive_time_series", DT, 1, **({"delay": DELAY} | data))
 
 
 @pytest.mark.parametrize(("noise", "rtol", "smallest"), [(0.0, 2e-3, 1000.0), (5e-6, 0.02, 500.0)])
-def test_inverse_of_second_order_plant_is_identified(
-    series: Make, noise: float, rtol: float, smallest: float
-) -> None:
-    coefficients, factor = gain(series, SecondOrder, noise_rms=noise)
+def test_inverse_of_second_order_plant_is_identified(noise: float, rtol: float, smallest: float) -> None:
+    coefficients, factor = gain(SecondOrder, noise_rms=noise)
     np.testing.assert_allclose(coefficients, INVERSE, rtol=rtol)
     assert factor > smallest
 
 
-def test_pure_delay_is_identified(series: Make) -> None:
+def test_pure_delay_is_identified() -> None:
     """The series of exp(s delay); the residual is its third term."""
-    coefficients, factor = gain(series, lambda: PureDelay(14))
+    coefficients, factor = gain(lambda: PureDelay(14))
     delay = 14 * DT
     np.testing.assert_allclose(coefficients, (1.0, delay, delay**2 / 2.0), rtol=0.1)
     np.testing.assert_allclose(coefficients[1], delay, rtol=0.02)
     assert factor > 30.0
 
 
-def test_first_order_actuator_is_identified_in_loop(simulate: Make) -> None:
+def test_first_order_actuator_is_identified_in_loop() -> None:
     """alpha = 29: the inverse is x + 28 dt x' - 14 dt^2 x''; a sine determines a0 - w^2 a2 only."""
     data = {"type": "adaptive_time_series", "delay": 0.02}
     overrides = [f"compensator.{key}={value}" for key, value in data.items()]
@@ -149,7 +146,7 @@ def test_first_order_actuator_is_identified_in_loop(simulate: Make) -> None:
     assert a0 - (2.0 * math.pi) ** 2 * a2 == pytest.approx(1.0 + 14.0 * (2.0 * math.pi * DT) ** 2, abs=1e-6)
 
 
-def test_changed_plant_is_identified_again(series: Make) -> None:
+def test_changed_plant_is_identified_again() -> None:
     """Two windows later the first plant has no influence."""
     law = series(delay=0.0137)
     follow(law, SecondOrder(), rich(4.0))
@@ -159,7 +156,7 @@ def test_changed_plant_is_identified_again(series: Make) -> None:
     np.testing.assert_allclose(coefficients[-1], (1.0, 1.4 / w, 1.0 / w**2), rtol=5e-3)
 
 
-def test_amplitude_error_is_compensated(series: Make) -> None:
+def test_amplitude_error_is_compensated() -> None:
     class Small(SecondOrder):
         def step(self, command: float) -> float:
             return 0.9 * super().step(command)
@@ -168,7 +165,7 @@ def test_amplitude_error_is_compensated(series: Make) -> None:
     np.testing.assert_allclose(coefficients[-1], np.array(INVERSE) / 0.9, rtol=5e-3)
 
 
-def test_coefficient_without_range_stays_constant(series: Make) -> None:
+def test_coefficient_without_range_stays_constant() -> None:
     """With a2 = 0 it is the adaptive law of first order."""
     law = series(initial=[1.0, DELAY, 0.0], lower=[0.7, 0.0, 0.0], upper=[1.3, 0.02, 0.0])
     _, coefficients = follow(law, SecondOrder(), sine(6.0))
@@ -178,7 +175,7 @@ def test_coefficient_without_range_stays_constant(series: Make) -> None:
     np.testing.assert_allclose(coefficients[-1, 0], 1.0 - (w / W) ** 2, rtol=1e-4)
 
 
-def test_regularization_limits_drift_at_one_frequency(series: Make) -> None:
+def test_regularization_limits_drift_at_one_frequency() -> None:
     """A sine determines a0 - w^2 a2 only; without regularization noise moves the rest."""
 
     def wander(ratio: float) -> np.ndarray:
@@ -190,7 +187,7 @@ def test_regularization_limits_drift_at_one_frequency(series: Make) -> None:
     assert published[0] > 5.0 * calm[0]
 
 
-def test_coefficients_stay_within_limits(series: Make) -> None:
+def test_coefficients_stay_within_limits() -> None:
     lower, upper = [0.95, 0.007, 1e-5], [0.999, 0.011, 5e-5]
     law = series(initial=[0.97, 0.008, 2e-5], lower=lower, upper=upper)
     _, coefficients = follow(law, SecondOrder(), rich(6.0))
@@ -200,14 +197,14 @@ def test_coefficients_stay_within_limits(series: Make) -> None:
     assert coefficients[-1, 2] == 5e-5
 
 
-def test_coefficient_rates_are_limited(series: Make) -> None:
+def test_coefficient_rates_are_limited() -> None:
     rate = np.array([0.002, 0.001, 1e-5])
     _, coefficients = follow(series(rate=rate.tolist()), SecondOrder(), rich(5.0))
     moved = np.abs(np.diff(coefficients, axis=0)).max(axis=0)
     np.testing.assert_allclose(moved, rate * DT, rtol=1e-6)
 
 
-def test_default_limits_and_rates_follow_from_delay(series: Make) -> None:
+def test_default_limits_and_rates_follow_from_delay() -> None:
     _, coefficients = follow(series(), SecondOrder(frequency=3.0), rich(5.0))
     assert coefficients[0].tolist() == [1.0, DELAY, DELAY**2 / 2.0]
     assert coefficients[:, 1].max() == 2.5 * DELAY
@@ -215,7 +212,7 @@ def test_default_limits_and_rates_follow_from_delay(series: Make) -> None:
     assert np.all(rates <= np.array([0.6, 2.5 * DELAY, 2.5 * DELAY**2]) / 2.0 * DT * (1.0 + 1e-9))
 
 
-def test_adaptation_needs_trigger_amplitude(series: Make) -> None:
+def test_adaptation_needs_trigger_amplitude() -> None:
     target = rich(3.0, amplitude=1e-3)
     peak = float(np.abs(target[0]).max())
     _, coefficients = follow(series(trigger_amplitude=1.05 * peak), SecondOrder(), target)
@@ -224,7 +221,7 @@ def test_adaptation_needs_trigger_amplitude(series: Make) -> None:
     assert coefficients[-1, 1] != DELAY
 
 
-def test_coefficients_stay_constant_after_motion(series: Make) -> None:
+def test_coefficients_stay_constant_after_motion() -> None:
     """No drift in the quiet tail, where no row of the window exceeds the trigger."""
     motion = rich(4.0) * np.clip(4.0 - DT * np.arange(1, 4 * 1024 + 1), 0.0, 1.0)
     target = np.concatenate((motion, np.zeros((3, 6 * 1024))), axis=1)
@@ -233,7 +230,7 @@ def test_coefficients_stay_constant_after_motion(series: Make) -> None:
     assert np.ptp(tail, axis=0).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_flagged_samples_pause_adaptation(series: Make) -> None:
+def test_flagged_samples_pause_adaptation() -> None:
     flagged = slice(1500, 3000)
     _, coefficients = follow(series(), SecondOrder(), rich(5.0), flagged=flagged)
     assert np.ptp(coefficients[flagged], axis=0).tolist() == [0.0, 0.0, 0.0]
@@ -243,7 +240,7 @@ def test_flagged_samples_pause_adaptation(series: Make) -> None:
 
 
 @pytest.mark.parametrize("decimation", [1, 2, 16])
-def test_axes_adapt_independently(make: Make, decimation: int) -> None:
+def test_axes_adapt_independently(decimation: int) -> None:
     """An axis adapts equally alone and in a rig of three, except for the sample of its fit."""
     data = {"delay": DELAY, "decimation": decimation, "window": 0.5}
     target = rich(1.5)
@@ -322,12 +319,12 @@ def test_sums_forget_rows_outside_window() -> None:
         ({"rate": [-1.0, 0.1, 0.1]}, ("compensator.rate",)),
     ],
 )
-def test_invalid_parameters_are_refused(series: Make, data: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_invalid_parameters_are_refused(data: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         series(**data)
 
 
-def test_state_has_names_units_and_spans(series: Make) -> None:
+def test_state_has_names_units_and_spans() -> None:
     law = series(window=2.0)
     assert law.state_names == ("a0[0]", "a1[0]", "a2[0]")
     assert law.state_units == {"a0": "1", "a1": "s", "a2": "s^2"}

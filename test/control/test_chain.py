@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 
 from rths_nodes.control.compensators.chain import Chain
@@ -20,7 +20,6 @@ from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
-Make = Callable[..., Any]
 DT, DELAY = 1.0 / 1024.0, 0.01
 NONE = {"type": "none"}
 INVERSE = {"type": "inverse", "alpha": 9.0}
@@ -44,14 +43,14 @@ def commands(compensator: Any, count: int = 200) -> np.ndarray:
 
 
 @SINGLE
-def test_chain_with_none_equals_single_compensator(make: Make, single: dict[str, Any]) -> None:
+def test_chain_with_none_equals_single_compensator(single: dict[str, Any]) -> None:
     data = {key: value for key, value in single.items() if key != "type"}
     alone = commands(make("compensator", single["type"], DT, 2, **data))
     np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=NONE, second=single)), alone)
     np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=single, second=NONE)), alone)
 
 
-def test_second_compensator_receives_output_of_first(make: Make) -> None:
+def test_second_compensator_receives_output_of_first() -> None:
     """Two linear filters: the commands are the target filtered by both."""
     inverse, polynomial = np.array([9.0, -8.0]), np.zeros(21)
     a = make("compensator", "chain", DT, 2, first=INVERSE, second=POLYNOMIAL)
@@ -123,7 +122,7 @@ def test_both_compensators_receive_measurement_force_and_flags(spies: tuple[Chai
         ]
 
 
-def test_flagged_samples_pause_adaptation_in_chain(make: Make) -> None:
+def test_flagged_samples_pause_adaptation_in_chain() -> None:
     chain = make("compensator", "chain", DT, 2, first=INVERSE, second=ADAPTIVE)
     for target, measured in motions():
         target.flagged = True
@@ -131,14 +130,14 @@ def test_flagged_samples_pause_adaptation_in_chain(make: Make) -> None:
     assert set(chain.state()[0::3]) == {15.0}
 
 
-def test_state_names_have_position_prefix(spies: tuple[Chain, Spy, Spy], make: Make) -> None:
+def test_state_names_have_position_prefix(spies: tuple[Chain, Spy, Spy]) -> None:
     chain, _, _ = spies
     assert chain.state_names == ("first.seen[0]", "first.all", "second.seen[0]", "second.all")
     assert chain.state() == [0.0, -1.0, 0.0, -1.0]
     assert chain.state_units == {}
 
 
-def test_chains_can_be_nested(make: Make) -> None:
+def test_chains_can_be_nested() -> None:
     inner = {"type": "chain", "first": ADAPTIVE, "second": SERIES}
     chain = make("compensator", "chain", DT, 2, first=inner, second=POLYNOMIAL)
     assert len(set(chain.state_names)) == len(chain.state_names) == len(chain.state())
@@ -175,8 +174,6 @@ def test_nested_state_names_form_tree_in_recording() -> None:
         ({"first": {"type": "inverse", "alpha": 0.0}, "second": NONE}, ("compensator.first.alpha", "0")),
     ],
 )
-def test_invalid_inner_parameters_are_refused_with_path(
-    make: Make, data: dict[str, Any], words: tuple[str, ...]
-) -> None:
+def test_invalid_inner_parameters_are_refused_with_path(data: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("compensator", "chain", DT, 1, **data)

@@ -7,13 +7,14 @@ experiment. The axes of one run have different seeds of the noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import mentions, naming
 from scipy.linalg import expm
 
@@ -201,9 +202,7 @@ def test_sine_on_frame_after_soft_start_has_reference_errors(method: Any, j2: fl
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("method", "j2", "j3"), [(one_stage, 0.368, 0.813), (two_stages, 0.578, 0.963)])
-def test_el_centro_on_frame_after_soft_start_has_reference_errors(
-    make: Callable[..., Any], method: Any, j2: float, j3: float
-) -> None:
+def test_el_centro_on_frame_after_soft_start_has_reference_errors(method: Any, j2: float, j3: float) -> None:
     acceleration = make("ground_motion", "record", 1, record="elcentro_1940_ns").sample(DT * np.arange(31 * 1024))
     compensator = method(**PUBLISHED)
     soft_start(compensator, noises(1), 1, 5e-3)
@@ -376,9 +375,7 @@ def test_quiet_amplitude_pauses_learning() -> None:
         ({"forgetting": 1.01}, ("> 0", "<= 1")),
     ],
 )
-def test_invalid_parameters_are_refused(
-    make: Callable[..., Any], data: dict[str, Any], message: tuple[str, ...]
-) -> None:
+def test_invalid_parameters_are_refused(data: dict[str, Any], message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "discrete_model", DT, 1, **data)
 

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from fmus import changed, of_text, skip_without_fmi
-from generic_client import models_left
+from fmus import changed, of_text
 from messages import mentions, naming
 
 import rths_nodes
@@ -20,10 +20,11 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+
+pytestmark = pytest.mark.usefixtures("fmi")
 
 CONTROLLER = """
 #include <math.h>
@@ -65,13 +66,6 @@ def controller(fault: str = "", version: int = 2, units: Sequence[str] = UNITS, 
     return of_text("controller", CONTROLLER, variables, version, (f"-DFAULT={fault}",))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _fmi() -> Iterator[None]:
-    skip_without_fmi()
-    yield
-    assert models_left(PROGRAM) == []
-
-
 AXIS = "target: r, velocity: v, acceleration: a, measured: y, force: f, command: u"
 
 
@@ -103,8 +97,8 @@ def test_inputs_of_two_axes_are_assigned_by_name() -> None:
     compensator = cls(from_data(cls.Params, {k: v for k, v in data.items() if k != "type"}), 1e-3, 2)
     rng = np.random.default_rng(1)
     total, previous = np.zeros(2), np.zeros(2)
-    compensator.open()
-    try:
+    with closing(compensator):
+        compensator.open()
         for sample in range(1, 6):
             x, v, a, y, f = rng.normal(size=(5, 2)) * np.array([[1.0], [1.0], [1.0], [1.0], [1e3]])
             rows = [row.tolist() for row in (x, v, a, y, f)]
@@ -112,8 +106,6 @@ def test_inputs_of_two_axes_are_assigned_by_name() -> None:
             total, previous = total + 0.01 * (previous - y), x
             np.testing.assert_allclose(result, x + TAU * v + 1e-4 * a + total - f / 1e6, rtol=1e-13)
             assert compensator.state() == [pytest.approx(total[0], rel=1e-13), sample]
-    finally:
-        compensator.close()
     assert compensator.state_names == ("sum", "samples")
     assert compensator.state_units == {"sum": "m"}
 
@@ -131,10 +123,9 @@ def test_fmu_units_are_converted_to_si() -> None:
     np.testing.assert_allclose(result.command, in_si.command, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_give_identical_results(host: str, tmp_path: Path, different: Any) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     overrides = [*as_fmu(controller(), ", parameters: {k: 0.01}, shown: [sum]"), "duration=1"]
     embedded = run(overrides)
     result = run(overrides, host=host, record=tmp_path / host, keep=False)
@@ -145,15 +136,13 @@ def test_reset_restores_initial_state() -> None:
     overrides = as_fmu(controller(), ", parameters: {k: 0.01}, shown: [samples]")
     compensator = Assembly(files.load("chen_ricles_2010", overrides)).compensator
     motion = [[1e-3]] * 3
-    compensator.open()
-    try:
+    with closing(compensator):
+        compensator.open()
         first = [compensator.commands(*motion, [0.0], [0.0], False, False) for _ in range(5)]
         assert compensator.state() == [5.0]
         compensator.reset()
         assert compensator.state() == [0.0]
         again = [compensator.commands(*motion, [0.0], [0.0], False, False) for _ in range(5)]
-    finally:
-        compensator.close()
     assert again == first
     assert first[0] != first[-1]
 
@@ -177,10 +166,9 @@ def test_fmu_fault_stops_rig_with_reason(fault: str) -> None:
     assert AT in result.reason
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("fault", ["crash", "loop"])
 def test_fmu_fault_stops_nodes_with_reason(fault: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, reason = FAULTS[fault]
     overrides = as_fmu(controller(statement), ", answer_within: 0.5")
     result = hosts.run("chen_ricles_2010", overrides, host="composed", record=tmp_path / "run", keep=False)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import mentions, naming
 
 from rths_nodes.control.compensators import coupled_inverse
@@ -33,10 +33,9 @@ TWO = np.array(
     ]
 )
 NAMES = ("displacement", "velocity", "acceleration", "jerk")
-Make = Callable[..., Any]
 
 
-def law(make: Make, coefficients: np.ndarray, **data: Any) -> Any:
+def law(coefficients: np.ndarray, **data: Any) -> Any:
     inverse = dict(zip(NAMES, coefficients.tolist(), strict=True))
     return make("compensator", "identified_inverse", DT, coefficients.shape[1], inverse=inverse, **data)
 
@@ -93,11 +92,11 @@ def learned(law: Any) -> np.ndarray:
     return np.array([value for name, value in zip(law.state_names, law.state(), strict=True) if name[0] == "c"])
 
 
-def test_command_is_series_of_extrapolated_target(make: Make) -> None:
+def test_command_is_series_of_extrapolated_target() -> None:
     tau, k = 2.5 * DT, 40
     t = DT * np.arange(k - 1, k + 1)
     x, v, a = 0.3 * t**3 - 0.1 * t, 0.9 * t**2 - 0.1, 1.8 * t
-    law_ = law(make, ONE, learning=False, lead=tau, jerk_window=DT)
+    law_ = law(ONE, learning=False, lead=tau, jerk_window=DT)
     for values in zip(x, v, a, strict=True):
         command = law_.step(Motion(*(np.array([value]) for value in values)), np.zeros(1))
     late = t[-1] + tau
@@ -109,25 +108,25 @@ one_and_two_axes = pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one
 
 
 @one_and_two_axes
-def test_exact_inverse_cancels_rig(make: Make, coefficients: np.ndarray) -> None:
+def test_exact_inverse_cancels_rig(coefficients: np.ndarray) -> None:
     n = coefficients.shape[1]
     motions = waves(n, 2000)
-    errors = drive(law(make, coefficients, learning=False), Rig(coefficients), motions)
+    errors = drive(law(coefficients, learning=False), Rig(coefficients), motions)
     size = np.std([motion.displacement for motion in motions])
     assert np.abs(errors).max() < 0.02 * size  # a jerk by difference is half a sample late
-    worse = drive(law(make, 1.05 * coefficients, learning=False), Rig(coefficients), motions)
+    worse = drive(law(1.05 * coefficients, learning=False), Rig(coefficients), motions)
     assert np.abs(worse).max() > 5.0 * np.abs(errors).max()
 
 
 @one_and_two_axes
-def test_coefficients_of_changed_rig_are_learned(make: Make, coefficients: np.ndarray) -> None:
+def test_coefficients_of_changed_rig_are_learned(coefficients: np.ndarray) -> None:
     """Coefficients wrong by 2, 10, 15 and 20 %, with measurement noise."""
     away = np.array([1.02, 0.90, 1.15, 0.8])[:, None, None]
     n = coefficients.shape[1]
     motions = waves(n, 12_000)
     noise = 1e-5 * np.std([motion.displacement for motion in motions]) / 1e-3
-    fixed = drive(law(make, away * coefficients, learning=False), Rig(coefficients), motions, noise)
-    following = law(make, away * coefficients, displacement_noise_rms=noise)
+    fixed = drive(law(away * coefficients, learning=False), Rig(coefficients), motions, noise)
+    following = law(away * coefficients, displacement_noise_rms=noise)
     errors = drive(following, Rig(coefficients), motions, noise)
     late = slice(8000, None)
     assert np.std(errors[late]) < 0.15 * np.std(fixed[late])
@@ -135,14 +134,14 @@ def test_coefficients_of_changed_rig_are_learned(make: Make, coefficients: np.nd
     np.testing.assert_allclose(first, coefficients[0], atol=4e-3)
 
 
-def test_noise_leaves_no_bias_in_coefficients(make: Make) -> None:
+def test_noise_leaves_no_bias_in_coefficients() -> None:
     """Noise as large as the motion. Least squares with the measurement as its own instrument underestimate c0."""
     motions = waves(1, 30_000)
     size = float(np.std([motion.displacement for motion in motions]))
     options = {"relative_deviation": [0.2, 0.3, 0.3, 0.6], "deviations": 20.0}
     bias = {}
     for instrument in ("target", "measurement"):
-        following = law(make, ONE, **options)
+        following = law(ONE, **options)
         values = []
         rig, measured = Rig(ONE), np.zeros(1)
         generator = np.random.default_rng(5)
@@ -156,10 +155,10 @@ def test_noise_leaves_no_bias_in_coefficients(make: Make) -> None:
     assert bias["measurement"] < -0.04
 
 
-def test_noise_without_motion_is_not_learned(make: Make) -> None:
+def test_noise_without_motion_is_not_learned() -> None:
     """Long noise alone: no wind-up, and the deviations stay those of the identification."""
     still = [Motion(np.zeros(1), np.zeros(1), np.zeros(1))] * 20_000
-    following = law(make, ONE)
+    following = law(ONE)
     drive(following, Rig(ONE), still, noise=5e-5)
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert [state[f"c{power}[0]"] for power in range(4)] == pytest.approx(ONE.ravel().tolist(), rel=1e-12)
@@ -168,16 +167,16 @@ def test_noise_without_motion_is_not_learned(make: Make) -> None:
     assert state["prior_distance[0]"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_motion_reduces_standard_deviations(make: Make) -> None:
-    following = law(make, ONE, displacement_noise_rms=1e-6)
+def test_motion_reduces_standard_deviations() -> None:
+    following = law(ONE, displacement_noise_rms=1e-6)
     drive(following, Rig(ONE), waves(1, 8000))
     state = dict(zip(following.state_names, following.state(), strict=True))
     for power in range(3):
         assert state[f"sigma_c{power}[0]"] < 0.3 * ONE[power, 0, 0] * [0.02, 0.1, 0.15][power]
 
 
-def test_coefficients_stay_within_three_deviations(make: Make) -> None:
-    following = law(make, 1.3 * ONE)  # the first one is wrong by fifteen standard deviations
+def test_coefficients_stay_within_three_deviations() -> None:
+    following = law(1.3 * ONE)  # the first one is wrong by fifteen standard deviations
     drive(following, Rig(ONE), waves(1, 8000))
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
@@ -187,11 +186,11 @@ def test_coefficients_stay_within_three_deviations(make: Make) -> None:
     assert mentions(remark, "axes.north", "3", "deviations")
 
 
-def test_flagged_samples_pause_learning(make: Make) -> None:
+def test_flagged_samples_pause_learning() -> None:
     motions = waves(1, 3000)
     for motion in motions:
         motion.flagged = True
-    following = law(make, 1.05 * ONE)
+    following = law(1.05 * ONE)
     drive(following, Rig(ONE), motions)
     assert learned(following).tolist() == (1.05 * ONE).ravel().tolist()
     for motion in motions[:500]:
@@ -201,14 +200,14 @@ def test_flagged_samples_pause_learning(make: Make) -> None:
 
 
 @one_and_two_axes
-def test_sensor_offset_has_no_effect(make: Make, coefficients: np.ndarray) -> None:
+def test_sensor_offset_has_no_effect(coefficients: np.ndarray) -> None:
     """An offset of half the motion gives the same coefficients at every sample."""
     n = coefficients.shape[1]
     motions = waves(n, 8000)
     offset = 0.5 * float(np.std([motion.displacement for motion in motions]))
     histories = []
     for constant in (0.0, offset):
-        following, rig, values = law(make, 1.02 * coefficients), Rig(coefficients), []
+        following, rig, values = law(1.02 * coefficients), Rig(coefficients), []
         measured = np.full(n, constant)
         for motion in motions:
             measured = rig.step(following.step(motion, measured)) + constant
@@ -220,13 +219,13 @@ def test_sensor_offset_has_no_effect(make: Make, coefficients: np.ndarray) -> No
     assert np.abs(end / begin - 1.0).max() > 0.01  # learning was active
 
 
-def test_undeclared_noise_is_estimated(make: Make) -> None:
+def test_undeclared_noise_is_estimated() -> None:
     """Noise a hundred times the declared one: the coefficients scatter as with declared noise."""
     motions = waves(1, 12_000)
     noise = 0.05 * float(np.std([motion.displacement for motion in motions]))
     scatter = []
     for declared in (noise, 0.01 * noise):
-        following, rig, measured = law(make, ONE, displacement_noise_rms=declared), Rig(ONE), np.zeros(1)
+        following, rig, measured = law(ONE, displacement_noise_rms=declared), Rig(ONE), np.zeros(1)
         generator, values = np.random.default_rng(5), []
         for motion in motions:
             measured = rig.step(following.step(motion, measured)) + noise * generator.normal(size=1)
@@ -235,11 +234,11 @@ def test_undeclared_noise_is_estimated(make: Make) -> None:
     np.testing.assert_allclose(scatter[1], scatter[0], rtol=0.2)
 
 
-def test_short_shock_barely_changes_coefficients(make: Make) -> None:
+def test_short_shock_barely_changes_coefficients() -> None:
     """A measurement error of fifty times the motion for 4 ms moves no coefficient by one deviation."""
     motions = waves(1, 6000)
     size = float(np.std([motion.displacement for motion in motions]))
-    following, rig, measured = law(make, ONE), Rig(ONE), np.zeros(1)
+    following, rig, measured = law(ONE), Rig(ONE), np.zeros(1)
     for k, motion in enumerate(motions):
         measured = rig.step(following.step(motion, measured))
         if 4000 <= k < 4004:
@@ -250,21 +249,21 @@ def test_short_shock_barely_changes_coefficients(make: Make) -> None:
     assert away.max() < 1.0
 
 
-def test_jerk_window_attenuates_acceleration_noise(make: Make) -> None:
+def test_jerk_window_attenuates_acceleration_noise() -> None:
     """Variance of the slope of a line over n samples: 12 / (n (n + 1) (n + 2)); of a difference: 2."""
     noise = np.random.default_rng(3).normal(size=20_000)
     for n in (1, 8):
-        quiet = law(make, ONE, learning=False, jerk_window=n * DT)
+        quiet = law(ONE, learning=False, jerk_window=n * DT)
         commands = [quiet.step(Motion(np.zeros(1), np.zeros(1), np.array([a])), np.zeros(1))[0] for a in noise]
         sent = np.std(np.array(commands)[n:] - ONE[2, 0, 0] * noise[n:])
         assert sent == pytest.approx(ONE[3, 0, 0] / DT * np.sqrt(12.0 / (n * (n + 1) * (n + 2))), rel=0.05)
 
 
-def test_frequency_response_equals_identified_inverse(make: Make) -> None:
+def test_frequency_response_equals_identified_inverse() -> None:
     s = 2j * np.pi * np.array([0.5, 3.0])
     expected = np.array([np.tensordot(value ** np.arange(4), TWO, 1) for value in s])
-    np.testing.assert_allclose(law(make, TWO).frequency_response(s / 1j), expected, rtol=1e-12)
-    single = law(make, ONE).frequency_response(s / 1j)
+    np.testing.assert_allclose(law(TWO).frequency_response(s / 1j), expected, rtol=1e-12)
+    single = law(ONE).frequency_response(s / 1j)
     np.testing.assert_allclose(single, [ONE.ravel() @ value ** np.arange(4) for value in s], rtol=1e-12)
 
 
@@ -286,22 +285,22 @@ def test_filter_block_equals_single_steps(samples: int) -> None:
         np.testing.assert_allclose(sums, states[first + samples - 1, :, 0], atol=1e-12)
 
 
-def test_lower_order_uses_fewer_coefficients(make: Make) -> None:
-    short = law(make, ONE, order=2, relative_deviation=[0.05, 0.3, 0.5], learning=False)
+def test_lower_order_uses_fewer_coefficients() -> None:
+    short = law(ONE, order=2, relative_deviation=[0.05, 0.3, 0.5], learning=False)
     motion = Motion(np.array([1e-3]), np.array([0.1]), np.array([3.0]))
     assert short.step(motion, np.zeros(1))[0] == pytest.approx(0.99e-3 + 0.025 * 0.1 + 1.1e-4 * 3.0)
     assert [name for name in short.state_names if name.startswith("c")] == ["c0[0]", "c1[0]", "c2[0]"]
 
 
-def test_incompatible_settings_are_refused(make: Make, tmp_path: Any) -> None:
+def test_incompatible_settings_are_refused(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match=naming("compensator.model", "compensator.inverse")):
         make("compensator", "identified_inverse", DT, 1)
     with pytest.raises(ConfigError, match=r"relative_deviation = .*: must be 4 numbers"):
-        law(make, ONE, relative_deviation=[0.1, 0.1])
+        law(ONE, relative_deviation=[0.1, 0.1])
     with pytest.raises(ConfigError, match=naming("compensator.inverse", "2", "test", "1")):
         make("compensator", "identified_inverse", DT, 1, inverse=dict(zip(NAMES, TWO.tolist(), strict=True)))
     with pytest.raises(ConfigError, match=naming("compensator.cutoff_frequency", "1e-05 Hz", ">=", "Hz")):
-        law(make, ONE, cutoff_frequency=1e-5)
+        law(ONE, cutoff_frequency=1e-5)
     # a model for model_based excludes the transport
     path = tmp_path / "other.yaml"
     save(LoadingModel(("floor_1",), ONE, servo_rate=4096.0), path)
@@ -312,9 +311,9 @@ def test_incompatible_settings_are_refused(make: Make, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("decimation", [1, 3, 16])
 @pytest.mark.parametrize("lead", [0.0, 2e-3])
-def test_float_kernel_equals_array_kernel(make: Make, decimation: int, lead: float) -> None:
+def test_float_kernel_equals_array_kernel(decimation: int, lead: float) -> None:
     """One axis, with an offset, a bridged sample and a shock."""
-    following = law(make, 1.05 * ONE, decimation=decimation, lead=lead)
+    following = law(1.05 * ONE, decimation=decimation, lead=lead)
     inverse = dict(zip(NAMES, (1.05 * ONE).tolist(), strict=True))
     data = {"inverse": inverse, "decimation": decimation, "lead": lead}
     k = coupled_inverse.constants_of(*constants_in_arrays(from_data(IdentifiedInverse.Params, data), DT))

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import mentions, naming
 from scipy import io, signal
 
@@ -16,7 +16,6 @@ import rths_nodes
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 
-Make = Callable[..., Any]
 DT = 1.0 / 4096.0
 T_1, T_2, K_P, K_I = 50.83163360273612 / 8570.397339444286, 1.0 / 8570.397339444286, 2.0, 95.0
 KIT: dict[str, Any] = {
@@ -42,7 +41,7 @@ def motion() -> tuple[np.ndarray, np.ndarray]:
     return generator.normal(size=(400, 3, 1)) * 1e-3, generator.normal(size=(400, 1)) * 1e-3
 
 
-def test_matrices_of_benchmark_equal_pi_lead(make: Make, motion: Any) -> None:
+def test_matrices_of_benchmark_equal_pi_lead(motion: Any) -> None:
     matrices = make("compensator", "linear", DT, 1, law=KIT, **OF_KIT)
     published = make("compensator", "pi_lead", DT, 1)
     np.testing.assert_allclose(commands(matrices, *motion), commands(published, *motion), atol=1e-14)
@@ -59,7 +58,7 @@ def test_benchmark_with_matrices_equals_published_law() -> None:
     np.testing.assert_allclose(result.displacement, published.displacement, rtol=0.0, atol=1e-12)
 
 
-def test_transfer_function_equals_scipy_tustin(make: Make, motion: Any) -> None:
+def test_transfer_function_equals_scipy_tustin(motion: Any) -> None:
     numerator, denominator = [T_1 * T_1, 2.0 * T_1, 1.0], [T_2 * T_2, 2.0 * T_2, 1.0]
     b, a, _ = signal.cont2discrete((numerator, denominator), DT, "bilinear")
     law = {"numerator": numerator, "denominator": denominator}
@@ -72,7 +71,7 @@ def test_transfer_function_equals_scipy_tustin(make: Make, motion: Any) -> None:
     np.testing.assert_allclose(again, result, rtol=1e-9, atol=1e-12)
 
 
-def test_inputs_have_declared_order_for_all_axes(make: Make) -> None:
+def test_inputs_have_declared_order_for_all_axes() -> None:
     """Two axes, a different gain for each input, no states."""
     names = ["force", "target", "error", "velocity", "acceleration", "measured"]
     gains = np.arange(24.0).reshape(2, 12) + 1.0
@@ -85,7 +84,7 @@ def test_inputs_have_declared_order_for_all_axes(make: Make) -> None:
     np.testing.assert_allclose(result, inputs @ gains.T, rtol=1e-12)
 
 
-def test_frequency_response_equals_response_to_sine(make: Make) -> None:
+def test_frequency_response_equals_response_to_sine() -> None:
     """Feedforward of second order behind a low pass: response to a sine of 3 Hz."""
     omega = 2.0 * np.pi * 3.0
     continuous = {"A": [[-200.0]], "B": [[200.0, 4.0, 0.02]], "C": [[1.0]]}
@@ -99,7 +98,7 @@ def test_frequency_response_equals_response_to_sine(make: Make) -> None:
         make("compensator", "linear", DT, 1, law=KIT, **OF_KIT).frequency_response(np.array([omega]))
 
 
-def test_lead_shifts_target(make: Make) -> None:
+def test_lead_shifts_target() -> None:
     """Cubic motion, from the second sample on; the first has no jerk yet."""
     lead, times = 0.01, DT * np.arange(50)
     data = {"law": {"D": [[2.0, 0.5, 0.1]]}, "inputs": ["target", "velocity", "acceleration"]}
@@ -132,7 +131,7 @@ def write_law(path: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize(("name", "version"), [("law.yaml", "yaml"), ("law.mat", "5"), ("law.mat", "7.3")])
-def test_law_is_read_from_file(name: str, version: str, tmp_path: Path, make: Make, motion: Any) -> None:
+def test_law_is_read_from_file(name: str, version: str, tmp_path: Path, motion: Any) -> None:
     path = write_law(tmp_path / name, version)
     result = make("compensator", "linear", DT, 1, file=str(path), **OF_KIT)
     np.testing.assert_array_equal(
@@ -155,7 +154,7 @@ def test_law_is_read_from_file(name: str, version: str, tmp_path: Path, make: Ma
         ({"file": "missing.yaml"}, ("missing.yaml", "read")),
     ],
 )
-def test_invalid_law_is_refused(make: Make, data: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_invalid_law_is_refused(data: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as error:
         make("compensator", "linear", DT, 1, **data)
     assert mentions(str(error.value), *words)
@@ -170,7 +169,7 @@ def test_invalid_law_is_refused(make: Make, data: dict[str, Any], words: tuple[s
     ],
 )
 def test_file_without_law_is_refused_with_path(
-    name: str, content: bytes, words: tuple[str, ...], make: Make, tmp_path: Path
+    name: str, content: bytes, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
@@ -178,9 +177,6 @@ def test_file_without_law_is_refused_with_path(
         make("compensator", "linear", DT, 1, file=str(path))
     assert str(path) in str(error.value)
     assert mentions(str(error.value), *words)
-
-
-Make = Callable[..., Any]
 
 
 def pi_commands(law: Any, target: np.ndarray, measured: np.ndarray) -> np.ndarray:
@@ -194,7 +190,7 @@ def tustin(numerator: tuple[float, ...], denominator: tuple[float, ...], values:
     return np.asarray(signal.lfilter(b.ravel(), a, values))
 
 
-def test_pi_lead_equals_published_controller(make: Make) -> None:
+def test_pi_lead_equals_published_controller() -> None:
     """Reference: the benchmark's lead and PI by scipy; target and measurement belong to the previous sample."""
     generator = np.random.default_rng(3)
     target, measured = generator.normal(size=(2, 500)) * 1e-3
@@ -205,7 +201,7 @@ def test_pi_lead_equals_published_controller(make: Make) -> None:
     np.testing.assert_allclose(result, expected, atol=1e-15)
 
 
-def test_pi_lead_state_is_integral_part(make: Make) -> None:
+def test_pi_lead_state_is_integral_part() -> None:
     law = make("compensator", "pi_lead", DT, 1, proportional=0.0)
     result = pi_commands(law, np.full(100, 1e-3), np.zeros(100))
     assert law.state() == [result[-1]]

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from coupled_rigs import transfer_matrix
+from loop_parts import make
 from messages import mentions, naming
 
 from rths_nodes.app import hosts
@@ -32,7 +32,6 @@ from rths_nodes.mechanics.models.inverse import StateSpace, diagonal
 from rths_nodes.mechanics.models.inverse import state_space as inverse_state_space
 from rths_nodes.mechanics.structure import transition
 
-Make = Callable[..., Any]
 DT = 1.0 / 2000.0
 SPECIMEN = {
     "mass": (98.3 * np.eye(3)).tolist(),
@@ -80,12 +79,12 @@ def tracked(compensator: Any, rig: dict[str, Any], seconds: float = 1.5, late: i
 
 
 @pytest.mark.parametrize("rig", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
-def test_coupled_feedforward_tracks_on_known_rig(make: Make, rig: dict[str, Any]) -> None:
+def test_coupled_feedforward_tracks_on_known_rig(rig: dict[str, Any]) -> None:
     compensator = make("compensator", "model_based", DT, 3, known=rig)
     assert tracked(compensator, rig).max() < 0.005
 
 
-def test_printed_columns_fail_for_unequal_actuators(make: Make, tmp_path: Path) -> None:
+def test_printed_columns_fail_for_unequal_actuators(tmp_path: Path) -> None:
     """Eq. (2.8) as printed scales columns with (s - p_aj) / (k_aj k_sj)."""
     model = coupled_model(**UNEQUAL)
     right = feedforward(model)
@@ -95,7 +94,7 @@ def test_printed_columns_fail_for_unequal_actuators(make: Make, tmp_path: Path) 
     assert tracked(printed, UNEQUAL).max() > 0.2
 
 
-def test_uncoupled_error_equals_transfer_matrix(make: Make) -> None:
+def test_uncoupled_error_equals_transfer_matrix() -> None:
     """For a single sine: x / x_target = G_xu diag(G_FF)."""
     compensator = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False)
     model = coupled_model(**EQUAL)
@@ -119,7 +118,7 @@ def test_uncoupled_error_equals_transfer_matrix(make: Make) -> None:
     assert np.abs(expected / shape - 1.0).max() > 0.02
 
 
-def test_feedback_reduces_tracking_error(make: Make) -> None:
+def test_feedback_reduces_tracking_error() -> None:
     """At low frequencies by 1 + k = sqrt(1 + q / r): 3.9 times for the default weights."""
     alone = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False)
     with_feedback = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False, feedback={})
@@ -127,7 +126,7 @@ def test_feedback_reduces_tracking_error(make: Make) -> None:
     np.testing.assert_allclose(ratio, 3.5, rtol=0.15)
 
 
-def test_feedback_vanishes_on_known_rig(make: Make) -> None:
+def test_feedback_vanishes_on_known_rig() -> None:
     compensator = make("compensator", "model_based", DT, 3, known=EQUAL, feedback={})
     assert tracked(compensator, EQUAL).max() < 0.005
     u_ff, u_fb = np.array(compensator.state()).reshape(3, 2).T
@@ -135,7 +134,7 @@ def test_feedback_vanishes_on_known_rig(make: Make) -> None:
 
 
 @pytest.mark.parametrize("feedback", [None, {}], ids=["without", "with"])
-def test_lead_compensates_transport(make: Make, feedback: dict[str, Any] | None) -> None:
+def test_lead_compensates_transport(feedback: dict[str, Any] | None) -> None:
     def build(lead: float) -> Any:
         return make("compensator", "model_based", DT, 3, known=EQUAL, lead=lead, feedback=feedback)
 
@@ -143,7 +142,7 @@ def test_lead_compensates_transport(make: Make, feedback: dict[str, Any] | None)
     assert tracked(build(0.0), EQUAL, late=2).max() > 0.2
 
 
-def test_reset_restores_state(make: Make) -> None:
+def test_reset_restores_state() -> None:
     compensator = make("compensator", "model_based", DT, 3, known=EQUAL, feedback={})
     assert compensator.state_names == ("u_ff[0]", "u_fb[0]", "u_ff[1]", "u_fb[1]", "u_ff[2]", "u_fb[2]")
     assert compensator.state_units == {"u_ff": "m", "u_fb": "m"}
@@ -219,14 +218,14 @@ def test_coupled_feedforward_tracks_in_loop() -> None:
     assert errors.max() < 0.002
 
 
-def test_exactly_one_model_source_is_required(make: Make) -> None:
+def test_exactly_one_model_source_is_required() -> None:
     with pytest.raises(ConfigError, match=naming("model", "known")):
         make("compensator", "model_based", DT, 3)
     with pytest.raises(ConfigError, match=naming("both are given")):
         make("compensator", "model_based", DT, 3, model="x.yaml", known=EQUAL)
 
 
-def test_model_of_other_rig_is_refused(make: Make, tmp_path: Path) -> None:
+def test_model_of_other_rig_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=naming("compensator.known", "3", "test", "2")):
         make("compensator", "model_based", DT, 2, known=EQUAL)
     path = tmp_path / "model.yaml"
@@ -254,7 +253,7 @@ def test_caution_names_linear_ramp() -> None:
         ({"servo_gain": [1e4]}, ("known", "pole")),
     ],
 )
-def test_inconsistent_constants_are_refused(make: Make, change: dict[str, Any], message: tuple[str, ...]) -> None:
+def test_inconsistent_constants_are_refused(change: dict[str, Any], message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "model_based", DT, 3, known=EQUAL | change)
 

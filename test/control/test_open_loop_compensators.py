@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import doubts, mentions, naming
 from scipy.linalg import expm
 
@@ -24,7 +24,6 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
 
-Make = Callable[..., Any]
 DT, DELAY = 1.0 / 1024.0, 0.0137
 NOTHING = np.zeros(1)
 
@@ -35,7 +34,7 @@ def curve_motions(curve: np.polynomial.Polynomial, times: np.ndarray) -> list[Mo
     return [Motion(*(np.array([part(t)]) for part in parts)) for t in times]
 
 
-def ramp_motions(make: Make, ramp: str, substeps: int, targets: np.ndarray) -> list[Motion]:
+def ramp_motions(ramp: str, substeps: int, targets: np.ndarray) -> list[Motion]:
     """Motions of a ramp through ``targets``, which start at rest."""
     generator = make("ramp", ramp, DT, substeps, 1)
     motions = []
@@ -60,22 +59,20 @@ TIMES = DT * np.arange(1, 101)
 
 
 @pytest.mark.parametrize("spacing", [1, 2, 10, 40])
-def test_linear_acceleration_is_exact_on_cubics(make: Make, spacing: int) -> None:
+def test_linear_acceleration_is_exact_on_cubics(spacing: int) -> None:
     compensator = make("compensator", "linear_acceleration", DT, 1, delay=DELAY, spacing=spacing)
     sent = commands(compensator, curve_motions(CUBIC, TIMES))[spacing:]
     np.testing.assert_allclose(sent, CUBIC(TIMES + DELAY)[spacing:], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("order", "curve"), [(1, LINEAR), (2, QUADRATIC)])
-def test_derivative_feedforward_is_exact_to_its_order(
-    make: Make, order: int, curve: np.polynomial.Polynomial
-) -> None:
+def test_derivative_feedforward_is_exact_to_its_order(order: int, curve: np.polynomial.Polynomial) -> None:
     compensator = make("compensator", "derivative_feedforward", DT, 1, delay=DELAY, order=order)
     sent = commands(compensator, curve_motions(curve, TIMES))
     np.testing.assert_allclose(sent, curve(TIMES + DELAY), rtol=1e-13)
 
 
-def test_feedforward_error_is_remainder_of_series(make: Make) -> None:
+def test_feedforward_error_is_remainder_of_series() -> None:
     """On a cubic, the missing terms are delay^2 a / 2 + delay^3 jerk / 6, and delay^3 jerk / 6."""
     motions = curve_motions(CUBIC, TIMES)
     jerk = 6.0 * CUBIC.coef[3]
@@ -89,7 +86,7 @@ def test_feedforward_error_is_remainder_of_series(make: Make) -> None:
     np.testing.assert_allclose(missing[1], DELAY**3 * jerk / 6.0, rtol=1e-8)
 
 
-def test_feedforward_of_order_1_inverts_first_order_lag(make: Make) -> None:
+def test_feedforward_of_order_1_inverts_first_order_lag() -> None:
     """1 + j w tau against 1 / (1 + j w tau), as a gain of the compensator on a sine."""
     w = 2.0 * math.pi * 3.0
     compensator = make("compensator", "derivative_feedforward", DT, 2, delay=DELAY, order=1)
@@ -102,21 +99,21 @@ def test_feedforward_of_order_1_inverts_first_order_lag(make: Make) -> None:
 
 @pytest.mark.parametrize(("ramp", "order"), [("linear", 1), ("quadratic", 2)])
 @pytest.mark.parametrize("samples", [0.4, 1.0])
-def test_feedforward_after_ramp_equals_polynomial(make: Make, ramp: str, order: int, samples: float) -> None:
+def test_feedforward_after_ramp_equals_polynomial(ramp: str, order: int, samples: float) -> None:
     """A step a sample: the ramp's curve passes through the same points as the extrapolation."""
     targets = np.concatenate(([0.0], np.random.default_rng(3).normal(size=50).cumsum()))
-    motions = ramp_motions(make, ramp, 1, targets)
+    motions = ramp_motions(ramp, 1, targets)
     delay = samples * DT
     series = make("compensator", "derivative_feedforward", DT, 1, delay=delay, order=order)
     polynomial = make("compensator", "polynomial", DT, 1, delay=delay, order=order, spacing=1)
     np.testing.assert_allclose(commands(series, motions), commands(polynomial, motions), rtol=1e-9, atol=1e-12)
 
 
-def test_the_acceleration_is_differenced_over_a_step_of_the_ramp(make: Make) -> None:
+def test_the_acceleration_is_differenced_over_a_step_of_the_ramp() -> None:
     """Over one sample the difference is a spike once in a step, and the command jumps three times as far."""
     substeps = 10
     steps = DT * substeps * np.arange(60)
-    motions = ramp_motions(make, "quadratic", substeps, 5.0 * steps**3)
+    motions = ramp_motions("quadratic", substeps, 5.0 * steps**3)
     exact = 5.0 * (DT * np.arange(1, len(motions) + 1) + DELAY) ** 3
 
     def worst(spacing: int) -> float:
@@ -127,7 +124,7 @@ def test_the_acceleration_is_differenced_over_a_step_of_the_ramp(make: Make) -> 
     assert worst(1) > 3.0 * worst(substeps)
 
 
-def test_the_acceleration_at_the_start_is_no_jump(make: Make) -> None:
+def test_the_acceleration_at_the_start_is_no_jump() -> None:
     """A test starts with the acceleration of the first ground motion; it was not zero one sample before."""
     constant = Motion(np.array([0.1]), np.array([0.2]), np.array([3.0]))
     compensator = make("compensator", "linear_acceleration", DT, 1, delay=DELAY, spacing=4)
@@ -155,7 +152,7 @@ def test_kernels_accept_any_delay(name: str) -> None:
         ("polynomial", {"delay": -1e-3}),
     ],
 )
-def test_parameters_out_of_bounds_are_refused(make: Make, name: str, wrong: dict[str, Any]) -> None:
+def test_parameters_out_of_bounds_are_refused(name: str, wrong: dict[str, Any]) -> None:
     key = next(iter(wrong))
     with pytest.raises(ConfigError, match=rf"compensator\.{key} = "):
         make("compensator", name, DT, 1, **({"delay": DELAY} | wrong))
@@ -273,7 +270,7 @@ def test_zero_lead_keeps_kernel() -> None:
 
 
 @pytest.mark.parametrize("name", COMPENSATORS)
-def test_lead_extrapolates_target_of_each_compensator(make: Make, name: str) -> None:
+def test_lead_extrapolates_target_of_each_compensator(name: str) -> None:
     """Cubic motion; the first sample has no jerk yet."""
     plain, led = (make("compensator", name, DT, 2, **COMPENSATORS[name], lead=lead) for lead in (0.0, LEAD))
     for motion, later in zip(cubic(LEAD_TIMES), read_ahead(cubic(LEAD_TIMES)), strict=True):
@@ -283,7 +280,7 @@ def test_lead_extrapolates_target_of_each_compensator(make: Make, name: str) -> 
 
 
 @pytest.mark.parametrize("name", [*COMPENSATORS, "linear", "chain"])
-def test_lead_starts_without_jump_of_acceleration(make: Make, name: str) -> None:
+def test_lead_starts_without_jump_of_acceleration(name: str) -> None:
     """The acceleration is constant; the extrapolation is exact from the first sample on."""
 
     def motion(t: float) -> Motion:
@@ -300,7 +297,7 @@ def test_lead_starts_without_jump_of_acceleration(make: Make, name: str) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in COMPENSATORS if name != "pi_lead"])
-def test_frequency_response_includes_lead(make: Make, name: str) -> None:
+def test_frequency_response_includes_lead(name: str) -> None:
     omega = 2.0 * np.pi * np.array([0.5, 2.0, 5.0])
     plain, led = (
         make("compensator", name, DT, 1, **COMPENSATORS[name], lead=lead).frequency_response(omega)
@@ -330,7 +327,7 @@ def test_transport_is_added_only_to_models_without_it() -> None:
     assert Assembly(led).compensator.lead == pytest.approx(10 * led.dt)
 
 
-def test_lead_inside_adaptive_law_is_refused(make: Make) -> None:
+def test_lead_inside_adaptive_law_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("compensator.lead", "0.01 s")):
         make("compensator", "adaptive", DT, 1, compensator={"type": "inverse", "lead": 0.01})
 
@@ -370,7 +367,7 @@ def test_order_outside_table_is_refused(order: int) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("spacing", [None, 1, 9, 30])
-def test_extrapolation_is_exact_on_polynomials_of_its_order(make: Make, order: int, spacing: int | None) -> None:
+def test_extrapolation_is_exact_on_polynomials_of_its_order(order: int, spacing: int | None) -> None:
     delay = 0.0137 if spacing is None else 0.8 * max(order, 1) * spacing * DT
     curve = np.polynomial.Polynomial(np.arange(1.0, order + 2.0))
     times = DT * np.arange(200)
@@ -380,7 +377,7 @@ def test_extrapolation_is_exact_on_polynomials_of_its_order(make: Make, order: i
     np.testing.assert_allclose(sent, expected[-len(sent) :], rtol=1e-10)
 
 
-def test_pure_delay_is_compensated(make: Make) -> None:
+def test_pure_delay_is_compensated() -> None:
     specimen = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
     actuator = make("actuator", "pure_delay", DT, specimen, delay=14 * DT)
     targets = 1e-3 * (DT * np.arange(1, 300)) ** 3
@@ -393,7 +390,7 @@ def test_pure_delay_is_compensated(make: Make) -> None:
     np.testing.assert_allclose(measured[60:], targets[60:], rtol=1e-9)
 
 
-def apparent(make: Make, order: int, phase: float, spacing: int = 8) -> complex:
+def apparent(order: int, phase: float, spacing: int = 8) -> complex:
     """k*/k + j c* w/k: a unit spring delayed by one spacing, for a sine of ``phase`` per spacing."""
     compensator = make("compensator", "polynomial", DT, 2, delay=spacing * DT, order=order)
     samples = (order + 1) * spacing
@@ -406,31 +403,31 @@ def apparent(make: Make, order: int, phase: float, spacing: int = 8) -> complex:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("phase", [0.1, 0.7025, 1.0, 2.5])
-def test_apparent_spring_has_closed_form(make: Make, order: int, phase: float) -> None:
+def test_apparent_spring_has_closed_form(order: int, phase: float) -> None:
     closed = 1.0 - (1.0 - np.exp(-1j * phase)) ** (order + 1)
-    ratio = apparent(make, order, phase)
+    ratio = apparent(order, phase)
     assert ratio == pytest.approx(closed, abs=1e-12)
     damping = -((2.0 * math.sin(phase / 2.0)) ** (order + 1)) * math.sin((order + 1) * (math.pi - phase) / 2.0)
     assert ratio.imag == pytest.approx(damping, abs=1e-12)
 
 
 @pytest.mark.parametrize(("order", "critical"), [(2, math.pi / 3.0), (3, 1.571)])
-def test_apparent_damping_changes_sign_at_published_phase(make: Make, order: int, critical: float) -> None:
-    assert apparent(make, order, 0.98 * critical).imag > 0.0 > apparent(make, order, 1.02 * critical).imag
+def test_apparent_damping_changes_sign_at_published_phase(order: int, critical: float) -> None:
+    assert apparent(order, 0.98 * critical).imag > 0.0 > apparent(order, 1.02 * critical).imag
 
 
 @pytest.mark.parametrize("phase", [0.05, 0.5, 1.5, 3.0])
-def test_orders_0_and_1_reduce_damping_at_every_frequency(make: Make, phase: float) -> None:
-    assert apparent(make, 0, phase).imag < 0.0
-    assert apparent(make, 1, phase).imag < 0.0
+def test_orders_0_and_1_reduce_damping_at_every_frequency(phase: float) -> None:
+    assert apparent(0, phase).imag < 0.0
+    assert apparent(1, phase).imag < 0.0
 
 
-def test_order_4_reduces_damping_up_to_fifth_of_pi(make: Make) -> None:
-    signs = [apparent(make, 4, share * math.pi / 5.0).imag > 0.0 for share in (0.98, 1.02, 2.98, 3.02)]
+def test_order_4_reduces_damping_up_to_fifth_of_pi() -> None:
+    signs = [apparent(4, share * math.pi / 5.0).imag > 0.0 for share in (0.98, 1.02, 2.98, 3.02)]
     assert signs == [False, True, True, False]
 
 
-def test_default_spacing_is_delay(make: Make) -> None:
+def test_default_spacing_is_delay() -> None:
     targets = np.random.default_rng(1).normal(size=100)
     default, explicit = (
         commands_to(make("compensator", "polynomial", DT, 1, delay=0.0137, order=2, **spacing), targets)
@@ -444,18 +441,18 @@ def test_default_spacing_is_delay(make: Make) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_zero_delay_sends_target(make: Make, order: int) -> None:
+def test_zero_delay_sends_target(order: int) -> None:
     targets = np.random.default_rng(2).normal(size=20)
     compensator = make("compensator", "polynomial", DT, 1, delay=0.0, order=order)
     np.testing.assert_array_equal(commands_to(compensator, targets), targets)
 
 
-def test_default_spacing_accepts_any_delay(make: Make) -> None:
+def test_default_spacing_accepts_any_delay() -> None:
     for samples in (0.2, 0.5, 1.49, 1.5, 13.5, 14.03, 14.49):
         make("compensator", "polynomial", DT, 1, delay=samples * DT, order=1)
 
 
-def test_delay_beyond_history_is_refused(make: Make) -> None:
+def test_delay_beyond_history_is_refused() -> None:
     make("compensator", "polynomial", DT, 1, delay=28 * DT, order=2, spacing=14)
     with pytest.raises(ConfigError, match=naming("compensator.delay", "0.03 s", "<= 0.0273438 s")):
         make("compensator", "polynomial", DT, 1, delay=0.030, order=2, spacing=14)
@@ -464,14 +461,14 @@ def test_delay_beyond_history_is_refused(make: Make) -> None:
         make("compensator", "polynomial", DT, 1, delay=137e3)  # in milliseconds
 
 
-def test_spans_include_history(make: Make) -> None:
+def test_spans_include_history() -> None:
     params = make("compensator", "polynomial", DT, 1, delay=0.01, order=3).Params
     assert params(delay=0.01, order=3).spans() == {"delay": 0.03}
     assert params(delay=0.01, order=0).spans() == {"delay": 0.01}
     assert params(delay=0.01, order=3, spacing=5).spans() == {"delay": 0.01}
 
 
-def test_tadc_sweep_has_reference_errors(make: Make) -> None:
+def test_tadc_sweep_has_reference_errors() -> None:
     """J2 = 21.54 %, J3 = 54.55 %: the actuator lags and the polynomial amplifies above 6 Hz."""
     times = DT * np.arange(50 * 1024 + 1)
     targets = 1e-3 * np.sin(2.0 * np.pi * (0.1 * times + 9.9 / 100.0 * times**2))

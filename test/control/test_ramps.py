@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Target
 
-Make = Callable[..., Any]
 DT, SUBSTEPS = 1.0 / 1024.0, 10
 STEP = DT * SUBSTEPS
 
@@ -37,7 +37,7 @@ def drive(ramp: Any, motion: Callable[[float], tuple[Any, Any, Any]], steps: int
     return shown
 
 
-def test_quadratic_ramp_is_exact_on_parabola(make: Make) -> None:
+def test_quadratic_ramp_is_exact_on_parabola() -> None:
     x0, v0, a0 = np.array([0.01, -0.2]), np.array([0.3, 0.1]), np.array([-5.0, 7.0])
     ramp = make("ramp", "quadratic", DT, SUBSTEPS, 2)
     for t, (x, v, a) in drive(ramp, lambda t: (x0 + v0 * t + 0.5 * a0 * t**2, v0 + a0 * t, a0), 5):
@@ -46,7 +46,7 @@ def test_quadratic_ramp_is_exact_on_parabola(make: Make) -> None:
         np.testing.assert_allclose(a, a0, atol=1e-9)
 
 
-def test_hermite_ramp_is_exact_on_fifth_degree(make: Make) -> None:
+def test_hermite_ramp_is_exact_on_fifth_degree() -> None:
     polynomial = np.polynomial.Polynomial([0.01, 0.3, -5.0, 40.0, -200.0, 700.0])
     at = [polynomial, polynomial.deriv(), polynomial.deriv(2)]
     ramp = make("ramp", "hermite", DT, SUBSTEPS, 1)
@@ -55,7 +55,7 @@ def test_hermite_ramp_is_exact_on_fifth_degree(make: Make) -> None:
             assert value[0] == pytest.approx(exact(t), rel=1e-9)
 
 
-def test_hermite_ramp_ends_on_inconsistent_targets(make: Make) -> None:
+def test_hermite_ramp_ends_on_inconsistent_targets() -> None:
     """With one substep, and at the end of every step, it gives the integrator's motion."""
     ramp = make("ramp", "hermite", STEP, 1, 2)
     rng = np.random.default_rng(1)
@@ -68,7 +68,7 @@ def test_hermite_ramp_ends_on_inconsistent_targets(make: Make) -> None:
             np.testing.assert_allclose(getattr(now, name), getattr(following, name), rtol=1e-9, atol=1e-9)
 
 
-def test_linear_ramp_has_slope_of_its_line(make: Make) -> None:
+def test_linear_ramp_has_slope_of_its_line() -> None:
     ramp = make("ramp", "linear", DT, SUBSTEPS, 1)
     # the ramp ignores the integrator's velocity and acceleration
     for t, (x, v, a) in drive(ramp, lambda t: (0.2 + 3.0 * t, 99.0, 99.0), 4):
@@ -78,13 +78,13 @@ def test_linear_ramp_has_slope_of_its_line(make: Make) -> None:
 
 
 @pytest.mark.parametrize("name", registry.names("ramp"))
-def test_every_ramp_ends_step_on_target(make: Make, name: str) -> None:
+def test_every_ramp_ends_step_on_target(name: str) -> None:
     ramp = make("ramp", name, DT, SUBSTEPS, 1)
     for t, (x, _, _) in drive(ramp, lambda t: (np.sin(40.0 * t), 40.0 * np.cos(40.0 * t), 0.0), 30)[9::10]:
         assert x[0] == pytest.approx(np.sin(40.0 * t), abs=1e-14)
 
 
-def test_quadratic_ramp_follows_sine_closer_than_linear(make: Make) -> None:
+def test_quadratic_ramp_follows_sine_closer_than_linear() -> None:
     omega = 2.0 * np.pi
 
     def sine(t: float) -> tuple[float, float, float]:
@@ -100,7 +100,7 @@ def test_quadratic_ramp_follows_sine_closer_than_linear(make: Make) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.35, 0.8])
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_predictor_corrector_is_exact_on_polynomial(make: Make, order: int, share: float) -> None:
+def test_predictor_corrector_is_exact_on_polynomial(order: int, share: float) -> None:
     curve = np.polynomial.Polynomial([0.01, 0.3, -5.0, 200.0][: order + 1])
     first, second = curve.deriv(), curve.deriv(2)
     ramp = make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, order=order, predicted_share=share)
@@ -113,7 +113,7 @@ def test_predictor_corrector_is_exact_on_polynomial(make: Make, order: int, shar
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
-def test_prediction_does_not_use_next_target(make: Make, share: float) -> None:
+def test_prediction_does_not_use_next_target(share: float) -> None:
     predicted = round(share * SUBSTEPS)
     histories = []
     for last in (0.3, -0.7):
@@ -130,7 +130,7 @@ def test_prediction_does_not_use_next_target(make: Make, share: float) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.8])
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_prediction_before_target_equals_step_after_it(make: Make, share: float, order: int) -> None:
+def test_prediction_before_target_equals_step_after_it(share: float, order: int) -> None:
     ramp = make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, predicted_share=share, order=order)
     assert ramp.predicted == math.floor(share * SUBSTEPS + 1e-9)
     ramp.start(target(0, np.array([0.01]), np.array([0.3]), np.array([-2.0])))
@@ -143,7 +143,7 @@ def test_prediction_before_target_equals_step_after_it(make: Make, share: float,
                 np.testing.assert_array_equal(getattr(motion, name), getattr(stepped, name))
 
 
-def test_correction_is_smooth_and_bounded_in_velocity(make: Make) -> None:
+def test_correction_is_smooth_and_bounded_in_velocity() -> None:
     """After an unpredicted target the velocity stays below 1.5 errors per remaining time of the step."""
     fine, share = 1000, 0.8
     ramp = make("ramp", "predictor_corrector", STEP / fine, fine, 1, predicted_share=share)
@@ -165,13 +165,13 @@ def test_correction_is_smooth_and_bounded_in_velocity(make: Make) -> None:
     )
 
 
-def test_predicted_share_above_limit_is_refused(make: Make) -> None:
+def test_predicted_share_above_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"predicted_share = 0\.9: must be >= 0 and <= 0\.8"):
         make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, predicted_share=0.9)
 
 
 @pytest.mark.parametrize("substeps", [1, 2])
-def test_predictor_corrector_works_with_few_substeps(make: Make, substeps: int) -> None:
+def test_predictor_corrector_works_with_few_substeps(substeps: int) -> None:
     ramp = make("ramp", "predictor_corrector", DT, substeps, 1, predicted_share=0.8)
     rest = np.zeros(1)
     ramp.start(target(0, rest, rest, rest))

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 from scipy.integrate import solve_ivp
 
@@ -16,7 +16,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.mechanics.structure import combined
 
-Make = Callable[..., Any]
 DT = 1.0 / 2000.0
 NAMES = measured_names(3)
 NOTHING = np.zeros(3)
@@ -29,7 +28,7 @@ SPECIMEN = {
 
 
 @pytest.fixture(scope="module")
-def frame(make: Make) -> Any:
+def frame() -> Any:
     """The frame of Phillips & Spencer (2012): ten times the mass of the specimen, its stiffness, modal damping."""
     return make(
         "structure",
@@ -61,7 +60,7 @@ def stable(values: np.ndarray) -> np.ndarray:
     return np.sort_complex(values[values.real < 0.0])
 
 
-def test_regulator_has_stable_eigenvalues_of_hamiltonian(make: Make, frame: Any) -> None:
+def test_regulator_has_stable_eigenvalues_of_hamiltonian(frame: Any) -> None:
     """Minimum of the integral of a_3^2 + r f^2; the damper does not act on the third floor."""
     weight = 1e-8  # keeps the eigenvalues well conditioned
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, force_weight=weight)
@@ -71,7 +70,7 @@ def test_regulator_has_stable_eigenvalues_of_hamiltonian(make: Make, frame: Any)
     np.testing.assert_allclose(eigenvalues, expected, rtol=1e-5)
 
 
-def test_regulator_weights_floor_with_damper(make: Make, frame: Any) -> None:
+def test_regulator_weights_floor_with_damper(frame: Any) -> None:
     """a_1 = c z + d f: with v = f + d c z / (d^2 + r) the cross term vanishes."""
     weight = 1e-8
     data = {"force_weight": weight, "weights": [1.0, 0.0, 0.0]}
@@ -88,7 +87,7 @@ def test_regulator_weights_floor_with_damper(make: Make, frame: Any) -> None:
 
 @pytest.mark.parametrize("mass", [2.0, 1e2, 1e4, 1e6])
 @pytest.mark.parametrize("weight", [1e-17, 1e-14, 1e-8])
-def test_gain_of_one_floor_has_closed_form(mass: float, weight: float, make: Make) -> None:
+def test_gain_of_one_floor_has_closed_form(mass: float, weight: float) -> None:
     """q a(s) a(-s) + r = p(s) p(-s) of the acceleration a, however small the weight of the force.
 
     With rho = r / (r + 1 / m^2): p = s^2 + alpha s + beta,
@@ -103,7 +102,7 @@ def test_gain_of_one_floor_has_closed_form(mass: float, weight: float, make: Mak
     np.testing.assert_allclose(gain, mass * np.array([w**2 - beta, 2.0 * ratio * w - alpha]), rtol=1e-6)
 
 
-def test_published_weight_gives_stable_controller(make: Make, frame: Any) -> None:
+def test_published_weight_gives_stable_controller(frame: Any) -> None:
     """r = 1e-17: nearly free force, clipped to a controller that only uses the sign."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     a, b, rows = plant(frame)
@@ -112,7 +111,7 @@ def test_published_weight_gives_stable_controller(make: Make, frame: Any) -> Non
     assert (np.linalg.eigvals(a - controller.observer @ outputs).real < 0.0).all()
 
 
-def test_observer_has_stable_eigenvalues_of_hamiltonian(make: Make, frame: Any) -> None:
+def test_observer_has_stable_eigenvalues_of_hamiltonian(frame: Any) -> None:
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     a, _, rows = plant(frame)
     outputs = np.vstack([rows, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
@@ -122,7 +121,7 @@ def test_observer_has_stable_eigenvalues_of_hamiltonian(make: Make, frame: Any) 
     np.testing.assert_allclose(eigenvalues, expected, rtol=1e-6)
 
 
-def test_estimate_converges_to_structure(make: Make, frame: Any) -> None:
+def test_estimate_converges_to_structure(frame: Any) -> None:
     """Exact measurements, known force, no ground motion: the initial error decays."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     a, b, rows = plant(frame)
@@ -139,7 +138,7 @@ def test_estimate_converges_to_structure(make: Make, frame: Any) -> None:
     np.testing.assert_allclose(controller.estimate, moved.y[:, -1], atol=2e-3 * np.abs(moved.y).max())
 
 
-def test_ground_acceleration_is_added_to_channels(make: Make, frame: Any) -> None:
+def test_ground_acceleration_is_added_to_channels(frame: Any) -> None:
     """Channels are relative to the laboratory floor."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     for _ in range(5):
@@ -147,7 +146,7 @@ def test_ground_acceleration_is_added_to_channels(make: Make, frame: Any) -> Non
     assert not controller.estimate.any()
 
 
-def test_voltage_follows_clipping_rule(make: Make, frame: Any) -> None:
+def test_voltage_follows_clipping_rule(frame: Any) -> None:
     """V = V_max H((f_c - f) f)."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, voltage=2.0)
     signs = set()
@@ -163,12 +162,12 @@ def test_voltage_follows_clipping_rule(make: Make, frame: Any) -> None:
     assert len(signs) == 4
 
 
-def test_voltage_is_zero_without_force(make: Make, frame: Any) -> None:
+def test_voltage_is_zero_without_force(frame: Any) -> None:
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     assert controller.step(measurement(displacement=0.01), 0.0)[0] == 0.0
 
 
-def test_channels_are_selected_by_name(make: Make, frame: Any) -> None:
+def test_channels_are_selected_by_name(frame: Any) -> None:
     ordered = make("semi_active", "clipped_optimal", frame, DT, NAMES)
     reordered = make("semi_active", "clipped_optimal", frame, DT, ("oil [N/m^2]", *reversed(NAMES)))
     for k in range(50):
@@ -179,12 +178,12 @@ def test_channels_are_selected_by_name(make: Make, frame: Any) -> None:
     np.testing.assert_array_equal(ordered.estimate, reordered.estimate)
 
 
-def test_passive_voltage_is_constant(make: Make) -> None:
+def test_passive_voltage_is_constant() -> None:
     controller = make("semi_active", "passive", None, DT, NAMES, voltage=1.5)
     assert [controller.step(measurement(force=f), 1.0)[0] for f in (-1.0, 0.0, 5.0)] == [1.5, 1.5, 1.5]
 
 
-def test_incompatible_settings_are_refused(make: Make, frame: Any) -> None:
+def test_incompatible_settings_are_refused(frame: Any) -> None:
     def build(structure: Any = frame, names: Any = NAMES, **data: Any) -> None:
         make("semi_active", "clipped_optimal", structure, DT, names, **data)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 from messages import mentions, naming
 
 from rths_nodes.analysis.energy import energies, experimental_force
@@ -18,7 +19,7 @@ from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -31,12 +32,9 @@ from rths_nodes.mechanics.axial_load import (
     lengths_of,
     shortening_at,
 )
-from rths_nodes.recording.run import Collector, Run
-
-Make = Callable[..., Any]
 
 
-def test_identity_passes_motion_and_forces(make: Make) -> None:
+def test_identity_passes_motion_and_forces() -> None:
     setup = make("setup", "identity", 2, 2)
     motion = Motion(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0]))
     moved = setup.axes(motion)
@@ -44,19 +42,19 @@ def test_identity_passes_motion_and_forces(make: Make) -> None:
     np.testing.assert_array_equal(setup.forces(np.array([7.0, 8.0]), motion.displacement), [7.0, 8.0])
 
 
-def test_identity_of_unequal_sizes_is_refused(make: Make) -> None:
+def test_identity_of_unequal_sizes_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("2", "1", "degrees", "equal")):
         make("setup", "identity", 1, 2)
 
 
 @pytest.mark.parametrize(("kind", "data"), [("identity", {}), ("matrix", {"matrix": [[0.0, 1.0], [-2.0, 3.0]]})])
-def test_histories_equal_motions_of_single_steps(make: Make, kind: str, data: dict[str, Any]) -> None:
+def test_histories_equal_motions_of_single_steps(kind: str, data: dict[str, Any]) -> None:
     setup, x = make("setup", kind, 2, 2, **data), np.random.default_rng(1).standard_normal((5, 2))
     one_by_one = [setup.axes(Motion(row, row, row)).displacement for row in x]
     np.testing.assert_allclose(setup.histories(x), one_by_one, rtol=1e-15)
 
 
-def test_matrix_moves_axes_between_floors(make: Make) -> None:
+def test_matrix_moves_axes_between_floors() -> None:
     setup = make("setup", "matrix", 3, 2, matrix=[[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
     x = np.array([1.0, 3.0, 7.0])
     motion = setup.axes(Motion(x, 2.0 * x, 3.0 * x))
@@ -76,7 +74,7 @@ def test_matrix_moves_axes_between_floors(make: Make) -> None:
         ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], ("setup.matrix", "rows", "independent")),
     ],
 )
-def test_inconsistent_matrix_is_refused(make: Make, matrix: Any, words: tuple[str, ...]) -> None:
+def test_inconsistent_matrix_is_refused(matrix: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "matrix", 3, 2, matrix=matrix)
 
@@ -115,7 +113,7 @@ def slope(function: Callable[[float], np.ndarray], h: float) -> np.ndarray:
 
 @both
 @poses
-def test_exact_forces_satisfy_virtual_work(make: Make, n: int, geometry: Any, pose: Any) -> None:
+def test_exact_forces_satisfy_virtual_work(n: int, geometry: Any, pose: Any) -> None:
     """Reference: Jacobian from differences of the exact displacements."""
     setup = make("setup", "rigid_coupler", n, n, **geometry, largest_rotation=0.5)
     q = free(n, pose)
@@ -128,9 +126,7 @@ def test_exact_forces_satisfy_virtual_work(make: Make, n: int, geometry: Any, po
 
 @both
 @poses
-def test_velocity_and_acceleration_are_derivatives_of_displacement(
-    make: Make, n: int, geometry: Any, pose: Any
-) -> None:
+def test_velocity_and_acceleration_are_derivatives_of_displacement(n: int, geometry: Any, pose: Any) -> None:
     """Along a curved path q + v t + a t^2 / 2, which includes the derivative of the Jacobian."""
     setup = make("setup", "rigid_coupler", n, n, **geometry, largest_rotation=0.5)
     q, v, a = free(n, pose), free(n, (0.4, -0.3, 0.7)), free(n, (-2.0, 1.0, 3.0))
@@ -146,7 +142,7 @@ def test_velocity_and_acceleration_are_derivatives_of_displacement(
 @both
 @poses
 @pytest.mark.parametrize("kinematics", ["exact", "linear"])
-def test_axes_are_converted_back_to_pose(make: Make, n: int, geometry: Any, pose: Any, kinematics: str) -> None:
+def test_axes_are_converted_back_to_pose(n: int, geometry: Any, pose: Any, kinematics: str) -> None:
     setup = make("setup", "rigid_coupler", n, n, **geometry, kinematics=kinematics)
     q = free(n, pose)
     np.testing.assert_allclose(setup.degrees_of_freedom(displacement(setup, q)), q, atol=1e-12)
@@ -155,7 +151,7 @@ def test_axes_are_converted_back_to_pose(make: Make, n: int, geometry: Any, pose
 @both
 @pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])
 @pytest.mark.parametrize("pose", [False, True])
-def test_many_poses_equal_single_poses(make: Make, n: int, geometry: Any, kinematics: str, pose: bool) -> None:
+def test_many_poses_equal_single_poses(n: int, geometry: Any, kinematics: str, pose: bool) -> None:
     """Including axes beyond the reach and degrees of freedom of a structure."""
     rows = {"pose": np.eye(n, n + 2, 1).tolist()} if pose else {}
     setup = make("setup", "rigid_coupler", n + 2 * pose, n, **geometry, kinematics=kinematics, **rows)
@@ -167,7 +163,7 @@ def test_many_poses_equal_single_poses(make: Make, n: int, geometry: Any, kinema
 
 
 @both
-def test_linear_kinematics_are_derivative_of_exact_at_rest(make: Make, n: int, geometry: Any) -> None:
+def test_linear_kinematics_are_derivative_of_exact_at_rest(n: int, geometry: Any) -> None:
     exact = make("setup", "rigid_coupler", n, n, **geometry)
     linear = make("setup", "rigid_coupler", n, n, **geometry, kinematics="linear")
     rest = np.zeros(n)
@@ -181,7 +177,7 @@ def test_linear_kinematics_are_derivative_of_exact_at_rest(make: Make, n: int, g
     np.testing.assert_allclose(gaps[0] / gaps[1], 4.0, rtol=0.02)  # the neglected terms are of second order
 
 
-def test_parallel_actuators_have_closed_form(make: Make) -> None:
+def test_parallel_actuators_have_closed_form() -> None:
     """Actuators of length L at levers +- b, pins on the line through the reference point."""
     length, b, x, theta = 2.0, 1.5, 0.1, 0.08
     geometry = {"anchors": [[-length, b], [-length, -b]], "attachments": [[0.0, b], [0.0, -b]]}
@@ -194,7 +190,7 @@ def test_parallel_actuators_have_closed_form(make: Make) -> None:
     np.testing.assert_allclose(linear.forces(np.array([3.0, 5.0]), np.zeros(2)), [8.0, 2.0 * b])
 
 
-def test_rotation_of_plane_has_no_effect(make: Make) -> None:
+def test_rotation_of_plane_has_no_effect() -> None:
     """Three actuators and their degrees of freedom, all rotated by 0.7 rad: the axes move equally."""
     turn = np.array([[math.cos(0.7), -math.sin(0.7)], [math.sin(0.7), math.cos(0.7)]])
     turned = {name: (np.array(points) @ turn.T).tolist() for name, points in THREE.items()}
@@ -214,7 +210,7 @@ def test_rotation_of_plane_has_no_effect(make: Make) -> None:
     [(0.0, 0.21), (0.0, -0.21), (-1.3, 0.0), (math.nan, 0.0), (0.0, math.inf)],
     ids=["turned", "turned back", "too short", "nan", "inf"],
 )
-def test_motions_beyond_reach_are_nan(make: Make, kinematics: str, pose: Any) -> None:
+def test_motions_beyond_reach_are_nan(kinematics: str, pose: Any) -> None:
     setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics=kinematics, shortest_length=0.3)
     q = np.array(pose)
     moved = setup.axes(Motion(q, np.ones(2), np.ones(2)))
@@ -224,13 +220,13 @@ def test_motions_beyond_reach_are_nan(make: Make, kinematics: str, pose: Any) ->
 
 
 @pytest.mark.parametrize("kinematics", ["exact", "linear"])
-def test_poses_beyond_reach_are_nan(make: Make, kinematics: str) -> None:
+def test_poses_beyond_reach_are_nan(kinematics: str) -> None:
     setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics=kinematics)
     for axes in ([-0.9, 0.9], [-1.19, -1.19], [math.nan, 0.0]):
         assert np.isnan(setup.degrees_of_freedom(np.array(axes))).all()
 
 
-def test_jamming_actuators_are_beyond_reach(make: Make) -> None:
+def test_jamming_actuators_are_beyond_reach() -> None:
     """At x = 0.5 the first actuator points at the reference point and drives nothing.
 
     Beyond, its sign of motion is reversed: a branch that no path without a jam reaches.
@@ -270,9 +266,7 @@ def test_invalid_coupler_is_refused(changes: dict[str, Any], words: tuple[str, .
         (3, 3, ("setup.anchors", "2", "rows", "3", "axis")),
     ],
 )
-def test_coupler_with_wrong_number_of_axes_is_refused(
-    make: Make, n_dof: int, n_axes: int, words: tuple[str, ...]
-) -> None:
+def test_coupler_with_wrong_number_of_axes_is_refused(n_dof: int, n_axes: int, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "rigid_coupler", n_dof, n_axes, **TWO)
 
@@ -313,18 +307,11 @@ def scene(**changes: Any) -> Scenario:
     return from_data(Scenario, data | changes)
 
 
-def run(changed: Scenario) -> tuple[Outcome, Run]:
-    loop = Loop(Assembly(changed))
-    collector = Collector(loop.scenario, loop.assembly.names)
-    outcome = loop.run([collector])
-    return outcome, collector.run(metrics=outcome.metrics)
-
-
 def test_loop_with_perfect_actuator_converges_to_whole_response() -> None:
     errors = []
     for rate in (250.0, 500.0, 1000.0):
         changed = scene(servo_rate=rate)
-        outcome, result = run(changed)
+        outcome, result = simulate(changed)
         assert outcome.state is State.FINISHED
         exact = response(changed).displacement
         assert (np.abs(exact).max(axis=0) > (0.05, 0.02)).all()  # large enough to distinguish exact from linear
@@ -342,12 +329,12 @@ def test_exact_and_linear_kinematics_differ() -> None:
     assert np.abs(exact - linear).max() > 0.03 * np.abs(exact).max()
 
 
-def test_linear_kinematics_equal_matrix_in_loop(make: Make) -> None:
+def test_linear_kinematics_equal_matrix_in_loop() -> None:
     """The geometry and its Jacobian as a matrix give the same test."""
     setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics="linear")
     rows = np.array([setup.forces(unit, np.zeros(2)) for unit in np.eye(2)]).tolist()
-    _, coupler = run(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": "linear"}))
-    _, matrix = run(scene(setup={"type": "matrix", "matrix": rows}))
+    _, coupler = simulate(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": "linear"}))
+    _, matrix = simulate(scene(setup={"type": "matrix", "matrix": rows}))
     assert np.abs(coupler.dof_displacement).max() > 0.05
     np.testing.assert_allclose(coupler.dof_displacement, matrix.dof_displacement, atol=1e-12)
 
@@ -368,7 +355,7 @@ def test_springs_on_exact_coupler_conserve_energy() -> None:
 
 
 def test_response_beyond_reach_trips_with_reason() -> None:
-    outcome, result = run(scene(setup={"type": "rigid_coupler", **TWO, "largest_rotation": 0.01}))
+    outcome, result = simulate(scene(setup={"type": "rigid_coupler", **TWO, "largest_rotation": 0.01}))
     assert outcome.state is State.TRIPPED
     assert mentions(outcome.reason, "axes.north", "target", "nan", "finite")
     assert np.isfinite(result.displacement[: outcome.samples]).all()
@@ -377,7 +364,7 @@ def test_response_beyond_reach_trips_with_reason() -> None:
 def test_soft_start_moves_axes_equally() -> None:
     soft = {"amplitude": 0.05, "frequency": 3.0, "rise_time": 0.3, "duration": 1.0, "fall_time": 0.3}
     changed = scene(duration=0.1, soft_start=soft)
-    _, result = run(changed)
+    _, result = simulate(changed)
     steps = changed.soft_start_steps
     assert result.target[:steps].max() == pytest.approx(0.05, rel=0.02)
     np.testing.assert_allclose(result.target[:steps, 0], result.target[:steps, 1], atol=0.002)
@@ -391,7 +378,7 @@ def test_soft_start_beyond_reach_is_refused() -> None:
 
 def test_recording_reproduces_force_in_every_pose() -> None:
     """The force from the recording satisfies the equation of motion at every step."""
-    _, result = run(scene(integrator={"type": "explicit_newmark"}))
+    _, result = simulate(scene(integrator={"type": "explicit_newmark"}))
     evaluation = Evaluation(result)
     force = experimental_force(evaluation)
     inertia = result.exact_acceleration[: len(force)] * [MASS, INERTIA]
@@ -418,7 +405,7 @@ def test_shipped_coupler_tracks_in_both_kinematics() -> None:
     motions = {}
     for case in ("exact", "linear"):
         changed = files.load("two_actuator_coupler", ["duration=4"], case)
-        outcome, result = run(changed)
+        outcome, result = simulate(changed)
         assert outcome.state is State.FINISHED
         assert all(row["error_norm_percent"] < 0.5 for row in outcome.metrics["axes"].values())
         exact = response(changed, 1e-3).displacement
@@ -436,7 +423,7 @@ def test_three_unequal_actuators_follow_their_stories() -> None:
     alone = loaded.data()["compensator"]["second"]
     assert alone["type"] == "polynomial"
     (learned, result), (plain, _) = (
-        run(from_data(Scenario, loaded.data() | change)) for change in ({}, {"compensator": alone})
+        simulate(from_data(Scenario, loaded.data() | change)) for change in ({}, {"compensator": alone})
     )
     assert learned.state is plain.state is State.FINISHED
     delays = [row["delay_s"] for row in plain.metrics["axes"].values()]
@@ -474,7 +461,7 @@ def test_scenario_with_inconsistent_setup_is_refused(name: str, override: str, w
 PARTIAL = TWO | {"pose": [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, -1.0]]}
 
 
-def test_pose_selects_degrees_of_freedom_of_coupler(make: Make) -> None:
+def test_pose_selects_degrees_of_freedom_of_coupler() -> None:
     partial, full = make("setup", "rigid_coupler", 4, 2, **PARTIAL), make("setup", "rigid_coupler", 2, 2, **TWO)
     q, pose = np.array([0.3, 0.03, 0.2, -0.05]), np.array([0.03, 0.05])
     moved, expected = partial.axes(Motion(q, 2.0 * q, 3.0 * q)), full.axes(Motion(pose, 2.0 * pose, 3.0 * pose))
@@ -494,7 +481,7 @@ def test_pose_selects_degrees_of_freedom_of_coupler(make: Make) -> None:
         ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], ("setup.pose", "rows", "independent")),
     ],
 )
-def test_coupler_without_valid_pose_is_refused(make: Make, pose: Any, words: tuple[str, ...]) -> None:
+def test_coupler_without_valid_pose_is_refused(pose: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "rigid_coupler", 4, 2, **(TWO | {"pose": pose}))
 

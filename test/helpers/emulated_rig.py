@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Self
+from typing import Any, Self
 
 from c_compiler import require_compiler
 
@@ -16,6 +16,12 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
 require_compiler()
+
+
+def udp(number: int, transport: int = 1, **options: Any) -> str:
+    """Return the override that selects the UDP port."""
+    port = {"type": "udp", "emulator": "true", "port": number, "transport_samples": transport} | options
+    return f"port={{{', '.join(f'{key}: {value}' for key, value in port.items())}}}"
 
 
 class EmulatedRig:

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a loop for tests: sink of commands and measurements, bare port, clock, rig at Measurement 0."""
+"""Parts of a loop for tests: components, sink of commands and measurements, bare port, clock, rig at sample 0."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from rths_nodes.core import registry
 from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.validation import from_data, walk_declared
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector, Run
 
 
 class History:
@@ -54,6 +60,30 @@ class Hours:
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError("a test may not wait")
+
+
+def make(family: str, name: str, *arguments: Any, **data: Any) -> Any:
+    """Build a component: ``make("ramp", "linear", dt, 10, 1)``; parameters by keyword."""
+    cls = registry.load(family, name)
+    return cls(from_data(cls.Params, data, family), *arguments)
+
+
+def declared(scenario: Scenario) -> Counter[str]:
+    """Count the components that a scenario declares, as the fixture ``built`` does."""
+    parts = ((part, specs[-1].family) for _, part, specs in walk_declared(scenario) if specs)
+    return Counter(f"{family} {type(part).type_name}" for part, family in parts if family)
+
+
+def simulate(scenario: str | Scenario, *overrides: str) -> tuple[Outcome, Run]:
+    """Run a scenario in the reference loop; return its outcome and histories."""
+    return collected(Loop(Assembly(files.load(scenario, overrides))))
+
+
+def collected(loop: Loop) -> tuple[Outcome, Run]:
+    """Run a loop; return its outcome and histories."""
+    collector = Collector(loop.scenario, loop.assembly.names)
+    outcome = loop.run([collector])
+    return outcome, collector.run(metrics=outcome.metrics)
 
 
 def started(scenario: Scenario) -> RigStage:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import each_mentions, naming
 from scipy import signal
 
@@ -16,19 +16,13 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 
-Make = Callable[..., Any]
 DT = 1.0 / 1024.0
 FREE = {"stiffness": 0.0, "damping": 0.0}
 
 
-@pytest.fixture
-def actuator(make: Make) -> Make:
+def actuator(name: str, specimen: dict[str, float] | None = None, **data: Any) -> Any:
     """An actuator on a spring and dashpot, by default without load."""
-
-    def actuator(name: str, specimen: dict[str, float] | None = None, **data: Any) -> Any:
-        return make("actuator", name, DT, make("specimen", "kelvin_voigt", **(specimen or FREE)), **data)
-
-    return actuator
+    return make("actuator", name, DT, make("specimen", "kelvin_voigt", **(specimen or FREE)), **data)
 
 
 def follow(actuator: Any, commands: np.ndarray) -> np.ndarray:
@@ -40,7 +34,7 @@ def follow(actuator: Any, commands: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("samples", [0.0, 0.25, 1.0, 3.5, 28.0, 28.75])
-def test_pure_delay_is_exact_on_a_ramp(actuator: Make, samples: float) -> None:
+def test_pure_delay_is_exact_on_a_ramp(samples: float) -> None:
     late = actuator("pure_delay", delay=samples * DT)
     k = np.arange(1, 101)
     shown = follow(late, 0.002 * k)
@@ -48,12 +42,12 @@ def test_pure_delay_is_exact_on_a_ramp(actuator: Make, samples: float) -> None:
     assert late.velocity == pytest.approx(0.002 / DT)
 
 
-def test_pure_delay_refuses_delay_in_wrong_unit(actuator: Make) -> None:
+def test_pure_delay_refuses_delay_in_wrong_unit() -> None:
     with pytest.raises(ValueError, match=naming("actuator.delay", "28000 s")):
         actuator("pure_delay", delay=28_000.0)
 
 
-def test_first_order_lags_ramp_by_alpha_minus_one_samples(actuator: Make) -> None:
+def test_first_order_lags_ramp_by_alpha_minus_one_samples() -> None:
     ramp = 1e-4 * np.arange(-27, 2001)
     shown = follow(actuator("first_order", alpha=29.0), ramp[28:])
     np.testing.assert_allclose(shown[-10:], ramp[-38:-28], rtol=1e-12)
@@ -61,13 +55,13 @@ def test_first_order_lags_ramp_by_alpha_minus_one_samples(actuator: Make) -> Non
     np.testing.assert_allclose(follow(actuator("first_order", alpha=1.0), waves), waves, atol=1e-15)
 
 
-def test_first_order_step_response_is_closed_form(actuator: Make) -> None:
+def test_first_order_step_response_is_closed_form() -> None:
     shown = follow(actuator("first_order", alpha=5.0), np.ones(50))
     np.testing.assert_allclose(shown, 1.0 - (1.0 - 1.0 / 5.0) ** np.arange(1, 51), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["first_order", "pure_delay", "second_order", "amplitude_dependent"])
-def test_force_follows_from_displacement_and_velocity(actuator: Make, name: str) -> None:
+def test_force_follows_from_displacement_and_velocity(name: str) -> None:
     loaded = actuator(name, {"stiffness": 3.0, "damping": 2.0})
     previous = 0.0
     for command in (0.1, 0.3, 0.2):
@@ -78,12 +72,12 @@ def test_force_follows_from_displacement_and_velocity(actuator: Make, name: str)
         previous = loaded.displacement
 
 
-def test_unloaded_servo_hydraulic_moves_at_max_velocity(actuator: Make) -> None:
+def test_unloaded_servo_hydraulic_moves_at_max_velocity() -> None:
     shown = follow(actuator("servo_hydraulic"), np.full(600, 10.0))
     assert (shown[-1] - shown[-101]) / (100 * DT) == pytest.approx(0.76, rel=1e-6)
 
 
-def test_dashpot_slows_servo_hydraulic_by_load_pressure(actuator: Make) -> None:
+def test_dashpot_slows_servo_hydraulic_by_load_pressure() -> None:
     c = 0.64e6
     pushed = actuator("servo_hydraulic", {"stiffness": 0.0, "damping": c})
     follow(pushed, np.full(600, 10.0))
@@ -92,14 +86,14 @@ def test_dashpot_slows_servo_hydraulic_by_load_pressure(actuator: Make) -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_servo_hydraulic_stalls_at_max_force(actuator: Make, sign: float) -> None:
+def test_servo_hydraulic_stalls_at_max_force(sign: float) -> None:
     stiff = actuator("servo_hydraulic", {"stiffness": 1.7e7, "damping": 0.0})
     follow(stiff, np.full(3000, sign * 10.0))
     assert stiff.displacement == pytest.approx(sign * 0.1, rel=1e-3)
     assert abs(stiff.velocity) < 1e-3
 
 
-def test_runge_kutta_converges_with_fourth_order(actuator: Make) -> None:
+def test_runge_kutta_converges_with_fourth_order() -> None:
     # monotonic: the load pressure has a kink where the valve changes sign
     commands = 2.0 * (DT * np.arange(1, 101)) ** 2
 
@@ -114,7 +108,7 @@ def test_runge_kutta_converges_with_fourth_order(actuator: Make) -> None:
     assert errors[2] < 1e-9
 
 
-def test_force_of_large_damper_converges_within_sample(actuator: Make) -> None:
+def test_force_of_large_damper_converges_within_sample() -> None:
     """The force depends on the velocity that it reduces: the iterations leave an error of 0.3 um in 57 mm."""
     commands = 6.0 * (DT * np.arange(1, 101)) ** 2
     damper = {"stiffness": 0.0, "damping": 0.64e6}
@@ -125,7 +119,7 @@ def test_force_of_large_damper_converges_within_sample(actuator: Make) -> None:
     assert np.abs(default - fine).max() < 3e-7
 
 
-def test_small_slow_signal_lags_by_inverse_gain(actuator: Make) -> None:
+def test_small_slow_signal_lags_by_inverse_gain() -> None:
     omega = 2.0 * np.pi * 0.5
     time = DT * np.arange(1, 4097)
     shown = follow(actuator("servo_hydraulic", hold="ramp"), 0.001 * np.sin(omega * time))[2048:]
@@ -133,13 +127,13 @@ def test_small_slow_signal_lags_by_inverse_gain(actuator: Make) -> None:
     assert -phase / omega == pytest.approx(28.0 / 1024.0, abs=0.5e-3)
 
 
-def test_staircase_lags_ramp_by_half_a_sample(actuator: Make) -> None:
+def test_staircase_lags_ramp_by_half_a_sample() -> None:
     commands = 0.01 * DT * np.arange(1, 1001)
     stairs, ramp = (follow(actuator("servo_hydraulic", hold=hold), commands)[-1] for hold in ("staircase", "ramp"))
     assert stairs - ramp == pytest.approx(0.01 * DT / 2.0, rel=1e-3)
 
 
-def test_computed_spring_exerts_no_force_on_actuator(make: Make) -> None:
+def test_computed_spring_exerts_no_force_on_actuator() -> None:
     commands = np.full(300, 10.0)
     free, computed, real = (
         make("actuator", "servo_hydraulic", DT, make("specimen", name, **data))
@@ -173,21 +167,21 @@ def sine_response(actuator: Any, frequency: float, amplitude: float = 1e-3, lead
 
 
 @pytest.mark.parametrize(("frequency", "delay"), [(2.0, 13.70e-3), (10.0, 15.63e-3)])
-def test_p2_has_delays_of_published_tests(actuator: Make, frequency: float, delay: float) -> None:
+def test_p2_has_delays_of_published_tests(frequency: float, delay: float) -> None:
     """The command is computed at the beginning of its sample: the delays include one sample of transport."""
     response = sine_response(actuator("second_order"), frequency, lead=-1)
     assert -np.angle(response) / (2.0 * np.pi * frequency) == pytest.approx(delay, abs=0.02e-3)
 
 
 @pytest.mark.parametrize("frequency", [30.0, 10.0])
-def test_lag_at_natural_frequency_is_90_degrees(actuator: Make, frequency: float) -> None:
+def test_lag_at_natural_frequency_is_90_degrees(frequency: float) -> None:
     late = actuator("second_order", natural_frequency=frequency, damping_ratio=0.7, hold="ramp")
     response = sine_response(late, frequency)
     assert np.degrees(np.angle(response)) == pytest.approx(-90.0, abs=0.01)
     assert abs(response) == pytest.approx(1.0 / (2.0 * 0.7), rel=0.004)
 
 
-def test_second_order_step_response_is_closed_form(actuator: Make) -> None:
+def test_second_order_step_response_is_closed_form() -> None:
     late = actuator("second_order", **P2)
     shown, velocities = [], []
     for _ in range(200):
@@ -218,9 +212,7 @@ def random_commands(count: int = 300) -> np.ndarray:
     ],
     ids=["second order", "first order", "fourth order", "leading zero", "a zero"],
 )
-def test_transfer_function_agrees_with_scipy(
-    actuator: Make, hold: str, numerator: list[float], denominator: Any
-) -> None:
+def test_transfer_function_agrees_with_scipy(hold: str, numerator: list[float], denominator: Any) -> None:
     plant = actuator(
         "transfer_function", numerator=numerator, denominator=list(map(float, denominator)), hold=hold
     )
@@ -235,7 +227,7 @@ def test_transfer_function_agrees_with_scipy(
 
 
 @pytest.mark.parametrize("hold", HOLDS)
-def test_second_order_equals_its_transfer_function(actuator: Make, hold: str) -> None:
+def test_second_order_equals_its_transfer_function(hold: str) -> None:
     second_order = actuator("second_order", **P2, hold=hold)
     coefficients = {"numerator": [OMEGA**2], "denominator": [1.0, 2.0 * ZETA * OMEGA, OMEGA**2]}
     general = actuator("transfer_function", **coefficients, hold=hold)
@@ -248,7 +240,7 @@ def test_second_order_equals_its_transfer_function(actuator: Make, hold: str) ->
 
 @pytest.mark.parametrize("hold", HOLDS)
 @pytest.mark.parametrize("name", ["second_order", "amplitude_dependent"])
-def test_velocity_is_derivative_at_sample(actuator: Make, make: Make, name: str, hold: str) -> None:
+def test_velocity_is_derivative_at_sample(name: str, hold: str) -> None:
     """Reference: backward difference of the displacement in steps a hundred times smaller."""
     fine = 100
     coarse = actuator(name, **({"memory": 1e6, "saturation_velocity": 1e9} if "depend" in name else {}), hold=hold)
@@ -267,7 +259,7 @@ def test_velocity_is_derivative_at_sample(actuator: Make, make: Make, name: str,
 
 
 @pytest.mark.parametrize(("numerator", "gain"), [([100.0], 1.0), ([80.0], 0.8)])
-def test_transfer_function_settles_at_dc_gain(actuator: Make, numerator: list[float], gain: float) -> None:
+def test_transfer_function_settles_at_dc_gain(numerator: list[float], gain: float) -> None:
     data = {"numerator": numerator, "denominator": [1.0, 15.0, 100.0]}
     plant = actuator("transfer_function", **data)
     assert follow(plant, np.full(4096, 0.01))[-1] == pytest.approx(0.01 * gain, rel=1e-9)
@@ -275,7 +267,7 @@ def test_transfer_function_settles_at_dc_gain(actuator: Make, numerator: list[fl
     assert each_mentions(cautions, *([] if gain == 1.0 else [("numerator[-1] / denominator[-1]", "0.8")]))
 
 
-def test_velocity_of_ramp_is_reached_with_feedthrough(actuator: Make) -> None:
+def test_velocity_of_ramp_is_reached_with_feedthrough() -> None:
     lead = {"numerator": [0.01, 1.0], "denominator": [0.02, 1.0], "hold": "ramp"}
     plant = actuator("transfer_function", **lead)
     k = np.arange(1, 1001)
@@ -305,20 +297,20 @@ def test_invalid_transfer_function_is_refused(data: dict[str, Any], parts: tuple
         from_data(registry.load("actuator", "transfer_function").Params, data, "actuator")
 
 
-def test_unsolvable_dynamics_are_refused(actuator: Make) -> None:
+def test_unsolvable_dynamics_are_refused() -> None:
     with pytest.raises(ConfigError, match=naming("solved", "step")):
         actuator("transfer_function", numerator=[1e50], denominator=[1e-50, 1e50])
 
 
 @pytest.mark.parametrize("hold", HOLDS)
-def test_amplitude_dependent_without_saturation_is_second_order(actuator: Make, hold: str) -> None:
+def test_amplitude_dependent_without_saturation_is_second_order(hold: str) -> None:
     linear = follow(actuator("second_order", **P2, hold=hold), random_commands())
     shown = follow(actuator("amplitude_dependent", **P2, saturation_velocity=1e9, hold=hold), random_commands())
     np.testing.assert_allclose(shown, linear, atol=1e-11)
 
 
 @pytest.mark.parametrize("amplitude", [0.002, 0.010, 0.030])
-def test_steady_vibration_has_natural_frequency_of_its_velocity(actuator: Make, amplitude: float) -> None:
+def test_steady_vibration_has_natural_frequency_of_its_velocity(amplitude: float) -> None:
     data: dict[str, Any] = {"memory": 1e4, "hold": "ramp"}
     response = sine_response(actuator("amplitude_dependent", **P2, **data), 2.0, amplitude)
     velocity = abs(response) * 2.0 * np.pi * 2.0 * amplitude
@@ -328,7 +320,7 @@ def test_steady_vibration_has_natural_frequency_of_its_velocity(actuator: Make, 
     assert response == pytest.approx(sine_response(linear, 2.0, amplitude), rel=0.02)
 
 
-def test_delay_grows_with_amplitude_and_recovers(actuator: Make) -> None:
+def test_delay_grows_with_amplitude_and_recovers() -> None:
     delays = [
         -np.angle(sine_response(actuator("amplitude_dependent", hold="ramp"), 2.0, amplitude)) / (4.0 * np.pi)
         for amplitude in (1e-5, 0.01, 0.03)
@@ -343,7 +335,7 @@ def test_delay_grows_with_amplitude_and_recovers(actuator: Make) -> None:
     )
 
 
-def test_extreme_command_raises_no_exception(actuator: Make) -> None:
+def test_extreme_command_raises_no_exception() -> None:
     for name in ("second_order", "amplitude_dependent"):
         driven = actuator(name)
         for command in (1e300, -1e300, math.inf, math.nan, 0.0):
@@ -359,14 +351,10 @@ C = 2.0 * 0.0097 * M * math.sqrt(K / M)
 WAVE = 1e-3 * np.sin(2.0 * np.pi * 3.0 * STEP * np.arange(2000))
 
 
-@pytest.fixture
-def plant(make: Make) -> Make:
-    def plant(held: dict[str, Any] | None = None, **data: Any) -> Any:
-        inner = held or {"type": "kelvin_voigt", "stiffness": K, "damping": C}
-        specimen = make("specimen", "with_mass", mass=M, specimen=inner)
-        return make("actuator", "servo_hydraulic_linear", STEP, specimen, **data)
-
-    return plant
+def plant(held: dict[str, Any] | None = None, **data: Any) -> Any:
+    inner = held or {"type": "kelvin_voigt", "stiffness": K, "damping": C}
+    specimen = make("specimen", "with_mass", mass=M, specimen=inner)
+    return make("actuator", "servo_hydraulic_linear", STEP, specimen, **data)
 
 
 def motion_of(actuator: Any, commands: np.ndarray = WAVE) -> np.ndarray:
@@ -393,14 +381,14 @@ def coefficients(actuator: Any) -> tuple[np.ndarray, float]:
     return np.array(denominator), p.a1_b0 * p.gain
 
 
-def test_plant_has_published_transfer_function(plant: Make) -> None:
+def test_plant_has_published_transfer_function() -> None:
     denominator, b0 = coefficients(plant())
     held = np.append(WAVE, WAVE[-1])  # the command of a sample acts from its beginning
     _, exact, _ = signal.lsim((b0, denominator), held, STEP * np.arange(len(held)), interp=False)
     np.testing.assert_allclose(motion_of(plant())[:, 0], exact[1:], atol=1e-12)
 
 
-def test_poles_amplitudes_and_delays_are_published_values(plant: Make) -> None:
+def test_poles_amplitudes_and_delays_are_published_values() -> None:
     denominator, _ = coefficients(plant())
     poles = sorted(np.roots(denominator), key=lambda pole: (pole.real, pole.imag))
     np.testing.assert_allclose(poles, [-184 - 230j, -184 + 230j, -48.2, -8 - 422j, -8 + 422j], rtol=2e-3, atol=0.1)
@@ -411,21 +399,21 @@ def test_poles_amplitudes_and_delays_are_published_values(plant: Make) -> None:
     np.testing.assert_allclose(-1e3 * np.angle(response) / omega, [25.1, 24.6, 22.7, 19.0], atol=0.05)
 
 
-def test_plant_force_includes_mass_of_specimen(plant: Make) -> None:
+def test_plant_force_includes_mass_of_specimen() -> None:
     x, v, f = motion_of(plant()).T
     inside = slice(1, -1)
     acceleration = (v[2:] - v[:-2]) / (2.0 * STEP)
     np.testing.assert_allclose(f[inside], (K * x + C * v)[inside] + M * acceleration, atol=2e-3 * abs(f).max())
 
 
-def test_stepwise_solution_agrees_with_exact_one(plant: Make) -> None:
+def test_stepwise_solution_agrees_with_exact_one() -> None:
     exact = motion_of(plant(hold="ramp"))
     in_parts = motion_of(plant(hold="ramp", valve_limit=1.0))  # never reached; disables the linear solution
     size = np.abs(exact).max(axis=0)
     np.testing.assert_allclose(in_parts / size, exact / size, atol=1e-7)
 
 
-def test_plant_force_stays_within_limit(plant: Make) -> None:
+def test_plant_force_stays_within_limit() -> None:
     free, limited = motion_of(plant(), 3.0 * WAVE), motion_of(plant(max_force=2000.0), 3.0 * WAVE)
     assert abs(free[:, 2]).max() > 3000.0
     assert abs(limited[:, 2]).max() == 2000.0
@@ -435,7 +423,7 @@ def test_plant_force_stays_within_limit(plant: Make) -> None:
     np.testing.assert_array_equal(limited[: before - 1], free[: before - 1])
 
 
-def test_dead_band_leaves_steady_error(plant: Make) -> None:
+def test_dead_band_leaves_steady_error() -> None:
     """Steady state: f' + a3 f = q. The valve's error balances the spring, and the dead band adds to the error."""
     actuator = plant(dead_band=1e-4)
     x = motion_of(actuator, np.full(8000, 1e-3))[-1, 0]
@@ -444,14 +432,14 @@ def test_dead_band_leaves_steady_error(plant: Make) -> None:
     assert x == pytest.approx((p.gain * 1e-3 - 1e-4) / (1.0 + error_ratio), rel=1e-4)
 
 
-def test_valve_limit_bounds_velocity(plant: Make) -> None:
+def test_valve_limit_bounds_velocity() -> None:
     limited = motion_of(plant(valve_limit=1e-4), np.full(400, 5e-3))
     p = plant().constants.of_rate
     fastest = p.a1_b0 / p.b2 * 1e-4 / p.a2
     assert fastest * 0.8 < limited[:, 1].max() < fastest * 1.35
 
 
-def test_states_of_specimen_are_solved_with_plant(plant: Make) -> None:
+def test_states_of_specimen_are_solved_with_plant() -> None:
     """A Maxwell damper with a rigid dashpot equals its two springs."""
     stiff = {"type": "maxwell_damper", "damping": 1e12, "series_stiffness": 0.4 * K, "parallel_stiffness": 0.6 * K}
     spring = {"type": "kelvin_voigt", "stiffness": K, "damping": 0.0}
@@ -460,7 +448,7 @@ def test_states_of_specimen_are_solved_with_plant(plant: Make) -> None:
     np.testing.assert_allclose(motion_of(plant(held=stiff)) / size, expected / size, atol=2e-5)
 
 
-def test_frequency_response_is_linearised_at_rest(plant: Make) -> None:
+def test_frequency_response_is_linearised_at_rest() -> None:
     omega = 2.0 * np.pi * np.array([1.0, 5.0, 20.0])
     softening = plant(held={"type": "maxwell_damper", "damping": 1e3, "series_stiffness": K})
     size = 1e-6
@@ -473,12 +461,12 @@ def test_frequency_response_is_linearised_at_rest(plant: Make) -> None:
         assert complex(s, c) == pytest.approx(complex(expected), rel=1e-3)
 
 
-def test_specimen_without_mass_is_refused(make: Make) -> None:
+def test_specimen_without_mass_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Use specimen\.type = with_mass"):
         make("actuator", "servo_hydraulic_linear", STEP, make("specimen", "kelvin_voigt"))
 
 
-def test_mass_of_specimen_loads_other_actuators(make: Make) -> None:
+def test_mass_of_specimen_loads_other_actuators() -> None:
     """The force of an exact actuator is m a + c v + k x of its command."""
     inner = {"type": "kelvin_voigt", "stiffness": K, "damping": C}
     specimen = make("specimen", "with_mass", mass=M, specimen=inner)
@@ -487,6 +475,6 @@ def test_mass_of_specimen_loads_other_actuators(make: Make) -> None:
     np.testing.assert_allclose(f, K * x + C * v + M * acceleration, atol=1e-9 * abs(f).max())
 
 
-def test_flow_limited_actuator_refuses_mass(make: Make) -> None:
+def test_flow_limited_actuator_refuses_mass() -> None:
     with pytest.raises(ConfigError, match=naming("specimen", "mass")):
         make("actuator", "servo_hydraulic", STEP, make("specimen", "with_mass", mass=M))

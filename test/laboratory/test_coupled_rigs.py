@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 from scipy.signal import TransferFunction, lsim, zpk2tf
 
@@ -78,7 +78,7 @@ RIG: dict[str, Any] = {
 }
 
 
-def rig_with(make: Callable[..., Any], **changes: Any) -> Any:
+def rig_with(**changes: Any) -> Any:
     return make("rig", "coupled_transfer_functions", DT, 2, **(RIG | changes))
 
 
@@ -97,9 +97,9 @@ def test_responses_equal_zeros_poles_and_gains() -> None:
                 assert result[axis, column] == pytest.approx(h, rel=1e-9)
 
 
-def test_motion_agrees_with_scipy(make: Callable[..., Any]) -> None:
+def test_motion_agrees_with_scipy() -> None:
     """Commands of the first actuator are linear between samples, as in scipy."""
-    rig = rig_with(make)
+    rig = rig_with()
     commands = 0.003 * np.sin(HZ * 3.0 * DT * np.arange(600))
     moved = [np.zeros(2)]
     for command in commands[1:]:
@@ -111,9 +111,9 @@ def test_motion_agrees_with_scipy(make: Callable[..., Any]) -> None:
     np.testing.assert_allclose(np.array(moved), np.outer(response, [0.86, 0.14]), atol=1e-9)
 
 
-def test_forces_agree_with_virtual_work(make: Callable[..., Any]) -> None:
+def test_forces_agree_with_virtual_work() -> None:
     """Reference: motion of the node by differences of the axes' displacements."""
-    rig = rig_with(make)
+    rig = rig_with()
     coupler = ArrayCoupler(from_data(CoupledTransferFunctions.Params, RIG).coupler, 2, 2, "x")
     mass, damping, stiffness = from_data(CondensedFrame, FRAME).condensed()
     poses, forces = [], []
@@ -181,9 +181,9 @@ def test_long_coupler_moves_as_in_benchmark() -> None:
         ({"coupler": COUPLER | {"attachments": [[0.0, 0.0]] * 2}}, ("rig.coupler.attachments", "actuators")),
     ],
 )
-def test_invalid_coupled_rig_is_refused(make: Callable[..., Any], changes: Any, parts: tuple[str, ...]) -> None:
+def test_invalid_coupled_rig_is_refused(changes: Any, parts: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*parts)):
-        rig_with(make, **changes)
+        rig_with(**changes)
 
 
 # Axially loaded column

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fmus import of_text, skip_without_fmi
-from generic_client import models_left
+from fmus import of_text
 from messages import naming
 from rehearsed_rig import STIFFNESS, apart, reference, scenario
 
@@ -18,8 +17,9 @@ import rths_nodes
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.loop.scenario.assembly import Assembly
+
+pytestmark = pytest.mark.usefixtures("fmi")
 
 SPECIMEN = """
 #include <math.h>
@@ -67,13 +67,6 @@ def specimen(fault: str = "", version: int = 2, unit: str = "N") -> Path:
         *(("f", "output", unit), ("slip", "local")),
     )
     return of_text("specimen", SPECIMEN, variables, version, (f"-DWRONG={fault}",))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fmi() -> Iterator[None]:
-    skip_without_fmi()
-    yield
-    assert models_left(PROGRAM) == []
 
 
 def rig(parameters: str = "", **changes: Any) -> str:
@@ -132,10 +125,9 @@ def test_initial_force_is_subtracted_and_converted(tmp_path: Path) -> None:
     assert apart(run.force, expected.force) < 1e-9
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_agree_exactly(host: str, tmp_path: Path, different: Any) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     section = rig(f"k: {STIFFNESS}, c: 2.0e4")
     embedded = rehearsed(tmp_path, section, "duration=1").read()
     result = rehearsed(tmp_path, section, "duration=1", host=host, record=tmp_path / host, keep=False)
@@ -163,7 +155,6 @@ def test_failure_of_fmu_ends_test(fault: str, tmp_path: Path) -> None:
 def test_fmu_is_reset(tmp_path: Path) -> None:
     section = rig(f"k: {STIFFNESS}, soft: 8.0e5, yield: 1.0e3")
     rig_of_port: Any = Assembly(scenario(tmp_path, section)).port._rig
-    rig_of_port.open()
 
     def forces() -> list[float]:
         values = []
@@ -173,14 +164,13 @@ def test_fmu_is_reset(tmp_path: Path) -> None:
             values.append(float(rig_of_port.force[0]))
         return values
 
-    try:
+    with closing(rig_of_port):
+        rig_of_port.open()
         first = forces()
         rig_of_port.reset()
         assert rig_of_port.force[0] == 0.0
         assert forces() == first
         assert all(first)
-    finally:
-        rig_of_port.close()
 
 
 def test_incompatible_fmu_is_refused(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 from messages import mentions, naming
 from scipy.integrate import solve_ivp, trapezoid
 
@@ -22,7 +23,6 @@ from rths_nodes.laboratory.actuators.unloaded import INCREMENTS, SpecimenPath
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 
-Make = Callable[..., Any]
 DT = 1.0 / 1024.0
 SHARP = {"stiffness": 50e6, "yield_force": 5e3, "exponent": 10.0, "post_yield_ratio": 0.0}
 """Yields at 0.1 mm."""
@@ -82,7 +82,7 @@ def exact(specimen: Any, x: np.ndarray, dt: float = DT) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", STIFF)
-def test_stiff_specimen_agrees_with_implicit_integrator(make: Make, name: str) -> None:
+def test_stiff_specimen_agrees_with_implicit_integrator(name: str) -> None:
     """Largest error over largest force; four increments diverge or have errors of tens of per cent."""
     kind, data = STIFF[name]
     specimen, x = make("specimen", kind, **data), wave(220)
@@ -92,7 +92,7 @@ def test_stiff_specimen_agrees_with_implicit_integrator(make: Make, name: str) -
 
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 10.0, 100.0])
 @pytest.mark.parametrize("speed", [0.01, 0.3, 3.0, 1e4])
-def test_bouc_wen_state_stays_within_its_limit(make: Make, exponent: float, speed: float) -> None:
+def test_bouc_wen_state_stays_within_its_limit(exponent: float, speed: float) -> None:
     """abs(z) <= (beta + gamma)^(-1/q) for any motion."""
     random = np.random.default_rng(7)
     for yields in (1e-6, 1e-4, 1e-2):
@@ -105,7 +105,7 @@ def test_bouc_wen_state_stays_within_its_limit(make: Make, exponent: float, spee
         assert np.abs(states).max() <= (beta + gamma) ** (-1.0 / exponent) * (1.0 + 1e-12)
 
 
-def test_friction_loop_dissipates_closed_form(make: Make) -> None:
+def test_friction_loop_dissipates_closed_form() -> None:
     """Exponent 1, beta = gamma: per half loop F (2 X - x_f (1/2 + 1 + 1 - exp(1 - 2 X / x_f)))."""
     slip, amplitude, force = 1e-5, 0.02, 60e3
     data = {"stiffness": 0.0, "damping": 0.0, "slip_displacement": slip}
@@ -115,7 +115,7 @@ def test_friction_loop_dissipates_closed_form(make: Make) -> None:
     assert energy == pytest.approx(2.0 * force * (2.0 * amplitude - 2.5 * slip), rel=2e-3)
 
 
-def test_soft_specimens_take_four_increments(make: Make) -> None:
+def test_soft_specimens_take_four_increments() -> None:
     """Shipped scenarios: four RK4 steps with four evaluations each."""
     for name in ("softening_elastomeric", "elastoplastic_absorber", "slipping_elastomeric", "degrading_column"):
         assert set(evaluations(make("specimen", name), wave(100, 0.01))) == {4 * INCREMENTS}
@@ -144,13 +144,13 @@ def evaluations(specimen: Any, x: np.ndarray, dt: float = DT) -> list[int]:
 
 @pytest.mark.parametrize("speed", [0.1, 1.0, 10.0, 1e6, math.inf])
 @pytest.mark.parametrize("name", STIFF)
-def test_evaluations_per_sample_are_bounded(make: Make, name: str, speed: float) -> None:
+def test_evaluations_per_sample_are_bounded(name: str, speed: float) -> None:
     kind, data = STIFF[name]
     calls = evaluations(make("specimen", kind, **data), np.array([0.0, speed * DT, 0.0]))
     assert max(calls) <= 4 * HARD_LIMIT
 
 
-def test_force_beyond_increment_bound_is_nan(make: Make) -> None:
+def test_force_beyond_increment_bound_is_nan() -> None:
     """NaN trips the limits; a wrong force would not."""
     specimen = make("specimen", "slipping_elastomeric", slip_force=3e3, exponent=4.0)
     fastest = HARD_LIMIT * LONGEST / (DT * specimen.decay.per_velocity)
@@ -159,7 +159,7 @@ def test_force_beyond_increment_bound_is_nan(make: Make) -> None:
 
 
 @pytest.mark.parametrize("name", ["sharp", "friction", "one sided", "oil"])
-def test_settling_state_is_exact_at_high_velocity(make: Make, name: str) -> None:
+def test_settling_state_is_exact_at_high_velocity(name: str) -> None:
     kind, data = STIFF[name]
     specimen = make("specimen", kind, **data)
     assert specimen.decay.settling < math.inf
@@ -170,7 +170,7 @@ def test_settling_state_is_exact_at_high_velocity(make: Make, name: str) -> None
 
 
 @pytest.mark.parametrize("name", [*STIFF, *registry.names("specimen")])
-def test_states_decay_no_faster_than_stated(make: Make, name: str) -> None:
+def test_states_decay_no_faster_than_stated(name: str) -> None:
     """Eigenvalues of the Jacobian of the rates, by differences, along a wave."""
     kind, data = STIFF.get(name, (name, {}))
     data = data or REQUIRED.get(kind, {})
@@ -194,7 +194,7 @@ def test_states_decay_no_faster_than_stated(make: Make, name: str) -> None:
 
 
 @pytest.mark.parametrize("hold", ["staircase", "ramp"])
-def test_servo_hydraulic_actuator_halves_its_steps(make: Make, hold: str) -> None:
+def test_servo_hydraulic_actuator_halves_its_steps(hold: str) -> None:
     """Reference: steps that are short enough for any velocity of the piston."""
     shown = []
     for substeps in (4, 128):
@@ -209,7 +209,7 @@ def test_servo_hydraulic_actuator_halves_its_steps(make: Make, hold: str) -> Non
     assert np.abs(shown[0] - shown[1]).max() < 0.01 * 5e3
 
 
-def test_specimen_too_stiff_for_max_velocity_is_refused(make: Make) -> None:
+def test_specimen_too_stiff_for_max_velocity_is_refused() -> None:
     specimen = make("specimen", "elastoplastic_absorber", **(SHARP | {"stiffness": 1e10}))
     with pytest.raises(ConfigError, match=r"actuator\.max_velocity = 0\.76 m/s: .* must be <= 64"):
         make("actuator", "servo_hydraulic", DT, specimen)
@@ -278,7 +278,7 @@ def test_specimen_without_decay_is_refused() -> None:
     ],
 )
 def test_measured_force_stays_within_yield_force(
-    specimen: str, limit: float, simulate: Any, capsys: pytest.CaptureFixture[str]
+    specimen: str, limit: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """20 mm and 3 Hz at 1024 Hz: four increments gave tens of times the force."""
     changes = ["integrator.displacement.frequency=3", f"axes.axis_1.specimen={specimen}", "duration=2"]

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from generic_client import models_left, skip_without_opensees
+from generic_client import models_left
+from loop_parts import make
 from messages import mentions, naming
 from rehearsed_rig import SCENARIO, STIFFNESS, apart, reference, scenario
 
@@ -22,6 +23,8 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
+
+pytestmark = pytest.mark.usefixtures("opensees")
 
 REHEARSAL = Path(__file__).parents[2] / "doc" / "opensees" / "rehearsal.yaml"
 RIG = "rig: {{type: opensees, model: {model}, interface: [[1, 1]], actuators: {{story_1: {actuator}}}}}\n"
@@ -64,13 +67,6 @@ DASHPOT = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _opensees() -> Iterator[None]:
-    skip_without_opensees()
-    yield
-    assert models_left() == []
-
-
 def rehearsed(
     folder: Path, model: str, *overrides: str, actuator: str = "{type: pure_delay}", **options: Any
 ) -> Any:
@@ -107,7 +103,7 @@ def test_mass_and_dashpot_in_opensees_equal_with_mass(tmp_path: Path) -> None:
     assert apart(run.force, expected.force) < 1e-10
 
 
-def test_truss_of_steel01_follows_bilinear_law(tmp_path: Path, make: Callable[..., Any]) -> None:
+def test_truss_of_steel01_follows_bilinear_law(tmp_path: Path) -> None:
     result = rehearsed(tmp_path, TRUSS)
     assert result.outcome == "finished", result.reason
     run = result.read()
@@ -387,20 +383,18 @@ def test_failure_of_specimen_stops_rig(failure: str, reason: str, tmp_path: Path
     check_end(ends_early(tmp_path, failure), reason)
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_killed_specimen_stops_rig_of_nodes(host: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     failure, reason = IS_KILLED
     check_end(ends_early(tmp_path, failure, host=host, record=tmp_path / "run"), reason)
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["embedded", "composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_invalid_specimen_is_refused_by_hosts(
     host: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     text, reason = REFUSED["fixed"]
     (tmp_path / "specimen.py").write_text(text)
     rig = RIG.format(model="specimen.py", actuator="{type: pure_delay}")
@@ -413,10 +407,9 @@ def test_invalid_specimen_is_refused_by_hosts(
     assert models_left() == []
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_hosts_agree_exactly(times: int, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     run = partial(rehearsed, tmp_path, TRUSS, "duration=0.5", actuator="{type: servo_hydraulic}")
     expected = run().read()
     assert np.ptp(expected.force) > 1e3

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 from scipy.integrate import solve_ivp
 
@@ -22,7 +22,6 @@ from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, 
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 
-Make = Callable[..., Any]
 DT = 1.0 / 2000.0
 MASS = 98.3 * np.eye(3)
 DAMPING = np.array([[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]])
@@ -38,15 +37,10 @@ UNEQUAL = {
 MAGNETORHEOLOGICAL = {"type": "magnetorheological_damper"}
 
 
-@pytest.fixture(scope="module")
-def rig(make: Make) -> Make:
+def rig(dt: float = DT, n_axes: int = 3, **data: Any) -> Any:
     """A coupled rig with the specimen of Phillips & Spencer (2012), three axes."""
-
-    def rig(dt: float = DT, n_axes: int = 3, **data: Any) -> Any:
-        matrices = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
-        return make("rig", "coupled_servo_hydraulic", dt, n_axes, **(matrices | data))
-
-    return rig
+    matrices = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
+    return make("rig", "coupled_servo_hydraulic", dt, n_axes, **(matrices | data))
 
 
 def wave(samples: int, dt: float = DT) -> np.ndarray:
@@ -66,7 +60,7 @@ def follow(rig: Any, commands: np.ndarray, inputs: np.ndarray = NO_INPUT) -> np.
 
 @pytest.mark.parametrize("data", [{}, UNEQUAL], ids=["equal", "unequal"])
 @pytest.mark.parametrize("hold", ["ramp", "staircase"])
-def test_linear_rig_is_exact_solution_of_model(rig: Make, data: dict[str, Any], hold: str) -> None:
+def test_linear_rig_is_exact_solution_of_model(data: dict[str, Any], hold: str) -> None:
     commands = wave(20)
     samples = follow(rig(hold=hold, **data), commands)
     system, inputs, outputs = state_space(coupled_model(MASS, DAMPING, STIFFNESS, **UNEQUAL) if data else MODEL)
@@ -83,14 +77,14 @@ def test_linear_rig_is_exact_solution_of_model(rig: Make, data: dict[str, Any], 
         previous = command
 
 
-def test_piecewise_linear_command_is_independent_of_samples(rig: Make) -> None:
+def test_piecewise_linear_command_is_independent_of_samples() -> None:
     coarse = wave(40)
     fine = np.vstack([np.linspace(a, b, 6)[1:] for a, b in pairwise([np.zeros(3), *coarse])])
     displacements = follow(rig(DT / 5.0), fine)[4::5]
     np.testing.assert_allclose(displacements, follow(rig(), coarse), rtol=1e-8, atol=1e-9)
 
 
-def test_load_cells_measure_inertia_damping_and_stiffness(rig: Make) -> None:
+def test_load_cells_measure_inertia_damping_and_stiffness() -> None:
     shown = follow(rig(damper=MAGNETORHEOLOGICAL), wave(400), np.array([1.0]))
     x, v, f, a = shown[:, :3], shown[:, 3:6], shown[:, 6:9], shown[:, 9:12]
     damper = shown[:, 13:] * [[1.0, 0.0, 0.0]]
@@ -98,7 +92,7 @@ def test_load_cells_measure_inertia_damping_and_stiffness(rig: Make) -> None:
     np.testing.assert_allclose(shown[:, 12], x[:, 0], rtol=1e-12)
 
 
-def test_held_actuator_is_loaded_by_its_neighbours(rig: Make) -> None:
+def test_held_actuator_is_loaded_by_its_neighbours() -> None:
     commands = np.zeros((100, 3))
     commands[:, 1] = 0.005
     shown = follow(rig(), commands)
@@ -110,7 +104,7 @@ def dashpot(stiffness: float, damping: float) -> dict[str, Any]:
     return {"type": "kelvin_voigt", "stiffness": stiffness, "damping": damping}
 
 
-def test_damper_converges_to_dashpot_in_matrices(rig: Make) -> None:
+def test_damper_converges_to_dashpot_in_matrices() -> None:
     """The reference has no substeps; the error is of second order in the substep."""
     commands, location = wave(200), np.array([-1.0, 1.0, 0.0])
     added = np.outer(location, location)
@@ -128,7 +122,7 @@ def test_damper_converges_to_dashpot_in_matrices(rig: Make) -> None:
     assert errors[1] < 1e-4
 
 
-def test_default_substep_resolves_magnetorheological_damper(rig: Make) -> None:
+def test_default_substep_resolves_magnetorheological_damper() -> None:
     """1/8000 s against 1/64000 s, with switching voltage."""
 
     def run(rate: float) -> np.ndarray:
@@ -147,7 +141,7 @@ def test_default_substep_resolves_magnetorheological_damper(rig: Make) -> None:
     assert np.abs(default[:, 6:9] - fine[:, 6:9]).max() < 1e-3 * force
 
 
-def test_voltage_raises_force_until_reset(rig: Make) -> None:
+def test_voltage_raises_force_until_reset() -> None:
     moved = rig(damper=MAGNETORHEOLOGICAL)
     assert moved.auxiliary_inputs == ("damper_voltage [V]",)
     off = follow(moved, wave(300), np.zeros(1))
@@ -158,7 +152,7 @@ def test_voltage_raises_force_until_reset(rig: Make) -> None:
     np.testing.assert_array_equal(follow(moved, wave(300), np.zeros(1)), off)
 
 
-def test_auxiliary_channels_depend_on_damper_and_axes(rig: Make) -> None:
+def test_auxiliary_channels_depend_on_damper_and_axes() -> None:
     bare, damped = rig(), rig(damper=dashpot(0.0, 1.0))
     accelerations = tuple(f"acceleration_{floor} [m/s^2]" for floor in (1, 2, 3))
     assert (bare.auxiliary_names, bare.auxiliary_inputs) == (accelerations, ())
@@ -168,7 +162,7 @@ def test_auxiliary_channels_depend_on_damper_and_axes(rig: Make) -> None:
     assert single.auxiliary_names == accelerations[:1]
 
 
-def test_invalid_rig_is_refused(rig: Make) -> None:
+def test_invalid_rig_is_refused() -> None:
     for data, parts in (
         ({"n_axes": 2}, ("rig.mass", "3", "rows", "2")),
         ({"damper_location": [1.0]}, ("rig.damper_location", "(1.0,)", "3")),
@@ -188,7 +182,7 @@ def test_number_of_substeps_covers_sample(dt: float, count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def frame(make: Make) -> Any:
+def frame() -> Any:
     """Nine tenths of the mass are numerical; the damping of the complete frame is published."""
     return make(
         "structure",
@@ -212,7 +206,7 @@ def test_frequencies_and_damping_are_published_values(frame: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def ideal(make: Make, frame: Any) -> tuple[IdealResponse, np.ndarray]:
+def ideal(frame: Any) -> tuple[IdealResponse, np.ndarray]:
     """Case (a) up to the largest force, and the ground acceleration."""
     record = make("ground_motion", "record", 1, record="elcentro_1940_ns", scale=0.5)
     ground = record.sample(DT * np.arange(round(6.0 / DT) + 1))
@@ -243,7 +237,7 @@ def test_ideal_response_is_in_equilibrium(ideal: tuple[IdealResponse, np.ndarray
     assert np.abs(np.diff(response.velocity, axis=0) / DT - means).max() < 0.01 * np.abs(relative).max()
 
 
-def test_ideal_response_without_damper_is_linear(make: Make, frame: Any) -> None:
+def test_ideal_response_without_damper_is_linear(frame: Any) -> None:
     """The damper has zero stiffness and damping; reference: DOP853."""
     nothing = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
     ground = np.sin(2.0 * np.pi * 1.7 * DT * np.arange(1001))
@@ -261,7 +255,7 @@ def test_ideal_response_without_damper_is_linear(make: Make, frame: Any) -> None
     np.testing.assert_allclose(response.displacement[::100], exact.y[:3].T, atol=1e-8)
 
 
-def test_controller_reduces_response_of_all_floors(make: Make, frame: Any, ideal: Any) -> None:
+def test_controller_reduces_response_of_all_floors(frame: Any, ideal: Any) -> None:
     """Reduction by a fifth against the damper without voltage; the damper force doubles."""
     response, ground = ideal
     off = ideal_response(frame, make("specimen", "magnetorheological_damper"), ground, DT)
@@ -270,7 +264,7 @@ def test_controller_reduces_response_of_all_floors(make: Make, frame: Any, ideal
     assert np.abs(response.damper_force).max() > 2.0 * np.abs(off.damper_force).max()
 
 
-def test_feedforward_errors_are_published_values(ideal: tuple[IdealResponse, np.ndarray], rig: Make) -> None:
+def test_feedforward_errors_are_published_values(ideal: tuple[IdealResponse, np.ndarray]) -> None:
     """Rows (c), (d) of Table 3.1, driven along the ideal response: 1.71, 1.99, 0.910 %; 0.133 % (floor 1)."""
     response, ground = ideal
     relative = response.acceleration - ground[:, None]
@@ -294,7 +288,7 @@ def test_feedforward_errors_are_published_values(ideal: tuple[IdealResponse, np.
 
 
 @pytest.mark.parametrize("longest", [1.0 / 8000.0, 1.0 / 2000.0])
-def test_fast_damper_does_not_diverge(rig: Make, longest: float) -> None:
+def test_fast_damper_does_not_diverge(longest: float) -> None:
     """Reference: short substeps; one increment per substep diverged beyond 0.24 m/s."""
     commands = np.zeros((400, 3))
     commands[:, 0] = 0.02 * np.sin(2.0 * np.pi * 6.0 * DT * np.arange(1, 401))
@@ -307,7 +301,7 @@ def test_fast_damper_does_not_diverge(rig: Make, longest: float) -> None:
     assert np.abs(shown[:, force] - fine[:, force]).max() < 0.05 * np.abs(fine[:, force]).max()
 
 
-def test_stiff_yielding_damper_does_not_diverge(rig: Make) -> None:
+def test_stiff_yielding_damper_does_not_diverge() -> None:
     """The velocity varies within a substep, so that the states do not settle and all of it is divided."""
     steel = {"type": "elastoplastic_absorber", "stiffness": 2e7, "yield_force": 1e3, "exponent": 10.0}
     commands = np.zeros((200, 3))

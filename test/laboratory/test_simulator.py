@@ -659,9 +659,8 @@ def test_late_port_holds_position_and_reports_reason() -> None:
     port.close()
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_frozen_actuator_node_trips(tmp_path: Path, patience: list[str]) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     report = rths_nodes.app.hosts.run(
         "chen_ricles_2010",
         ["port.watchdog=0.05", "duration=1.5", *patience],

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 from scipy.integrate import trapezoid
 
@@ -18,7 +19,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 
-Make = Callable[..., Any]
 SAMPLES = 2000
 """Samples per period."""
 
@@ -71,17 +71,17 @@ def loss_factor(specimen: Any, amplitude: float, frequency: float) -> float:
 )
 @pytest.mark.parametrize("frequency", [0.5, 1.0])  # Hz: range of a frame of 0.77 Hz
 def test_loss_factor_is_in_published_range(
-    make: Make, name: str, amplitude: float, low: float, high: float, frequency: float
+    name: str, amplitude: float, low: float, high: float, frequency: float
 ) -> None:
     assert low <= loss_factor(make("specimen", name), amplitude, frequency) <= high
 
 
-def test_loss_factor_of_kelvin_voigt_is_c_omega_over_k(make: Make) -> None:
+def test_loss_factor_of_kelvin_voigt_is_c_omega_over_k() -> None:
     expected = 0.64e6 * 2.0 * math.pi * 0.77 / 7.6e6
     assert loss_factor(make("specimen", "kelvin_voigt"), 0.01, 0.77) == pytest.approx(expected, rel=1e-5)
 
 
-def test_specimen_h_softens_with_amplitude(make: Make) -> None:
+def test_specimen_h_softens_with_amplitude() -> None:
     path = SpecimenPath(make("specimen", "softening_elastomeric"), 1.0)
     forces = [path.move(x, 0.0) for x in np.linspace(0.0, 0.06, 61).tolist()]
     assert forces[1] / 0.001 == pytest.approx(7.6e6, rel=0.05)
@@ -93,7 +93,7 @@ def virgin(x: float) -> float:
     return 2.0e6 * x + 60e3 * (1.0 - math.exp(-x * 5.6 / 60e-3))
 
 
-def test_path_converges_with_fourth_order(make: Make) -> None:
+def test_path_converges_with_fourth_order() -> None:
     end, errors = 0.06, []
     for parts in (1, 2, 4):
         path = SpecimenPath(make("specimen", "softening_elastomeric"), 1.0)
@@ -124,12 +124,12 @@ def test_states_follow_displacement_within_step() -> None:
     assert path.move(2.0, 0.0) == pytest.approx(0.5 + 0.5 * 2.0)
 
 
-def test_velocity_adds_dashpot_force_only(make: Make) -> None:
+def test_velocity_adds_dashpot_force_only() -> None:
     slow, fast = (SpecimenPath(make("specimen", "softening_elastomeric"), dt) for dt in (1.0, 0.01))
     assert fast.move(0.002, 0.2) - slow.move(0.002, 0.0) == pytest.approx(0.20e6 * 0.2, rel=1e-9)
 
 
-def test_power_law_dashpot_dissipates_closed_form(make: Make) -> None:
+def test_power_law_dashpot_dissipates_closed_form() -> None:
     amplitude, frequency, exponent = 0.02, 1.5, 0.3
     damper = make("specimen", "kelvin_voigt", stiffness=1e6, damping=2e5, exponent=exponent)
     x, force = third_loop(damper, amplitude, frequency)
@@ -139,7 +139,7 @@ def test_power_law_dashpot_dissipates_closed_form(make: Make) -> None:
 
 
 @pytest.mark.parametrize("exponent", [0.3, 1.0, 2.0])
-def test_damping_applies_at_reference_velocity(make: Make, exponent: float) -> None:
+def test_damping_applies_at_reference_velocity(exponent: float) -> None:
     data = {"stiffness": 0.0, "damping": 3.0, "exponent": exponent, "reference_velocity": 0.2}
     damper = make("specimen", "kelvin_voigt", **data)
     assert damper.force((), 0.0, -0.2) == pytest.approx(-0.6)
@@ -147,11 +147,11 @@ def test_damping_applies_at_reference_velocity(make: Make, exponent: float) -> N
     assert damper.force((), 0.0, 0.0) == 0.0
 
 
-def test_force_at_extreme_velocity_is_not_finite(make: Make) -> None:
+def test_force_at_extreme_velocity_is_not_finite() -> None:
     assert not math.isfinite(make("specimen", "kelvin_voigt", exponent=2.0).force((), 0.0, 1e300))
 
 
-def test_maxwell_approaches_dashpot_exponentially(make: Make) -> None:
+def test_maxwell_approaches_dashpot_exponentially() -> None:
     damping, stiffness, velocity, dt = 2e5, 2e7, 0.1, 1.0 / 1024.0
     damper = make("specimen", "maxwell_damper", damping=damping, series_stiffness=stiffness)
     time = dt * np.arange(1, 101)
@@ -159,14 +159,14 @@ def test_maxwell_approaches_dashpot_exponentially(make: Make) -> None:
     np.testing.assert_allclose(follow(damper, velocity * time, dt), expected, rtol=1e-8)
 
 
-def test_maxwell_has_complex_stiffness_in_steady_vibration(make: Make) -> None:
+def test_maxwell_has_complex_stiffness_in_steady_vibration() -> None:
     damper = make("specimen", "maxwell_damper", parallel_stiffness=1e6)
     stiffness = 1e6 + 20e6 * 1j * 2.0 * math.pi * 5.0 * 0.01 / (1.0 + 1j * 2.0 * math.pi * 5.0 * 0.01)
     assert secant_stiffness(damper, 0.01, 5.0) == pytest.approx(stiffness.real, rel=1e-4)
     assert loss_factor(damper, 0.01, 5.0) == pytest.approx(stiffness.imag / stiffness.real, rel=1e-4)
 
 
-def test_relief_valve_opens_at_relief_force(make: Make) -> None:
+def test_relief_valve_opens_at_relief_force() -> None:
     damper = make("specimen", "relief_valve_damper", damping=4e6, relief_force=2e5, relief_damping=3e5)
     velocity = np.array([0.02, 0.05, 0.06, 0.15])
     forces = np.array([damper.force((), 0.0, v) for v in velocity.tolist()])
@@ -174,7 +174,7 @@ def test_relief_valve_opens_at_relief_force(make: Make) -> None:
     np.testing.assert_allclose([damper.force((), 0.0, -v) for v in velocity.tolist()], -forces)
 
 
-def test_valve_with_series_spring_settles_at_same_force(make: Make) -> None:
+def test_valve_with_series_spring_settles_at_same_force() -> None:
     rigid, elastic = (make("specimen", "relief_valve_damper", **data) for data in ({}, {"series_stiffness": 5e7}))
     dt = 1.0 / 1024.0
     for velocity in (0.03, -0.2):
@@ -182,7 +182,7 @@ def test_valve_with_series_spring_settles_at_same_force(make: Make) -> None:
         assert shown[-1] == pytest.approx(rigid.force((), 0.0, velocity), rel=1e-5)
 
 
-def test_closed_valve_gives_maxwell_damper(make: Make) -> None:
+def test_closed_valve_gives_maxwell_damper() -> None:
     oil = make("specimen", "relief_valve_damper", damping=2e5, relief_damping=1e5, series_stiffness=2e7)
     maxwell = make("specimen", "maxwell_damper", damping=2e5, series_stiffness=2e7)
     shown = third_loop(oil, 0.01, 2.0)[1]
@@ -190,7 +190,7 @@ def test_closed_valve_gives_maxwell_damper(make: Make) -> None:
     np.testing.assert_array_equal(shown, third_loop(maxwell, 0.01, 2.0)[1])
 
 
-def test_invalid_relief_damping_is_refused(make: Make) -> None:
+def test_invalid_relief_damping_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("specimen.relief_damping", "9e+06 N s/m", "<= damping", "4e+06")):
         make("specimen", "relief_valve_damper", relief_damping=9e6)
     with pytest.raises(ConfigError, match=naming("relief_damping", "0 N s/m", "> 0", "series_stiffness")):
@@ -198,7 +198,7 @@ def test_invalid_relief_damping_is_refused(make: Make) -> None:
     assert make("specimen", "relief_valve_damper", relief_damping=0.0).force((), 0.0, 1.0) == 200e3
 
 
-def test_absorber_is_bouc_wen_with_elastic_unloading(make: Make) -> None:
+def test_absorber_is_bouc_wen_with_elastic_unloading() -> None:
     data = {"stiffness": 2e6, "post_yield_ratio": 0.05, "exponent": 2.0}
     absorber = make("specimen", "elastoplastic_absorber", yield_force=10e3, **data)
     bouc_wen = make("restoring_force", "bouc_wen", 1, yield_displacement=0.005, beta=0.5, gamma=0.5, **data)
@@ -207,13 +207,13 @@ def test_absorber_is_bouc_wen_with_elastic_unloading(make: Make) -> None:
     np.testing.assert_allclose(follow(absorber, x, 0.01), expected, atol=1e-4 * 10e3)
 
 
-def test_absorber_yields_as_hyperbolic_tangent(make: Make) -> None:
+def test_absorber_yields_as_hyperbolic_tangent() -> None:
     absorber = make("specimen", "elastoplastic_absorber", post_yield_ratio=0.0)
     x = np.linspace(0.0, 0.03, 301)
     np.testing.assert_allclose(follow(absorber, x, 0.01), 10e3 * np.tanh(x / 0.005), atol=0.01)
 
 
-def test_sharp_absorber_dissipates_bilinear_loop(make: Make) -> None:
+def test_sharp_absorber_dissipates_bilinear_loop() -> None:
     absorber = make("specimen", "elastoplastic_absorber", exponent=50.0)
     x, force = third_loop(absorber, 0.02, 1.0)
     assert trapezoid(force, x) == pytest.approx(4.0 * 0.95 * 10e3 * (0.02 - 0.005), rel=0.01)
@@ -229,12 +229,12 @@ def envelope(x: float) -> float:
     return SOUND * x if x <= LEVEL else SOUND * (LEVEL + BEYOND * (x - LEVEL))
 
 
-def test_column_is_elastic_below_damage_level(make: Make) -> None:
+def test_column_is_elastic_below_damage_level() -> None:
     x = 0.999 * LEVEL * np.sin(0.01 * np.arange(1, 2000))
     np.testing.assert_allclose(follow(make("specimen", "degrading_column"), x, 0.001), SOUND * x, rtol=1e-12)
 
 
-def test_column_keeps_secant_of_largest_excursion(make: Make) -> None:
+def test_column_keeps_secant_of_largest_excursion() -> None:
     parts = [np.linspace(0.0, 0.05, 500), np.linspace(0.05, -0.05, 1000), np.linspace(-0.05, 0.08, 1300)]
     x = np.concatenate(parts)
     force = follow(make("specimen", "degrading_column"), x, 0.001)
@@ -247,7 +247,7 @@ def test_column_keeps_secant_of_largest_excursion(make: Make) -> None:
 
 
 @pytest.mark.parametrize("rate", [128.0, 1024.0, 4096.0])
-def test_damage_of_column_is_independent_of_step(make: Make, rate: float) -> None:
+def test_damage_of_column_is_independent_of_step(rate: float) -> None:
     column = make("specimen", "degrading_column")
     path = SpecimenPath(column, 1.0 / rate)
     time = np.arange(1, int(rate) + 1) / rate
@@ -257,7 +257,7 @@ def test_damage_of_column_is_independent_of_step(make: Make, rate: float) -> Non
     assert path.move(0.01, 0.0) == pytest.approx(0.01 * envelope(peak) / peak, rel=1e-4)
 
 
-def test_damage_cycle_dissipates_closed_form(make: Make) -> None:
+def test_damage_cycle_dissipates_closed_form() -> None:
     column = make("specimen", "degrading_column")
     x = np.concatenate([np.linspace(0.0, 0.05, 2000), np.linspace(0.05, 0.0, 2000)])
     energy = trapezoid(follow(column, x, 0.001), x)
@@ -272,7 +272,7 @@ SMALL, LARGE = 0.0003, 0.030
 
 
 @pytest.fixture(scope="module")
-def damper(make: Make) -> Any:
+def damper() -> Any:
     return make("specimen", "slipping_elastomeric")
 
 
@@ -317,7 +317,7 @@ def test_frame_and_damper_have_equivalent_damping_of_0_18(damper: Any) -> None:
     assert inherent + 0.5 * share * loss == pytest.approx(0.18, abs=0.005)
 
 
-def reference_run(make: Make, damper: Any, motion: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def reference_run(damper: Any, motion: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Displacement and restoring forces of frame and damper, with a perfect actuator."""
     dt = 10.0 / 1024.0
     plastic = {"stiffness": FRAME_STIFFNESS, "yield_displacement": 0.010, "post_yield_ratio": 0.01}
@@ -343,17 +343,15 @@ def check_share(x: np.ndarray, frame: np.ndarray, shown: np.ndarray) -> None:
     assert 0.44 <= np.abs(shown).max() / (np.abs(shown).max() + np.abs(frame).max()) <= 0.55
 
 
-def test_damper_carries_its_share_of_story_shear(make: Make, damper: Any) -> None:
+def test_damper_carries_its_share_of_story_shear(damper: Any) -> None:
     motion = make("ground_motion", "record", 1, record="elcentro_1940_ns", scale=0.52)
-    check_share(*reference_run(make, damper, motion))
+    check_share(*reference_run(damper, motion))
 
 
-def test_share_of_story_shear_with_published_record(
-    make: Make, damper: Any, shared_data: Callable[[str], Any]
-) -> None:
+def test_share_of_story_shear_with_published_record(damper: Any, shared_data: Callable[[str], Any]) -> None:
     path = str(shared_data("ground_motions/northridge_1994_canoga_park_196_dt0.01_g.txt"))
     motion = make("ground_motion", "record", 1, file=path, step=0.01, unit="g", scale=0.322)
-    x, frame, shown = reference_run(make, damper, motion)
+    x, frame, shown = reference_run(damper, motion)
     assert 0.025 < np.abs(x).max() < 0.040
     check_share(x, frame, shown)
 
@@ -377,7 +375,7 @@ def beat_forces(specimen: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("first", "second"), [(SPRING, ELASTOMER), (ELASTOMER, MAXWELL), (MAXWELL, SPRING)])
-def test_force_of_parallel_specimens_is_sum(make: Make, first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_force_of_parallel_specimens_is_sum(first: dict[str, Any], second: dict[str, Any]) -> None:
     both = make("specimen", "parallel", first=first, second=second)
     parts = [
         make("specimen", data["type"], **{k: data[k] for k in data if k != "type"}) for data in (first, second)
@@ -386,7 +384,7 @@ def test_force_of_parallel_specimens_is_sum(make: Make, first: dict[str, Any], s
     np.testing.assert_allclose(beat_forces(both), expected, rtol=1e-12, atol=1e-6)
 
 
-def test_parallel_specimens_can_be_nested(make: Make) -> None:
+def test_parallel_specimens_can_be_nested() -> None:
     inner = {"type": "parallel", "first": ELASTOMER, "second": SPRING}
     three = make("specimen", "parallel", first=SPRING, second=inner)
     two = make("specimen", "parallel", first={**SPRING, "stiffness": 6.0e6}, second=ELASTOMER)
@@ -401,9 +399,7 @@ BARE = {"stiffness": 0.0, "accumulator_stiffness": 0.0}
 """Without springs, the force at constant velocity becomes steady."""
 
 
-@pytest.fixture
-def fluid_damper(make: Make) -> Make:
-    return partial(make, "specimen", "magnetorheological_damper")
+fluid_damper = partial(make, "specimen", "magnetorheological_damper")
 
 
 def constants(voltage: float) -> tuple[float, float, float]:
@@ -424,22 +420,20 @@ def beyond_yield(voltage: float, velocity: float) -> float:
 
 
 @pytest.mark.parametrize(("voltage", "force"), [(0.0, 279.4), (2.25, 1260.2)])
-def test_fluid_force_beyond_yield_is_constant_plus_dashpot(
-    fluid_damper: Make, voltage: float, force: float
-) -> None:
+def test_fluid_force_beyond_yield_is_constant_plus_dashpot(voltage: float, force: float) -> None:
     expected = beyond_yield(voltage, 0.1)
     assert expected == pytest.approx(force, abs=0.1)
     assert pull(fluid_damper(voltage=voltage, **BARE), 0.1, 0.1)[-1] == pytest.approx(expected, rel=1e-6)
 
 
-def test_fluid_force_below_yield_is_series_dashpot(fluid_damper: Make) -> None:
+def test_fluid_force_below_yield_is_series_dashpot() -> None:
     """The velocity is too small to slip: z settles when c_1 takes all of it."""
     assert pull(fluid_damper(voltage=2.25, **BARE), 0.01, 0.2)[-1] == pytest.approx(
         0.01 * constants(2.25)[2], rel=1e-6
     )
 
 
-def test_fluid_force_is_antisymmetric(fluid_damper: Make) -> None:
+def test_fluid_force_is_antisymmetric() -> None:
     for voltage in (0.0, 1.0):
         pushed, pulled = (pull(fluid_damper(voltage=voltage), velocity, 0.02) for velocity in (0.07, -0.07))
         np.testing.assert_array_equal(pushed, -pulled)
@@ -465,7 +459,7 @@ def loop(damper: Any, step: float, parts: int = 1, amplitude: float = 0.015, fre
     return np.array([x, v, forces])
 
 
-def test_fluid_loops_agree_with_published_experiment(fluid_damper: Make) -> None:
+def test_fluid_loops_agree_with_published_experiment() -> None:
     """2.5 Hz, 15 mm (Spencer et al. 1997): about 1.5 kN at 2.25 V; dissipation grows with voltage."""
     peaks, energies = [], []
     for voltage in (0.0, 0.75, 1.5, 2.25):
@@ -482,7 +476,7 @@ def test_fluid_loops_agree_with_published_experiment(fluid_damper: Make) -> None
 
 
 @pytest.mark.parametrize("rate", [500.0, 1000.0, 2000.0, 4000.0])
-def test_fluid_loops_are_independent_of_increments(fluid_damper: Make, rate: float) -> None:
+def test_fluid_loops_are_independent_of_increments(rate: float) -> None:
     """Reference: each sample in sixteen moves along the same path."""
 
     def second_period(parts: int) -> np.ndarray:
@@ -493,7 +487,7 @@ def test_fluid_loops_are_independent_of_increments(fluid_damper: Make, rate: flo
     assert np.abs(second_period(1) - fine).max() < 2e-3 * np.abs(fine).max()
 
 
-def test_voltage_filter_has_its_rate(fluid_damper: Make) -> None:
+def test_voltage_filter_has_its_rate() -> None:
     driven = fluid_damper()
     state, step = list(driven.initial_state), 1e-5
     driven.voltage = 2.0
@@ -504,20 +498,20 @@ def test_voltage_filter_has_its_rate(fluid_damper: Make) -> None:
 
 
 @pytest.mark.parametrize(("command", "voltage"), [(-1.0, 0.0), (1.5, 1.5), (9.0, 2.25)])
-def test_voltage_saturates(fluid_damper: Make, command: float, voltage: float) -> None:
+def test_voltage_saturates(command: float, voltage: float) -> None:
     driven = fluid_damper()
     driven.voltage = command
     assert driven.voltage == voltage
 
 
-def test_accumulator_preloads_fluid_damper(fluid_damper: Make) -> None:
+def test_accumulator_preloads_fluid_damper() -> None:
     loaded = fluid_damper(accumulator_displacement=0.143)
     assert loaded.force(loaded.initial_state, 0.0, 0.0) == pytest.approx(-71.5)
     tared = fluid_damper()
     assert tared.force(tared.initial_state, 0.0, 0.0) == 0.0
 
 
-def test_invalid_fluid_damper_is_refused(fluid_damper: Make) -> None:
+def test_invalid_fluid_damper_is_refused() -> None:
     with pytest.raises(ValueError, match=r"specimen\.beta \+ gamma = 0 1/m\^2: must be > 0"):
         fluid_damper(beta=0.0, gamma=0.0)
     with pytest.raises(ValueError, match=naming("specimen.voltage", "3 V", "<= max_voltage", "2.25 V")):
@@ -525,7 +519,7 @@ def test_invalid_fluid_damper_is_refused(fluid_damper: Make) -> None:
 
 
 @pytest.mark.parametrize("velocity", [0.1, 0.3, 1.0])
-def test_steady_fluid_force_is_stable_at_high_velocity(fluid_damper: Make, velocity: float) -> None:
+def test_steady_fluid_force_is_stable_at_high_velocity(velocity: float) -> None:
     """Four increments diverged beyond 0.24 m/s."""
     force = pull(fluid_damper(**BARE), velocity, 0.1, 5e-4)[-1]
     assert force == pytest.approx(beyond_yield(0.0, velocity), rel=1e-3)

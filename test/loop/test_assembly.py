@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import declared
 from messages import naming
 
 from rths_nodes.app import hosts
@@ -26,11 +27,10 @@ from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
 from rths_nodes.recording.run import Collector
 
 Built = Counter[str]
-Declared = Callable[[Scenario], Built]
 DAMPED = "phillips_spencer_2012"  # coupled rig with a damper and its controller
 
 
-def check_counts(built: Built, declared: Built, scenario: Scenario) -> None:
+def check_counts(built: Built, scenario: Scenario) -> None:
     """Each declared component is built once, but the setup twice, because two stages call it.
 
     The monitor also builds the specimens of axes for their stiffness, and the check of limits builds a prescribed
@@ -41,22 +41,23 @@ def check_counts(built: Built, declared: Built, scenario: Scenario) -> None:
     again = [f"specimen {type_of(part)}" for part in specimens]
     if displacement := getattr(scenario.integrator, "displacement", None):
         again.append(f"ground_motion {type_of(displacement)}")
-    again += [name for name in declared if name.startswith("setup ")]
-    assert Counter({name: built[name] for name in declared}) == declared + Counter(again)
+    expected = declared(scenario)
+    again += [name for name in expected if name.startswith("setup ")]
+    assert Counter({name: built[name] for name in expected}) == expected + Counter(again)
 
 
 @pytest.mark.parametrize("name", files.shipped())
-def test_loop_builds_each_component_once(name: str, built: Built, declared: Declared) -> None:
+def test_loop_builds_each_component_once(name: str, built: Built) -> None:
     scenario = files.load(name)
     Loop(Assembly(scenario))
-    check_counts(built, declared(scenario), scenario)
+    check_counts(built, scenario)
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", DAMPED])
-def test_run_builds_each_component_once(name: str, built: Built, declared: Declared, tmp_path: Path) -> None:
+def test_run_builds_each_component_once(name: str, built: Built, tmp_path: Path) -> None:
     scenario = files.load(name, ["duration=0.1"])
     hosts.run(scenario, record=tmp_path / "run")
-    check_counts(built, declared(scenario), scenario)
+    check_counts(built, scenario)
 
 
 def test_loading_and_checking_build_no_component(built: Built) -> None:

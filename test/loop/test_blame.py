@@ -208,10 +208,9 @@ def test_exception_names_component_file_and_line(family: str, engine: str, regis
     assert mentions(reason, f"{family}.type", "'mine'", f"{__file__}:{line}", "NameError", "tua")
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("family", ["compensator", "specimen", "integrator"])
 def test_nodes_attribute_nan_to_same_component(family: str, register: Register) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     result = hosts.run("chen_ricles_2010", [SHORT, *registered(register, family)], host="composed")
     assert result.outcome != "finished"
     assert mentions(result.reason, f"{family}.type", "'mine'", "nan", "finite")

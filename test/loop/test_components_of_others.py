@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import in_c
+from loop_parts import collected
 from messages import mentions, naming
 
 from rths_nodes.app import hosts
@@ -38,7 +39,6 @@ from rths_nodes.loop.embedded import Loop, Outcome, checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.integrators.cr import ChenRicles
-from rths_nodes.recording.run import Collector
 
 Register = Callable[..., None]
 SHORT = "duration=0.1"
@@ -205,10 +205,7 @@ def test_class_and_kernel_of_components_page_agree(register: Register) -> None:
     histories = []
     for form in forms():
         register("compensator", form)
-        loop = loop_with("compensator.type=mine")
-        collector = Collector(loop.scenario, loop.assembly.names)
-        loop.run([collector])
-        histories.append(collector.run().command)
+        histories.append(collected(loop_with("compensator.type=mine"))[1].command)
     assert len(histories) == 2
     np.testing.assert_array_equal(*histories)
 
@@ -428,9 +425,8 @@ def test_own_components_are_not_wrapped() -> None:
     assert type(registry.build("compensator", NoCompensation.Params(), 0.001, 1)) is NoCompensation
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_nodes_report_invalid_compensators(register: Register) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     register("compensator", mine(step=fails_in_fifth_sample))
     result = hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")
     assert result.outcome != "finished"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from absorber import AXIS, NOISE, OFF, OPEN, TRUE, frame, section
+from loop_parts import collected
 from messages import each_mentions, mentions, naming
 from scipy.integrate import trapezoid
 
@@ -37,7 +38,7 @@ from rths_nodes.loop.stages.numerical import Learning
 from rths_nodes.mechanics.updating.copies import Follower, Open
 from rths_nodes.mechanics.updating.step import FLAGGED, NOT_FINITE
 from rths_nodes.numerical.structures.shear_frame import ShearFrame
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 SECONDS = "duration=4"
 
@@ -338,10 +339,10 @@ def test_integrators_use_released_parameters(integrator: str) -> None:
     scenario = frame("duration=2", RIGHT, updating=section(mode="used"))
     scenario = replace(scenario, [(["integrator"], {"type": integrator})])
     loop = Loop(Assembly(scenario))
-    collector = Collector(scenario, loop.assembly.names)
-    assert loop.run([collector]).state.name == "FINISHED"
+    outcome, run = collected(loop)
+    assert outcome.state.name == "FINISHED"
     solver: Any = loop.substructure.integrator
-    released = dict(zip(UPDATED["bouc_wen"], collector.run().updating[-3, 4:6], strict=True))
+    released = dict(zip(UPDATED["bouc_wen"], run.updating[-3, 4:6], strict=True))
     model = registry.load("restoring_force", "bouc_wen")
     expected = model.KERNEL.constants(from_data(model.Params, OFF | released, "m"))
     np.testing.assert_allclose(solver._equation().force, expected, rtol=1e-12)

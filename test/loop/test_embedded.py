@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loop_parts import History
+from loop_parts import History, simulate
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import PortError
@@ -22,14 +22,11 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.recording.run import Collector, Run
 
-Simulate = Callable[..., tuple[Outcome, Run]]
-
-
 # Set-up CR-1 with plant 1 and specimen L on the record of Canoga Park
 
 
 @pytest.fixture(scope="module")
-def reference(simulate: Simulate, canoga_park: list[str]) -> Callable[[int, float], tuple[Outcome, Run]]:
+def reference(canoga_park: list[str]) -> Callable[[int, float], tuple[Outcome, Run]]:
     """The test of the notes for ``alpha_es`` and ``k_p`` of the compensator."""
 
     @cache
@@ -84,7 +81,7 @@ def test_control_errors_of_reference_set_up(
 
 
 @pytest.mark.parametrize("ramp", ["linear", "quadratic"])
-def test_true_alpha_compensates_perfectly(simulate: Simulate, ramp: str) -> None:
+def test_true_alpha_compensates_perfectly(ramp: str) -> None:
     overrides = ["duration=8", "compensator.alpha_es=29", f"ramp.type={ramp}"]
     outcome, run = simulate("chen_ricles_2010", *overrides)
     assert outcome.state is State.FINISHED
@@ -93,7 +90,7 @@ def test_true_alpha_compensates_perfectly(simulate: Simulate, ramp: str) -> None
     np.testing.assert_allclose(run.compensator[:, 0], 29.0, atol=1e-9)
 
 
-def test_quadratic_ramp_smooths_command(simulate: Simulate) -> None:
+def test_quadratic_ramp_smooths_command() -> None:
     """A linear ramp with an inverse compensator gives a sawtooth at the step rate."""
     fastest = {}
     for ramp in ("linear", "quadratic"):
@@ -102,7 +99,7 @@ def test_quadratic_ramp_smooths_command(simulate: Simulate) -> None:
     assert fastest["linear"] > 1.5 * fastest["quadratic"]
 
 
-def test_actuator_and_specimen_types_are_exchangeable(simulate: Simulate) -> None:
+def test_actuator_and_specimen_types_are_exchangeable() -> None:
     types = ["axes.story_1.actuator.type=servo_hydraulic", "axes.story_1.specimen.type=softening_elastomeric"]
     outcome, run = simulate("chen_ricles_2010", "duration=5", "compensator.alpha_es=29", *types)
     assert outcome.state is State.FINISHED
@@ -113,7 +110,7 @@ def test_actuator_and_specimen_types_are_exchangeable(simulate: Simulate) -> Non
 # The predefined sine
 
 
-def test_predefined_sine(simulate: Simulate) -> None:
+def test_predefined_sine() -> None:
     outcome, run = simulate("predefined_sine")
     error = 1e3 * np.abs(run.target - run.displacement)[:, 0]
     rate = 1024
@@ -132,14 +129,14 @@ NOISE = ["axes.story_1.sensors.displacement_noise_rms=2e-5", "axes.story_1.senso
 
 
 @pytest.mark.parametrize("overrides", [[], NOISE], ids=["clean", "noisy"])
-def test_runs_are_repeatable_to_the_bit(simulate: Simulate, overrides: list[str]) -> None:
+def test_runs_are_repeatable_to_the_bit(overrides: list[str]) -> None:
     outcomes, runs = zip(*(simulate("chen_ricles_2010", "duration=2", *overrides) for _ in range(2)), strict=True)
     for name in ("target", "command", "displacement", "force", "dof_displacement", "compensator", "flags"):
         np.testing.assert_array_equal(*(getattr(run, name) for run in runs), err_msg=name)
     assert outcomes[0].metrics == outcomes[1].metrics
 
 
-def test_noise_depends_on_seed(simulate: Simulate) -> None:
+def test_noise_depends_on_seed() -> None:
     runs = [simulate("chen_ricles_2010", "duration=1", f"seed={seed}", *NOISE)[1] for seed in (1, 2)]
     assert not np.array_equal(runs[0].displacement, runs[1].displacement)
     assert np.std(runs[0].displacement - runs[0].true_displacement) == pytest.approx(2e-5, rel=0.1)
@@ -147,7 +144,7 @@ def test_noise_depends_on_seed(simulate: Simulate) -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 5])
-def test_transport_samples_delay_the_rig(simulate: Simulate, samples: int) -> None:
+def test_transport_samples_delay_the_rig(samples: int) -> None:
     """In open loop only the rig changes."""
     open_loop = ["duration=2", "compensator.type=inverse"]
     _, at_once = simulate("predefined_sine", *open_loop)
@@ -214,7 +211,7 @@ def test_interrupt_holds() -> None:
 
 
 @pytest.mark.parametrize("yields", [1e-5, 1e-9])
-def test_frame_that_yields_at_once_does_not_diverge(simulate: Simulate, yields: float) -> None:
+def test_frame_that_yields_at_once_does_not_diverge(yields: float) -> None:
     """The restoring force stays within eta k x + (1 - eta) k x_y; with ten increments per step it diverged."""
     overrides = [f"structure.restoring_force.yield_displacement={yields}", "structure.restoring_force.exponent=3"]
     outcome, run = simulate("chen_ricles_2010", "duration=2", *overrides)
@@ -223,14 +220,14 @@ def test_frame_that_yields_at_once_does_not_diverge(simulate: Simulate, yields: 
     assert np.abs(run.restoring_force).max() <= 1.05 * elastic + 0.99 * 11.76e6 * yields
 
 
-def test_saturated_sensor_is_flagged(simulate: Simulate) -> None:
+def test_saturated_sensor_is_flagged() -> None:
     _, run = simulate("chen_ricles_2010", "duration=5", "axes.story_1.sensors.displacement_range=0.01")
     flagged = (run.flags & FLAG_SATURATED) > 0
     assert flagged.any()
     np.testing.assert_array_equal(flagged, np.abs(run.true_displacement[:, 0]) >= 0.01)
 
 
-def test_duration_is_rounded_up_to_whole_steps(simulate: Simulate) -> None:
+def test_duration_is_rounded_up_to_whole_steps() -> None:
     outcome, run = simulate("chen_ricles_2010", "duration=0.1")
     assert outcome.samples == 110
     assert len(run.dof_displacement) == 12
@@ -244,7 +241,7 @@ PERFECT = ("compensator.type=none", "axes.story_1.actuator.type=pure_delay")
 
 
 @pytest.mark.parametrize("ratio", [10.0, 1.3])
-def test_slow_time_axis_with_rate_independent_specimen(ratio: float, simulate: Simulate) -> None:
+def test_slow_time_axis_with_rate_independent_specimen(ratio: float) -> None:
     overrides = ("duration=1.5", *PERFECT, "axes.story_1.specimen.damping=0")
     _, real_time = simulate("chen_ricles_2010", *overrides)
     _, slow = simulate("chen_ricles_2010", *overrides, f"time_ratio={ratio}")
@@ -254,7 +251,7 @@ def test_slow_time_axis_with_rate_independent_specimen(ratio: float, simulate: S
     assert len(slow.target) == round(ratio * (len(real_time.target) - 1)) + 1
 
 
-def test_slow_time_axis_loses_damper_force(simulate: Simulate) -> None:
+def test_slow_time_axis_loses_damper_force() -> None:
     _, real_time = simulate("chen_ricles_2010", "duration=3", *PERFECT)
     _, slow = simulate("chen_ricles_2010", "duration=3", *PERFECT, "time_ratio=10")
     assert np.abs(slow.dof_displacement).max() > 1.1 * np.abs(real_time.dof_displacement).max()

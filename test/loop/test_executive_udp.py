@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulated_rig import emulated_rigs
+from emulated_rig import emulated_rigs, udp
 from messages import mentions
 from near_side import Rig
 
@@ -37,12 +37,6 @@ ENGINES = ("executive", "python")
 MILD = ("bridge.max_bridge=1", "ground_motion.scale=0.05")
 Different = Callable[..., list[str]]
 NOISE = ("axes.story_1.sensors.displacement_noise_rms=1e-5", "axes.story_1.sensors.force_noise_rms=100")
-
-
-def udp(number: int, transport: int = 1, **options: Any) -> str:
-    """Override that selects the UDP port."""
-    port = {"type": "udp", "emulator": "true", "port": number, "transport_samples": transport} | options
-    return f"port={{{', '.join(f'{key}: {value}' for key, value in port.items())}}}"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import collected, simulate
 from messages import mentions, naming
 
 from rths_nodes.app import hosts
@@ -34,9 +35,7 @@ CHEN, SINE = "chen_ricles_2010", "predefined_sine"
 
 def run(name: str, overrides: Sequence[str], *faults: str) -> tuple[Outcome, Run, Loop]:
     loop = FaultyLoop(Assembly(files.load(name, overrides)), [parse(fault) for fault in faults])
-    collector = Collector(loop.scenario, loop.assembly.names)
-    outcome = loop.run([collector])
-    return outcome, collector.run(metrics=outcome.metrics), loop
+    return *collected(loop), loop
 
 
 @cache
@@ -253,10 +252,8 @@ def test_slow_node_delays_by_whole_samples() -> None:
 @pytest.mark.parametrize("name", [CHEN, "tadc_sine", "three_independent_axes"])
 def test_run_without_faults_has_same_bits(name: str) -> None:
     outcome, result, loop = run(name, ["duration=0.5"])
-    plain = Loop(Assembly(loop.scenario))
-    collector = Collector(plain.scenario, plain.assembly.names)
-    assert plain.run([collector]).metrics == outcome.metrics or np.isnan(outcome.metrics["hsem_percent"])
-    reference = collector.run()
+    plain, reference = simulate(loop.scenario)
+    assert plain.metrics == outcome.metrics or np.isnan(outcome.metrics["hsem_percent"])
     for array, values in result.arrays().items():
         np.testing.assert_array_equal(values, reference.arrays()[array])
     assert (loop.rig.bridged, loop.commands.bridged, loop.rig.late_commands) == (0, 0, 0)

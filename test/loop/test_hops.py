@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loop_parts import History
+from loop_parts import History, collected
 from messages import mentions, naming
 
 import rths_nodes
@@ -29,7 +29,7 @@ from rths_nodes.loop.stages.command import DueCommands
 from rths_nodes.loop.supervision.hops import TakenAtOnce, UnderWay
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.commissioning.stops import way_of
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 NAME, BRIEF = "chen_ricles_2010", ("duration=1.5",)
 SOFT_START = "soft_start={amplitude: 0.001, rise_time: 0.1, duration: 0.4, fall_time: 0.1, rest_time: 0.1}"
@@ -46,9 +46,7 @@ def run(name: str, overrides: Sequence[str], p: int, q: int, *faults: str) -> tu
     scenario = files.load(name, [*overrides, f"hops.depth={p}", f"port.transport_samples={q}"])
     assembly = Assembly(scenario)
     loop = FaultyLoop(assembly, [parse(fault) for fault in faults]) if faults else Loop(assembly)
-    collector = Collector(scenario, assembly.names)
-    outcome = loop.run([collector])
-    return collector.run(metrics=outcome.metrics), loop
+    return collected(loop)[1], loop
 
 
 @pytest.mark.parametrize(("p", "q"), [(1, 0), (2, 1), (3, 0), (8, 0)])

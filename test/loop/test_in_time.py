@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 
 from rths_nodes.core import registry
 from rths_nodes.core.samples import Target
@@ -45,7 +43,7 @@ def test_velocity_is_exact_on_a_parabola() -> None:
 
 
 @pytest.mark.parametrize("name", ["cr", "kr_alpha"])
-def test_velocity_is_of_second_order(make: Callable[..., Any], name: str) -> None:
+def test_velocity_is_of_second_order(name: str) -> None:
     """With half the step, the error of the published velocity halves; the error of this one falls to a quarter."""
     errors = []
     for steps in (200, 400):
@@ -72,7 +70,7 @@ def test_integrators_with_late_velocity() -> None:
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
-def test_target_acceleration_equals_structural_one(simulate: Callable[..., Any], integrator: str) -> None:
+def test_target_acceleration_equals_structural_one(integrator: str) -> None:
     """Formerly, with ``hermite``, ``cr`` gave 2.2 times this acceleration and ``kr_alpha`` up to 5.8 times."""
     overrides = [*FRAME, f"integrator={INTEGRATORS[integrator]}", FEEDFORWARD.format(order=1)]
     outcome, run = simulate("chen_ricles_2010", *overrides)
@@ -82,7 +80,7 @@ def test_target_acceleration_equals_structural_one(simulate: Callable[..., Any],
 
 
 @pytest.mark.parametrize("integrator", ["cr", "kr_alpha"])
-def test_acceleration_feedforward_stays_within_limits(simulate: Callable[..., Any], integrator: str) -> None:
+def test_acceleration_feedforward_stays_within_limits(integrator: str) -> None:
     """The command exceeded 0.76 m/s for a target velocity of 0.14 m/s."""
     overrides = [*FRAME, f"integrator={INTEGRATORS[integrator]}", FEEDFORWARD.format(order=2)]
     outcome, run = simulate("chen_ricles_2010", *overrides)
@@ -91,7 +89,7 @@ def test_acceleration_feedforward_stays_within_limits(simulate: Callable[..., An
     assert fastest[0] < 2.0 * fastest[1]
 
 
-def test_recording_stores_published_velocity(simulate: Callable[..., Any]) -> None:
+def test_recording_stores_published_velocity() -> None:
     run = simulate("chen_ricles_2010", "duration=3", "ramp.type=hermite")[1]
     published = np.diff(run.dof_displacement[:, 0]) * 1024.0 / 10.0
     np.testing.assert_allclose(run.dof_velocity[1:, 0], published, atol=1e-12)

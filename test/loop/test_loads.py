@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from loop_parts import collected
 from messages import mentions, naming
 from scipy.integrate import trapezoid
 
@@ -44,7 +45,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 NAME = "column_under_axial_load"
 DT = 1e-3
@@ -202,11 +203,9 @@ def test_bridge_applies_change_of_mode() -> None:
 def run_with_fault(fault: str, *sets: str) -> tuple[Outcome, Run]:
     """Run the shipped test for 2 s, the ground at rest for the first 0.1 s."""
     scenario = files.load(NAME, ["duration=2", "ground_motion.delay=0.1", *sets])
-    loop = FaultyLoop(Assembly(scenario), [parse(fault)])
-    collector = Collector(loop.scenario, loop.assembly.names)
-    outcome = loop.run([collector])
+    outcome, run = collected(FaultyLoop(Assembly(scenario), [parse(fault)]))
     assert outcome.state is State.FINISHED, outcome.reason
-    return outcome, collector.run()
+    return outcome, run
 
 
 def test_load_is_held_while_late_commands_are_bridged() -> None:
@@ -279,11 +278,10 @@ def test_incompatible_force_loop_and_setup_are_refused(sets: list[str], words: t
 def test_recording_of_load_after_trip() -> None:
     sets = ["duration=3", "ground_motion.delay=0.1", "axes.drift.limits.force=9.0e3"]
     scenario = files.load(NAME, [*sets, "axes.load.load={value: 50.0e3, ramp_time: 0.4, held_for: 0.1}"])
-    loop = FaultyLoop(Assembly(scenario), [])
-    collector = Collector(loop.scenario, loop.assembly.names)
-    assert loop.run([collector]).state is State.TRIPPED
-    loads = collector.run().loads
-    tripped = np.flatnonzero(collector.run().flags & FLAG_TRIPPED)[1:]  # the first one is under force control
+    outcome, run = collected(FaultyLoop(Assembly(scenario), []))
+    assert outcome.state is State.TRIPPED
+    loads = run.loads
+    tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)[1:]  # the first one is under force control
     assert len(tripped)
     assert np.isnan(loads.target[tripped]).all()
     assert np.isnan(loads.held[tripped[:-1]]).all()

@@ -14,12 +14,13 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import emulated_rig
 import numpy as np
 import pytest
-from emulated_rig import emulated_rigs
 from near_side import SOURCES, STRICT, NearPort, Rig
 from sanitized import environment
 
@@ -46,14 +47,9 @@ from rths_nodes.recording.run import Collector
 
 NAME = "chen_ricles_2010"
 SESSION = 4711
+udp = partial(emulated_rig.udp, session=SESSION)
 PORTS = (UdpPort, NearPort)
 ROOT = Path(__file__).parents[2]
-
-
-def udp(number: int, transport: int = 1, **more: Any) -> str:
-    """Override that selects the UDP port."""
-    data = {"type": "udp", "emulator": "true", "port": number, "transport_samples": transport, "session": SESSION}
-    return f"port={{{', '.join(f'{key}: {value}' for key, value in (data | more).items())}}}"
 
 
 def port_of(kind: Any, name: str, sets: list[str]) -> Any:
@@ -353,7 +349,7 @@ def test_reason_of_silent_rig(drops: bool) -> None:
 @pytest.fixture
 def emulated() -> Iterator[Any]:
     """Start an emulated rig in a thread, for consecutive sessions."""
-    with emulated_rigs(math.inf) as start:
+    with emulated_rig.emulated_rigs(math.inf) as start:
         yield start
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from loop_parts import command, started
+from loop_parts import collected, command, started
 from messages import mentions, naming
 
 from rths_nodes.core.control import Compensator
@@ -398,9 +398,7 @@ def test_pause_option_changes_nothing_without_lateness() -> None:
     runs = []
     for reaction in ("trip", "pause"):
         loaded = files.load("chen_ricles_2010", ["duration=1", f"bridge.when_late={reaction}"])
-        collector = Collector(loaded, Assembly(loaded).names)
-        FaultyLoop(Assembly(loaded), []).run([collector])
-        runs.append(collector.run().arrays())
+        runs.append(collected(FaultyLoop(Assembly(loaded), []))[1].arrays())
     for name, value in runs[0].items():
         np.testing.assert_array_equal(value, runs[1][name])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import simulate
 from messages import each_mentions, mentions, naming
 
 import rths_nodes
@@ -29,7 +30,7 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes
 from rths_nodes.loop.supervision.quantities import Integral, MovingRms
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 DT = 1e-3
 LIMITS = {name: from_data(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1e6}) for name in ("a", "b")}
@@ -273,11 +274,8 @@ def test_expressions_of_rig_file_use_its_axis_names(tmp_path: Path) -> None:
 def test_level_of_damper_power_holds_test() -> None:
     level = '{damper: {of: "abs(force.story_1 * piston_velocity.story_1)", unit: kW, maximum: 20, action: hold}}'
     scenario = files.load("chen_ricles_2010", ["duration=3", f"levels.expressions={level}"])
-    loop = Loop(Assembly(scenario))
-    sink = Collector(scenario, loop.assembly.names)
-    outcome = loop.run([sink])
+    outcome, run = simulate(scenario)
     assert outcome.state is State.HELD
-    run = sink.run(metrics={})
     velocity = np.diff(run.displacement[:, 0], prepend=0.0) * scenario.servo_rate
     first = int(np.argmax(np.abs(run.force[:, 0] * velocity) > 20e3))
     assert outcome.reason.startswith(f"sample {first}: levels.expressions.damper: ")

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loop_parts import simulate
 from messages import doubts, each_mentions, mentions, naming
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.loop.embedded import Loop, Outcome, checked_loop
+from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario import assembly, files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
@@ -27,7 +28,7 @@ from rths_nodes.loop.scenario.overrides import override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Collector
 
 PAPER = load("chen_ricles_2010")
 SINE = load("predefined_sine")
@@ -505,7 +506,6 @@ def test_matrix_in_csv_file(tmp_path: Path) -> None:
 # Shipped scenarios
 
 SHIPPED = files.shipped()
-Simulate = Callable[..., tuple[Outcome, Run]]
 AFTER_REST = {"rths_benchmark_2020": "duration=7"}
 """Scenarios whose record begins with seconds of rest."""
 
@@ -519,7 +519,7 @@ def test_shipped_scenario_has_name_description_and_sources(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_scenario_finishes_with_finite_values(name: str, simulate: Simulate) -> None:
+def test_shipped_scenario_finishes_with_finite_values(name: str) -> None:
     outcome, run = simulate(name, AFTER_REST.get(name, "duration=3"))
     assert (outcome.state, outcome.reason) == (State.FINISHED, "")
     assert outcome.samples == run.scenario.samples
@@ -530,7 +530,7 @@ def test_shipped_scenario_finishes_with_finite_values(name: str, simulate: Simul
         assert np.isfinite(list(row.values())).all()
 
 
-def test_demo_displacement_is_that_of_paper(simulate: Simulate) -> None:
+def test_demo_displacement_is_that_of_paper() -> None:
     """El Centro replaces the record of the paper, scaled to about 30 mm."""
     outcome, _ = simulate("chen_ricles_2010")
     farthest = max(abs(outcome.metrics[f"{side}_displacement_m"]) for side in ("max", "min"))

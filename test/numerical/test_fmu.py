@@ -7,14 +7,15 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fmus import EXAMPLE, changed, frame, of_text, skip_without_fmi
-from generic_client import models_left
+from fmus import EXAMPLE, changed, frame, of_text
+from loop_parts import make
 from messages import mentions
 
 import rths_nodes
@@ -22,9 +23,10 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu.description import described
-from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+
+pytestmark = pytest.mark.usefixtures("fmi")
 
 MASSES, STIFFNESSES = [1000.0, 900.0, 800.0], [1.0e6, 9.0e5, 8.0e5]
 ALPHA, BETA, TESTED = 0.3, 1.0e-3, 4.0e5
@@ -45,13 +47,6 @@ axes:
     specimen: {{type: kelvin_voigt, stiffness: {tested}, damping: 0.0}}
     limits: {{stroke: 0.5, velocity: 10.0, force: 1.0e8}}
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fmi() -> Iterator[None]:
-    skip_without_fmi()
-    yield
-    assert models_left(PROGRAM) == []
 
 
 def matrices(stories: int) -> str:
@@ -223,10 +218,9 @@ def test_held_force_reduces_damping_by_half_a_step(tmp_path: Path) -> None:
     assert difference(held, reference(damping)) > 0.2
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_agree_bit_for_bit(host: str, tmp_path: Path, different: Any) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     embedded = run(tmp_path, as_fmu(frame(3)), ["duration=1"])
     other = run(tmp_path, as_fmu(frame(3)), ["duration=1"], host=host, record=tmp_path / host, keep=False)
     assert different(embedded, other) == []
@@ -250,14 +244,12 @@ def test_reset_restores_initial_state(state: bool, tmp_path: Path) -> None:
             history.append(integrator.displacement.copy())
         return np.array(history)
 
-    integrator.open()
-    try:
+    with closing(integrator):
+        integrator.open()
         first = motion()
         integrator.reset()
         assert np.array_equal(motion(), first)
         assert first.any()
-    finally:
-        integrator.close()
 
 
 def build_example(folder: Path) -> None:
@@ -268,7 +260,7 @@ def build_example(folder: Path) -> None:
         subprocess.run([sys.executable, EXAMPLE / "build.py", model], cwd=folder, check=True, timeout=60.0)
 
 
-def test_example_matches_components_of_package(tmp_path: Path, make: Any) -> None:
+def test_example_matches_components_of_package(tmp_path: Path) -> None:
     """The controller is a derivative feedforward, the brace an elastic-plastic law."""
     build_example(tmp_path)
     names = "target: target, velocity: velocity, measured: measured, command: command"
@@ -355,14 +347,12 @@ def test_unmoved_model_needs_no_reset(shared_data: Shared) -> None:
 def test_failed_reset_after_steps_is_refused(shared_data: Shared) -> None:
     scenario, overrides = inputs(shared_data, "rehearsal.yaml", "rig.file", "brace_noreset.fmu")
     rig = Assembly(files.load(scenario, overrides)).port._rig  # type: ignore[attr-defined]
-    rig.open()
-    try:
+    with closing(rig):
+        rig.open()
         for k in range(3):
             rig.step(np.array([1e-3 * k]), np.zeros(0))
         with pytest.raises(ConfigError) as refusal:
             rig.reset()
-    finally:
-        rig.close()
     assert mentions(str(refusal.value), "rig.file", "brace_noreset.fmu", "fmi2Reset", "status 3")
 
 

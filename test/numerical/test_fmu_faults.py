@@ -176,10 +176,9 @@ def test_files_of_model_stay_in_its_folder(tmp_path: Path, monkeypatch: pytest.M
     assert {*Path.cwd().iterdir()} == before
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("fault", ["crash", "discard"])
 def test_fault_in_a_step_stops_nodes_with_reason(fault: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, reason = FAULTS[fault]
     model = scenario(rogue(statement), tmp_path)
     result = hosts.run(model, host="composed", record=tmp_path / "run", keep=False)
@@ -187,10 +186,9 @@ def test_fault_in_a_step_stops_nodes_with_reason(fault: str, tmp_path: Path) -> 
     assert reason.format(prefix="fmi2") in result.reason
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_late_step_is_bridged_then_trips(tmp_path: Path) -> None:
     """The step takes half a second; bridges last at most 10 ms."""
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     file = rogue("if (v[STEPS] == 11) usleep(500000)")
     options = {"host": "composed", "pace": "realtime", "record": tmp_path / "run", "keep": False}
     result = hosts.run(scenario(file, tmp_path), ["bridge.max_bridge=0.01"], **options)

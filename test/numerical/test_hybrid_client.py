@@ -42,11 +42,6 @@ def compiler() -> str:
     return names[0] if names else pytest.skip("no C compiler here")
 
 
-def python_client() -> Any:
-    """Load the module ``rths_client.py``, which is in no package."""
-    return module_of(CLIENT / "rths_client.py")
-
-
 def library(folder: Path) -> Any:
     """Compile and load ``rths_client.c``."""
     built = folder / "rths_client.so"
@@ -158,7 +153,7 @@ def c(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def python() -> Any:
     """Module in Python."""
-    return python_client()
+    return module_of(CLIENT / "rths_client.py")
 
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(1800)]

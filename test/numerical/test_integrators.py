@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make, simulate
 from messages import doubts, mentions, naming
 
 from rths_nodes.core.errors import ConfigError
@@ -32,24 +33,15 @@ STATIC = 0.01
 """Static displacement under the constant load, m. The mass oscillates about it."""
 
 
-@pytest.fixture
-def swing(make: Callable[..., Any]) -> Callable[..., np.ndarray]:
+def swing(name: str, dt: float, steps: int, damping_ratio: float = 0.0, **more: Any) -> np.ndarray:
     """Displacements of a mass released from rest, away from its static position."""
-
-    def swing(name: str, dt: float, steps: int, damping_ratio: float = 0.0, **more: Any) -> np.ndarray:
-        frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=damping_ratio)
-        load = np.full((steps + 1, 1), STIFFNESS * STATIC)
-        solver = make("integrator", name, frame, load, dt, **OPTIONS.get(name, {}), **more)
-        history = [0.0]
-        for _ in range(steps):
-            solver.step(np.zeros(1))
-            history.append(float(solver.displacement[0]))
-        return np.array(history)
-
-    return swing
+    frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=damping_ratio)
+    load = np.full((steps + 1, 1), STIFFNESS * STATIC)
+    solver = make("integrator", name, frame, load, dt, **OPTIONS.get(name, {}), **more)
+    return displacements(solver, steps, no_force)[:, 0]
 
 
-def test_cr_alpha_matches_reference_set_up(make: Callable[..., Any]) -> None:
+def test_cr_alpha_matches_reference_set_up() -> None:
     force = {"type": "bouc_wen", "stiffness": 11.76e6, "yield_displacement": 0.01}
     frame = make("structure", "sdof", mass=503.4e3, frequency=0.77, damping_ratio=0.02, restoring_force=force)
     equivalent = {"equivalent_stiffness": 7.6e6, "equivalent_damping": 0.64e6}
@@ -59,11 +51,8 @@ def test_cr_alpha_matches_reference_set_up(make: Callable[..., Any]) -> None:
 
 
 def largest_error(solver: Any, exact: np.ndarray) -> float:
-    history = [float(solver.displacement[0])]
-    for _ in exact[1:]:
-        solver.step(np.zeros(1))
-        history.append(float(solver.displacement[0]))
-    return float(np.abs(np.array(history) - exact).max())
+    history = displacements(solver, len(exact) - 1, no_force)[:, 0]
+    return float(np.abs(history - exact).max())
 
 
 def assert_second_order(errors: list[float], size: float) -> None:
@@ -72,7 +61,7 @@ def assert_second_order(errors: list[float], size: float) -> None:
     assert errors[1] / errors[2] == pytest.approx(4.0, rel=0.06)
 
 
-def test_cr_is_second_order_for_free_vibration(make: Callable[..., Any]) -> None:
+def test_cr_is_second_order_for_free_vibration() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
     errors = []
     for steps in (200, 400, 800):
@@ -82,7 +71,7 @@ def test_cr_is_second_order_for_free_vibration(make: Callable[..., Any]) -> None
     assert_second_order(errors, 1.0)
 
 
-def test_central_difference_is_second_order_for_free_vibration(swing: Callable[..., np.ndarray]) -> None:
+def test_central_difference_is_second_order_for_free_vibration() -> None:
     zeta, errors = 0.05, []
     damped = OMEGA * math.sqrt(1.0 - zeta**2)
     for steps in (200, 400, 800):
@@ -94,7 +83,7 @@ def test_central_difference_is_second_order_for_free_vibration(swing: Callable[.
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_second_order_with_damping_under_sine_load(make: Callable[..., Any], name: str) -> None:
+def test_second_order_with_damping_under_sine_load(name: str) -> None:
     """The load starts at zero: x_1 = dt^2 alpha a_0 of CR is twice the exact value, a first-order error."""
     zeta, load = 0.05, 0.6 * OMEGA
     damped = OMEGA * math.sqrt(1.0 - zeta**2)
@@ -114,19 +103,19 @@ def test_second_order_with_damping_under_sine_load(make: Callable[..., Any], nam
 
 
 @pytest.mark.parametrize("name", CONSERVES)
-def test_undamped_amplitude_is_conserved(swing: Callable[..., np.ndarray], name: str) -> None:
+def test_undamped_amplitude_is_conserved(name: str) -> None:
     history = swing(name, 0.02, 8000) - STATIC
     first, last = np.abs(history[:1000]).max(), np.abs(history[-1000:]).max()
     assert last == pytest.approx(first, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_damped_mass_settles_at_static_position(swing: Callable[..., np.ndarray], name: str) -> None:
+def test_damped_mass_settles_at_static_position(name: str) -> None:
     assert swing(name, 0.02, 2000, 0.1)[-1] == pytest.approx(STATIC, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "order"), [("cr", 1), ("central_difference", 2), ("runge_kutta", 2)])
-def test_velocity_is_derivative_of_displacement(make: Callable[..., Any], name: str, order: int) -> None:
+def test_velocity_is_derivative_of_displacement(name: str, order: int) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
     errors = []
     for steps in (200, 400):
@@ -142,7 +131,7 @@ def test_velocity_is_derivative_of_displacement(make: Callable[..., Any], name: 
     assert errors[0] / errors[1] > 0.9 * 2**order
 
 
-def test_explicit_newmark_velocity_is_central_difference(make: Callable[..., Any]) -> None:
+def test_explicit_newmark_velocity_is_central_difference() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.1)
     solver = make("integrator", "explicit_newmark", frame, np.sin(np.arange(51.0))[:, None], 0.01)
     history = [(0.0, 0.0)]
@@ -154,13 +143,13 @@ def test_explicit_newmark_velocity_is_central_difference(make: Callable[..., Any
 
 
 @pytest.mark.parametrize("name", ["cr", "kr_alpha", "hht_alpha", "exact"])
-def test_unconditional_stability(swing: Callable[..., np.ndarray], name: str) -> None:
+def test_unconditional_stability(name: str) -> None:
     history = np.abs(swing(name, 7.3, 4000) - STATIC)
     assert history[2000:].max() <= 1.001 * history[:2000].max()
 
 
 @pytest.mark.parametrize("name", ["central_difference", "explicit_newmark"])
-def test_step_beyond_stability_limit_is_refused(swing: Callable[..., np.ndarray], name: str) -> None:
+def test_step_beyond_stability_limit_is_refused(name: str) -> None:
     limit = 2.0 / OMEGA
     with pytest.raises(ConfigError, match=naming("0.32 s", f"< {limit:.6g} s", "2/omega_max")):
         swing(name, 0.32, 10)
@@ -168,13 +157,13 @@ def test_step_beyond_stability_limit_is_refused(swing: Callable[..., np.ndarray]
 
 
 @pytest.mark.parametrize("name", ["central_difference", "explicit_newmark"])
-def test_equivalent_stiffness_lowers_stability_limit(make: Callable[..., Any], name: str) -> None:
+def test_equivalent_stiffness_lowers_stability_limit(name: str) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY)
     with pytest.raises(ConfigError, match=rf"must be < {1.0 / OMEGA:.6g} s \(stability limit 2/omega_max\)"):
         make("integrator", name, frame, np.zeros((2, 1)), 0.2, equivalent_stiffness=3.0 * STIFFNESS)
 
 
-def test_runge_kutta_stability_limit(swing: Callable[..., np.ndarray]) -> None:
+def test_runge_kutta_stability_limit() -> None:
     """Stable on the imaginary axis up to sqrt(8)."""
     with pytest.raises(ConfigError, match=naming("runge_kutta", "0.5 s", "< 0.450158 s")) as caught:
         swing("runge_kutta", 0.5, 10)
@@ -183,7 +172,7 @@ def test_runge_kutta_stability_limit(swing: Callable[..., np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_exact_acceleration_satisfies_equilibrium(make: Callable[..., Any], name: str) -> None:
+def test_exact_acceleration_satisfies_equilibrium(name: str) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
     load = np.sin(np.arange(51.0))[:, None]
     solver = make("integrator", name, frame, load, 0.02)
@@ -196,7 +185,7 @@ def test_exact_acceleration_satisfies_equilibrium(make: Callable[..., Any], name
         np.testing.assert_allclose(solver.restoring_force, STIFFNESS * before)
 
 
-def test_predicted_acceleration_extrapolates_measured_force(make: Callable[..., Any]) -> None:
+def test_predicted_acceleration_extrapolates_measured_force() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
     solver = make("integrator", "cr", frame, np.zeros((4, 1)), 0.02)
     solver.step(np.array([0.0]))
@@ -205,16 +194,14 @@ def test_predicted_acceleration_extrapolates_measured_force(make: Callable[..., 
     np.testing.assert_allclose(solver.acceleration, expected)
 
 
-def test_unloaded_mass_stays_at_rest(make: Callable[..., Any]) -> None:
+def test_unloaded_mass_stays_at_rest() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY)
     for name in ALL:
         solver = make("integrator", name, frame, np.zeros((6, 1)), 0.02)
-        for _ in range(5):
-            solver.step(np.zeros(1))
-        assert not solver.displacement.any()
+        assert not displacements(solver, 5, no_force).any()
 
 
-def test_prescribed_motion_and_derivatives(make: Callable[..., Any]) -> None:
+def test_prescribed_motion_and_derivatives() -> None:
     sine = {"type": "sine", "amplitude": 0.02, "frequency": 1.0}
     solver = make("integrator", "prescribed", None, np.zeros((101, 2)), 0.01, displacement=sine)
     for index in range(101):
@@ -226,7 +213,7 @@ def test_prescribed_motion_and_derivatives(make: Callable[..., Any]) -> None:
             solver.step(np.full(2, 1e9))  # the force is ignored
 
 
-def test_prescribed_and_structure_are_exclusive(make: Callable[..., Any]) -> None:
+def test_prescribed_and_structure_are_exclusive() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY)
     sine = {"type": "sine", "amplitude": 0.02, "frequency": 1.0}
     with pytest.raises(ConfigError, match=naming("structure", "left")):
@@ -235,18 +222,18 @@ def test_prescribed_and_structure_are_exclusive(make: Callable[..., Any]) -> Non
         make("integrator", "cr", None, np.zeros((2, 1)), 0.01)
 
 
-def test_prescribed_refuses_acceleration_record(make: Callable[..., Any]) -> None:
+def test_prescribed_refuses_acceleration_record() -> None:
     record = {"type": "record", "record": "elcentro_1940_ns"}
     with pytest.raises(ConfigError, match=naming("record", "acceleration")):
         make("integrator", "prescribed", None, np.zeros((2, 1)), 0.01, displacement=record)
 
 
-def test_integrator_must_define_advancing(make: Callable[..., Any]) -> None:
+def test_integrator_must_define_advancing() -> None:
     with pytest.raises(TypeError, match=naming("advancing")):
         Dynamics(None, make("structure", "sdof", mass=1.0, frequency=1.0), np.zeros((2, 1)), 0.01)
 
 
-def test_runge_kutta_is_fourth_order_under_constant_load(swing: Callable[..., np.ndarray]) -> None:
+def test_runge_kutta_is_fourth_order_under_constant_load() -> None:
     errors = []
     for steps in (50, 100, 200):
         exact = STATIC * (1.0 - np.cos(OMEGA * np.linspace(0.0, 2.0, steps + 1)))
@@ -255,7 +242,7 @@ def test_runge_kutta_is_fourth_order_under_constant_load(swing: Callable[..., np
     assert errors[1] / errors[2] == pytest.approx(16.0, rel=0.05)
 
 
-def test_runge_kutta_order_under_linear_and_sine_loads(make: Callable[..., Any]) -> None:
+def test_runge_kutta_order_under_linear_and_sine_loads() -> None:
     """m x'' + k x = t: x = (t - sin(w t) / w) / k; a sine is linear within a step, hence second order."""
     load = 0.6 * OMEGA
     orders = []
@@ -283,7 +270,7 @@ def decay_per_step(history: np.ndarray) -> float:
     return float((last / first) ** (1.0 / (len(peaks) - tenth)))
 
 
-def test_runge_kutta_decay_matches_theory(swing: Callable[..., np.ndarray]) -> None:
+def test_runge_kutta_decay_matches_theory() -> None:
     """Taylor polynomial: |R(j phi)|^2 = 1 - phi^6/72 + phi^8/576."""
     dt = 0.08
     phi = OMEGA * dt
@@ -314,7 +301,7 @@ def kr_alpha_matrices(rho: float, w2: float) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("dt", [0.05, 0.4, 5.0])
-def test_kr_alpha_amplification_matches_paper(swing: Callable[..., np.ndarray], rho: float, dt: float) -> None:
+def test_kr_alpha_amplification_matches_paper(rho: float, dt: float) -> None:
     history = swing("kr_alpha", dt, 60, rho_infinity=rho) - STATIC
     assert_recurrence(history, *kr_alpha_matrices(rho, (OMEGA * dt) ** 2))
 
@@ -325,14 +312,14 @@ def test_rho_infinity_is_spectral_radius_at_infinity(rho: float) -> None:
     assert np.abs(roots).max() == pytest.approx(rho, abs=2e-3)
 
 
-def test_kr_alpha_damping_of_low_modes_is_third_order(swing: Callable[..., np.ndarray]) -> None:
+def test_kr_alpha_damping_of_low_modes_is_third_order() -> None:
     """The numerical damping ratio falls with the cube of frequency times step."""
     losses = [1.0 - decay_per_step(swing("kr_alpha", dt, 3000, rho_infinity=0.5) - STATIC) for dt in (0.04, 0.02)]
     assert losses[0] / losses[1] == pytest.approx(2.0**4, rel=0.15)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.1, -0.3])
-def test_hht_alpha_decay_matches_characteristic_polynomial(swing: Any, alpha: float) -> None:
+def test_hht_alpha_decay_matches_characteristic_polynomial(alpha: float) -> None:
     dt = 0.1
     w2 = (OMEGA * dt) ** 2
     beta, gamma, share = 0.25 * (1.0 - alpha) ** 2, 0.5 - alpha, 1.0 + alpha
@@ -348,16 +335,11 @@ FLOORS, STORY = 2e4, 4e7
 MODAL = {"type": "modal", "ratios": [0.02, 0.03, 0.05]}
 
 
-@pytest.fixture
-def tower(make: Callable[..., Any]) -> Callable[..., Any]:
+def tower(share: tuple[float, ...] = (0.0, 0.0, 0.0), damping: Any = MODAL, **more: Any) -> Any:
     """Three-story frame; ``share`` is the experimental part of its springs, from the bottom up."""
-
-    def tower(share: tuple[float, ...] = (0.0, 0.0, 0.0), damping: Any = MODAL, **more: Any) -> Any:
-        tested = [STORY * part for part in share]
-        data = {"masses": [FLOORS] * 3, "stiffnesses": [STORY] * 3, "damping": damping}
-        return make("structure", "shear_frame", **data, experimental_stiffnesses=tested, **more)
-
-    return tower
+    tested = [STORY * part for part in share]
+    data = {"masses": [FLOORS] * 3, "stiffnesses": [STORY] * 3, "damping": damping}
+    return make("structure", "shear_frame", **data, experimental_stiffnesses=tested, **more)
 
 
 def displacements(solver: Any, steps: int, force: Callable[[Any], np.ndarray]) -> np.ndarray:
@@ -374,7 +356,7 @@ def no_force(solver: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_frame_modes_match_single_masses(make: Callable[..., Any], tower: Any, name: str) -> None:
+def test_frame_modes_match_single_masses(name: str) -> None:
     frame, dt, steps = tower(), 0.004, 150
     omega, shapes = modes(frame.mass, frame.stiffness)
     load = np.sin(60.0 * dt * np.arange(steps + 1) ** 1.1)
@@ -391,9 +373,7 @@ def test_frame_modes_match_single_masses(make: Callable[..., Any], tower: Any, n
 
 @pytest.mark.parametrize("share", [(1.0, 0.0, 0.0), (0.3, 0.5, 0.7), (1.0, 1.0, 1.0)])
 @pytest.mark.parametrize("name", [*EXPLICIT, "hht_alpha"])
-def test_experimental_spring_equals_numerical_spring(
-    make: Callable[..., Any], tower: Any, name: str, share: tuple[float, ...]
-) -> None:
+def test_experimental_spring_equals_numerical_spring(name: str, share: tuple[float, ...]) -> None:
     """The implicit method agrees at the ends of its time steps."""
     dt, steps = 0.004, 150
     load = np.outer(np.sin(20.0 * dt * np.arange(steps + 1)), [1e4, 2e4, -1e4])
@@ -407,7 +387,7 @@ def test_experimental_spring_equals_numerical_spring(
     np.testing.assert_allclose(split, reference, atol=1e-9 * np.abs(reference).max())
 
 
-def test_kr_alpha_without_numerical_damping_is_cr(make: Callable[..., Any], tower: Any) -> None:
+def test_kr_alpha_without_numerical_damping_is_cr() -> None:
     load = np.random.default_rng(1).normal(size=(201, 3)) * 1e4
     histories = [
         displacements(make("integrator", name, tower((0.5, 0.0, 0.0)), load, 0.01, **more), 200, no_force)
@@ -416,7 +396,7 @@ def test_kr_alpha_without_numerical_damping_is_cr(make: Callable[..., Any], towe
     np.testing.assert_allclose(*histories, atol=1e-12)
 
 
-def test_explicit_newmark_is_central_difference_method(make: Callable[..., Any], tower: Any) -> None:
+def test_explicit_newmark_is_central_difference_method() -> None:
     load = np.random.default_rng(1).normal(size=(201, 3)) * 1e4
     histories = [
         displacements(make("integrator", name, tower(), load, 0.01), 200, no_force)
@@ -441,7 +421,7 @@ def chopra(zeta: float, dt: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("measured", [False, True], ids=["external", "measured"])
-def test_exact_matches_coefficients_of_chopra(make: Callable[..., Any], measured: bool) -> None:
+def test_exact_matches_coefficients_of_chopra(measured: bool) -> None:
     """The external force is linear over each step; the measured force is held."""
     zeta, dt, steps = 0.1, 0.2, 50
     load = np.random.default_rng(1).normal(size=steps + 1)
@@ -454,7 +434,7 @@ def test_exact_matches_coefficients_of_chopra(make: Callable[..., Any], measured
         np.testing.assert_allclose([solver.displacement[0], solver.velocity[0]], state, rtol=1e-9, atol=1e-13)
 
 
-def test_runge_kutta_is_taylor_series_of_exact(make: Callable[..., Any], tower: Any) -> None:
+def test_runge_kutta_is_taylor_series_of_exact() -> None:
     """Both extrapolate the measured force; their local difference is of fifth order."""
     load = np.outer(np.ones(401), [1e4, 2e4, -1e4])
     differences = []
@@ -476,9 +456,7 @@ def test_runge_kutta_is_taylor_series_of_exact(make: Callable[..., Any], tower: 
 
 @pytest.mark.parametrize("name", ["central_difference", "explicit_newmark"])
 @pytest.mark.parametrize("share", [(0.0, 0.0, 0.0), (0.3, 0.5, 0.7), (1.0, 1.0, 1.0)])
-def test_stability_limit_of_split_frame_equals_whole_frame(
-    make: Callable[..., Any], tower: Any, name: str, share: tuple[float, ...]
-) -> None:
+def test_stability_limit_of_split_frame_equals_whole_frame(name: str, share: tuple[float, ...]) -> None:
     reference = tower()
     limit = 2.0 / modes(reference.mass, reference.stiffness)[0][-1]
     load = np.outer(np.ones(3001), [1e4, 2e4, -1e4])
@@ -496,7 +474,7 @@ def test_stability_limit_of_split_frame_equals_whole_frame(
         assert np.abs(displacements(solver, 300, lambda s: tested @ s.displacement)).max() > 1e3 * static.max()
 
 
-def test_experimental_dashpot_lowers_stability_limit(make: Callable[..., Any]) -> None:
+def test_experimental_dashpot_lowers_stability_limit() -> None:
     """The force acts on the backward difference: w dt < 2 (sqrt(1 + zeta^2) - zeta)."""
     zeta = 0.3
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
@@ -521,7 +499,7 @@ def test_experimental_dashpot_lowers_stability_limit(make: Callable[..., Any]) -
     assert largest(1.01 * limit) > 100.0 * STATIC
 
 
-def test_heavier_experimental_mass_is_refused(make: Callable[..., Any]) -> None:
+def test_heavier_experimental_mass_is_refused() -> None:
     frame = make("structure", "shear_frame", masses=[3.0], stiffnesses=[7.0], experimental_masses=[1.6])
     with pytest.raises(ConfigError, match=naming("inertia", "step")):
         make("integrator", "explicit_newmark", frame, np.zeros((2, 1)), 0.01)
@@ -529,27 +507,27 @@ def test_heavier_experimental_mass_is_refused(make: Callable[..., Any]) -> None:
         make("integrator", "hht_alpha", frame, np.zeros((2, 1)), 0.01)
 
 
-def split_mass(make: Callable[..., Any], zeta: float, share: float) -> Any:
+def split_mass(zeta: float, share: float) -> Any:
     """One mass; ``share`` is the experimental part of its spring."""
     data = {"masses": [MASS], "stiffnesses": [STIFFNESS], "damping": {"type": "modal", "ratios": [zeta]}}
     return make("structure", "shear_frame", **data, experimental_stiffnesses=[share * STIFFNESS])
 
 
 @pytest.mark.parametrize(("held", "share"), [("held", 1.0), ("held", 0.4), ("extrapolated", 1.0)])
-def test_held_force_reduces_damping(make: Callable[..., Any], held: str, share: float) -> None:
+def test_held_force_reduces_damping(held: str, share: float) -> None:
     """Delay of half a step: the damping ratio falls by w dt / 4 times the experimental share."""
     zeta, dt = 0.03, 0.01
     load = np.full((1001, 1), STIFFNESS * STATIC)
-    solver = make("integrator", "exact", split_mass(make, zeta, share), load, dt, measured_force=held)
+    solver = make("integrator", "exact", split_mass(zeta, share), load, dt, measured_force=held)
     history = displacements(solver, 1000, lambda s: share * STIFFNESS * s.displacement)[:, 0] - STATIC
     lost = share * OMEGA * dt / 4.0 if held == "held" else 0.0
     measured = -math.log(decay_per_step(history)) / (OMEGA * dt)
     assert measured == pytest.approx(zeta - lost, abs=4e-4)
 
 
-def test_exact_refuses_step_with_negative_damping(make: Callable[..., Any]) -> None:
+def test_exact_refuses_step_with_negative_damping() -> None:
     zeta = 0.03
-    frame = split_mass(make, zeta, 1.0)
+    frame = split_mass(zeta, 1.0)
     with pytest.raises(ConfigError, match=naming("exact", "step")) as caught:
         make("integrator", "exact", frame, np.zeros((2, 1)), 0.03)
     assert float(str(caught.value).split("< ")[1].split()[0]) == pytest.approx(4.0 * zeta / OMEGA, rel=0.03)
@@ -558,9 +536,7 @@ def test_exact_refuses_step_with_negative_damping(make: Callable[..., Any]) -> N
 
 @pytest.mark.parametrize("share", [(0.0, 0.0, 0.0), (0.6, 0.2, 0.0)])
 @pytest.mark.parametrize("name", ["runge_kutta", "exact"])
-def test_predicted_growth_matches_simulation(
-    make: Callable[..., Any], tower: Any, name: str, share: tuple[float, ...]
-) -> None:
+def test_predicted_growth_matches_simulation(name: str, share: tuple[float, ...]) -> None:
     dt, frame = 0.012, tower(share)
     load = np.outer(np.ones(1201), [1e4, 2e4, -1e4])
     data = {"measured_force": "extrapolated"} if name == "exact" else {}
@@ -581,7 +557,7 @@ YIELDING = {"type": "bouc_wen", "stiffness": 80.0, "yield_displacement": 0.01, "
 
 
 @pytest.mark.parametrize("name", [*EXPLICIT, "hht_alpha", "runge_kutta"])
-def test_all_methods_agree_on_yielding_mass(make: Callable[..., Any], name: str) -> None:
+def test_all_methods_agree_on_yielding_mass(name: str) -> None:
     load = 1.5 * np.sin(OMEGA * 0.002 * np.arange(2001))[:, None]
     options = {"hht_alpha": {"iterations": 5, "alpha": 0.0}}.get(name, {})
     histories = []
@@ -592,7 +568,7 @@ def test_all_methods_agree_on_yielding_mass(make: Callable[..., Any], name: str)
     np.testing.assert_allclose(*histories, atol=0.01 * np.abs(histories[1]).max())
 
 
-def test_trial_force_preserves_state(make: Callable[..., Any]) -> None:
+def test_trial_force_preserves_state() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=YIELDING)
     force = frame.restoring_force
     force.force(np.array([0.02]))
@@ -602,20 +578,20 @@ def test_trial_force_preserves_state(make: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(force.force(np.array([-0.03])), trial)
 
 
-def test_exact_refuses_nonlinear_restoring_force(make: Callable[..., Any]) -> None:
+def test_exact_refuses_nonlinear_restoring_force() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=YIELDING)
     with pytest.raises(ConfigError, match=naming("exact", "restoring")):
         make("integrator", "exact", frame, np.zeros((2, 1)), 0.01)
 
 
 @pytest.mark.parametrize("name", [*EXPLICIT, "hht_alpha"])
-def test_equivalent_values_require_single_degree_of_freedom(make: Any, tower: Any, name: str) -> None:
+def test_equivalent_values_require_single_degree_of_freedom(name: str) -> None:
     for key, unit in (("equivalent_stiffness", "N/m"), ("equivalent_damping", "N s/m")):
         with pytest.raises(ConfigError, match=naming(f"integrator.{key}", "5", unit)):
             make("integrator", name, tower(), np.zeros((2, 3)), 0.001, **{key: 5.0})
 
 
-def test_hht_alpha_commands_lie_on_parabola(make: Callable[..., Any], tower: Any) -> None:
+def test_hht_alpha_commands_lie_on_parabola() -> None:
     """Each iterate solves the step for a linear rig, so all commands of a time step lie on one parabola."""
     n, frame = 8, tower((1.0, 0.0, 0.0))
     load = np.outer(np.sin(0.05 * np.arange(401)), [1e4, 2e4, -1e4])
@@ -629,7 +605,7 @@ def test_hht_alpha_commands_lie_on_parabola(make: Callable[..., Any], tower: Any
             np.testing.assert_allclose(history[start + k], parabola, atol=1e-11)
 
 
-def test_hht_alpha_iterations_correct_wrong_stiffness(make: Callable[..., Any]) -> None:
+def test_hht_alpha_iterations_correct_wrong_stiffness() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.02)
     load = STIFFNESS * STATIC * np.ones((481, 1))
     errors = []
@@ -644,7 +620,7 @@ def test_hht_alpha_iterations_correct_wrong_stiffness(make: Callable[..., Any]) 
     assert errors[2] < 0.02
 
 
-def test_hht_alpha_agrees_with_cr_in_loop(simulate: Callable[..., Any]) -> None:
+def test_hht_alpha_agrees_with_cr_in_loop() -> None:
     """Chen & Ricles (2010): "a good comparison was observed"; here with 10 iterations in the time step of CR."""
     perfect = ["duration=5", "compensator.alpha_es=29", "compensator.k_p_per_mm2=0"]
     equivalent = ["integrator.equivalent_stiffness=7.6e6", "integrator.equivalent_damping=0.64e6"]

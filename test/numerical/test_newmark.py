@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.mechanics.structure import combined, first_order, transition
 
-Make = Callable[..., Any]
 DT = 1e-3
 FRAME = {
     "mass": [[3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 2.0]],
@@ -24,11 +23,6 @@ FRAME = {
 RAYLEIGH = {"type": "rayleigh", "ratios": [0.05, 0.05], "frequencies": [2.0, 4.0]}
 TESTED = {"experimental_stiffness": [[10.0, -2.0], [-2.0, 20.0]]}
 UNDAMPED = {"type": "modal", "ratios": [0.0]}
-
-
-def loads(steps: int) -> np.ndarray:
-    t = DT * np.arange(steps + 1)
-    return np.outer(50.0 * np.sin(9.0 * t) * np.minimum(t, 1.0), [1.0, 0.0, 1.0])
 
 
 def exact(structure: Any, load: np.ndarray) -> np.ndarray:
@@ -41,9 +35,10 @@ def exact(structure: Any, load: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("damping", [RAYLEIGH, UNDAMPED], ids=["rayleigh", "undamped"])
-def test_massless_response_matches_exact_solution(make: Make, damping: Any) -> None:
+def test_massless_response_matches_exact_solution(damping: Any) -> None:
     structure = make("structure", "matrices", **FRAME, damping=damping)
-    load = loads(3000)
+    t = DT * np.arange(3001)
+    load = np.outer(50.0 * np.sin(9.0 * t) * np.minimum(t, 1.0), [1.0, 0.0, 1.0])
     solver = make("integrator", "newmark", structure, load, DT)
     motion = []
     for _ in range(3000):
@@ -58,7 +53,7 @@ def test_massless_response_matches_exact_solution(make: Make, damping: Any) -> N
         np.testing.assert_allclose(rate[200:-1], slope, atol=0.02 * np.abs(slope).max())
 
 
-def test_force_on_massless_degree_of_freedom_gives_static_displacement(make: Make) -> None:
+def test_force_on_massless_degree_of_freedom_gives_static_displacement() -> None:
     structure = make("structure", "matrices", **FRAME, damping=RAYLEIGH)
     solver = make("integrator", "newmark", structure, np.zeros((20001, 3)), DT)
     force = np.array([0.0, -7.0, 0.0])
@@ -67,14 +62,14 @@ def test_force_on_massless_degree_of_freedom_gives_static_displacement(make: Mak
     np.testing.assert_allclose(solver.displacement, -np.linalg.solve(FRAME["stiffness"], force), rtol=1e-5)
 
 
-def test_other_integrators_refuse_massless_degrees_of_freedom(make: Make) -> None:
+def test_other_integrators_refuse_massless_degrees_of_freedom() -> None:
     structure = make("structure", "matrices", **FRAME, damping=RAYLEIGH)
     for name in ("explicit_newmark", "cr", "exact", "hht_alpha"):
         with pytest.raises(ConfigError, match=naming("must have mass", "2", "newmark")):
             make("integrator", name, structure, np.zeros((9, 3)), DT)
 
 
-def test_heavier_experimental_mass_is_refused(make: Make) -> None:
+def test_heavier_experimental_mass_is_refused() -> None:
     """The measured inertia force is a step late."""
     heavy = {"experimental_at": [1], "experimental_mass": [[2.0]]}
     structure = make("structure", "matrices", **FRAME, **heavy, damping=RAYLEIGH)
@@ -82,7 +77,7 @@ def test_heavier_experimental_mass_is_refused(make: Make) -> None:
         make("integrator", "newmark", structure, np.zeros((9, 3)), DT)
 
 
-def test_experimental_matrices_are_placed_at_stated_degrees(make: Make) -> None:
+def test_experimental_matrices_are_placed_at_stated_degrees() -> None:
     structure = make("structure", "matrices", **FRAME, **TESTED, damping=RAYLEIGH, experimental_at=[3, 1])
     expected = [[20.0, 0.0, -2.0], [0.0, 0.0, 0.0], [-2.0, 0.0, 10.0]]
     np.testing.assert_array_equal(structure.experimental_stiffness, expected)
@@ -97,6 +92,6 @@ def test_experimental_matrices_are_placed_at_stated_degrees(make: Make) -> None:
         ([1], ("experimental_stiffness", "symmetric", "1", "experimental_at")),
     ],
 )
-def test_invalid_experimental_places_are_refused(make: Make, at: list[int], parts: tuple[str, ...]) -> None:
+def test_invalid_experimental_places_are_refused(at: list[int], parts: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*parts)):
         make("structure", "matrices", **FRAME, **TESTED, experimental_at=at)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from generic_client import beside, free_port, models_left, skip_without_opensees, wait_for_listener
+from generic_client import beside, free_port, models_left, wait_for_listener
 from messages import mentions, naming
 
 from rths_nodes.app import hosts
@@ -24,15 +24,12 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
+pytestmark = pytest.mark.usefixtures("opensees")
+
 FOLDER = Path(__file__).parents[2] / "doc" / "opensees"
 STARTED = FOLDER / "frame_started.yaml"
 STEPS = 100
 DURATION = f"duration={0.01 * STEPS}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _opensees() -> None:
-    skip_without_opensees()
 
 
 def opensees(out: Path, *arguments: str, steps: int = STEPS) -> Any:
@@ -74,7 +71,7 @@ INTEGRATORS: dict[str, tuple[list[str], list[str], int]] = {
 
 
 def on_host(host: str, name: str, *marks: pytest.MarkDecorator) -> Any:
-    return pytest.param(name, host, id=f"{host}-{name}", marks=[pytest.mark.nodes, *marks])
+    return pytest.param(name, host, id=f"{host}-{name}", marks=[pytest.mark.nodes(ros=True), *marks])
 
 
 @pytest.mark.parametrize(
@@ -88,8 +85,6 @@ def on_host(host: str, name: str, *marks: pytest.MarkDecorator) -> Any:
     ],
 )
 def test_split_frame_matches_whole_frame(name: str, host: str, tmp_path: Path) -> None:
-    if host != "embedded":
-        pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     _, displacements = split(tmp_path, name, host=host)
     arguments, _, steps = INTEGRATORS[name]
     reference = opensees(tmp_path / "whole.npy", *arguments, steps=steps)
@@ -122,10 +117,9 @@ def test_started_model_matches_user_started_model(name: str, tmp_path: Path) -> 
     assert models_left() == []
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_started_model_agrees_on_hosts_bit_for_bit(host: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     embedded = started("NewmarkExplicit", UPPER).read()
     result = started("NewmarkExplicit", UPPER, host=host, record=tmp_path / "run")
     assert result.outcome == "finished", result.reason
@@ -187,9 +181,8 @@ def test_model_that_ends_early_stops_rig(statement: str, reason: str, tmp_path: 
     assert models_left() == []
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_model_killed_under_nodes_stops_rig(tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, reason = IS_KILLED
     result = ends_early(tmp_path, statement, host="processes", record=tmp_path / "run")
     assert result.exit_code == 1
@@ -228,16 +221,10 @@ def model(rig):
 UPPER = ["observed=[roof, floor_2]", "integrator.observed=[[3, 1], [2, 1]]"]
 
 
-def with_recorder(folder: Path) -> tuple[Path, Path]:
-    """Write the model of ``frame.py`` with a recorder; return the paths of model and displacements."""
-    path, out = folder / "with_recorder.py", folder / "moves.txt"
-    path.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + MOVES.format(out=str(out)))
-    return path, out
-
-
 @pytest.mark.parametrize("name", ["NewmarkExplicit", "CentralDifference"])
 def test_observed_displacements_match_opensees_nodes(name: str, tmp_path: Path) -> None:
-    path, out = with_recorder(tmp_path)
+    path, out = tmp_path / "with_recorder.py", tmp_path / "moves.txt"
+    path.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + MOVES.format(out=str(out)))
     result = started(name, [*UPPER, f"integrator.model={path}"])
     assert result.outcome == "finished", result.reason
     run = result.read()

@@ -6,16 +6,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from generic_client import skip_without_opensees
+from loop_parts import make
 
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.damping import Rayleigh
+
+pytestmark = pytest.mark.usefixtures("opensees")
 
 MODEL = Path(__file__).with_name("opensees_frame.py")
 MASSES = [30e3, 30e3, 30e3]
@@ -29,23 +31,18 @@ SMALL = 1e-3
 """Largest difference of both programs with equal steps, relative to the peak."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _opensees() -> None:
-    skip_without_opensees()
-
-
 class Both:
     """One frame in both programs, with a story per restoring force."""
 
-    def __init__(self, make: Callable[..., Any], folder: Path) -> None:
-        self._make, self._folder = make, folder
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._motion = make("ground_motion", "record", 1, record="elcentro_1940_ns", scale=0.6)
 
     def frame(self, laws: Sequence[dict[str, Any]], **more: Any) -> Any:
         n = len(laws)
         data = {"masses": MASSES[:n], "stiffnesses": STIFFNESSES[:n], "damping": DAMPING}
         forces = {f"story_{story + 1}": law for story, law in enumerate(laws)}
-        return self._make("structure", "shear_frame", **data, restoring_forces=forces, **more)
+        return make("structure", "shear_frame", **data, restoring_forces=forces, **more)
 
     def ground(self, dt: float, duration: float) -> Array:
         return np.asarray(self._motion.sample(dt * np.arange(round(duration / dt) + 1)))
@@ -53,7 +50,7 @@ class Both:
     def package(self, frame: Any, dt: float, duration: float, integrator: str = "explicit_newmark") -> Array:
         """Displacements ``(steps + 1, n)`` m."""
         load = np.outer(-self.ground(dt, duration), frame.mass @ frame.influence)
-        solver = self._make("integrator", integrator, frame, load, dt)
+        solver = make("integrator", integrator, frame, load, dt)
         history = [solver.displacement.copy()]
         for _ in load[1:]:
             solver.step(np.zeros(len(frame.names)))
@@ -80,8 +77,8 @@ class Both:
 
 
 @pytest.fixture
-def both(make: Callable[..., Any], tmp_path: Path) -> Both:
-    return Both(make, tmp_path)
+def both(tmp_path: Path) -> Both:
+    return Both(tmp_path)
 
 
 def steel(story: int) -> list[Any]:

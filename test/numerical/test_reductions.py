@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import simulate
 from messages import mentions, naming
 
 from rths_nodes.analysis.energy import energies
@@ -17,12 +19,11 @@ from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.numerical.reductions import Recovery, compliance, differences, reduced, units
 from rths_nodes.numerical.structures.matrices import Matrices
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 KINDS = ("modal", "craig_bampton")
 INTERFACE = [0, 6]
@@ -111,12 +112,9 @@ def test_too_many_modes_are_refused(kind: str, most: int) -> None:
 
 
 def run_of(case: str = "") -> Run:
-    scenario = load("tall_frame", ["duration=4"], case)
-    loop = Loop(Assembly(scenario))
-    collector = Collector(scenario, loop.assembly.names)
-    outcome = loop.run([collector])
+    outcome, run = simulate(load("tall_frame", ["duration=4"], case))
     assert not outcome.reason
-    return collector.run({"outcome": "finished"}, outcome.metrics)
+    return replace(run, information={"outcome": "finished"})
 
 
 @pytest.fixture(scope="module")

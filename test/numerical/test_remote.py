@@ -94,10 +94,9 @@ def test_observed_degrees_of_freedom_receive_no_force() -> None:
         assert set(result.metrics) == set(hosts.run(scenario(port, "duration=0.3")).metrics)
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_agree_bit_for_bit(host: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     histories = []
     for name in ("embedded", host):
         port = free_port()
@@ -142,11 +141,10 @@ def test_matrices_are_sent_column_by_column() -> None:
     np.testing.assert_array_equal(matrices[0], k)
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_late_answers_are_bridged_in_real_time(host: str) -> None:
     """The motion is slow enough that long bridges stay within the limits."""
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     port = free_port()
 
     def late(client: GenericClient, t: float) -> None:
@@ -362,10 +360,9 @@ def test_client_failure_stops_rig_with_reason(name: str, tmp_path: Path) -> None
     assert len(run.displacement) > 100
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("name", ENDS_WITH_NODES)
 def test_client_failure_stops_nodes_with_reason(name: str) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     then, outcome, parts = ENDS[name]
     port = free_port()
     with beside(driven(10, then), port):

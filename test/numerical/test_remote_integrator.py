@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from loop_parts import simulate
 from messages import naming
 
 from rths_nodes.app import hosts
@@ -140,7 +141,7 @@ def opened(*overrides: str) -> NumericalStage:
     return stage
 
 
-def test_remote_and_local_loops_agree_bit_for_bit(simulate: Any) -> None:
+def test_remote_and_local_loops_agree_bit_for_bit() -> None:
     local, expected = simulate("chen_ricles_2010", *LOCAL)
     remote, run = simulate("chen_ricles_2010", *REMOTE)
     assert remote.metrics == local.metrics

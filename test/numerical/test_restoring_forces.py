@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 from scipy.integrate import solve_ivp, trapezoid
 
@@ -29,27 +29,27 @@ def follow(force: Any, path: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_virgin_loading_is_a_hyperbolic_tangent(make: Callable[..., Any], sign: float) -> None:
+def test_virgin_loading_is_a_hyperbolic_tangent(sign: float) -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     x = sign * np.linspace(0.0, 5.0 * YIELD, 51)
     expected = 0.01 * STIFFNESS * x + 0.99 * STIFFNESS * YIELD * np.tanh(x / YIELD)
     np.testing.assert_allclose(follow(force, x), expected, rtol=1e-6)
 
 
-def test_virgin_loading_with_exponent_one_is_an_exponential(make: Callable[..., Any]) -> None:
+def test_virgin_loading_with_exponent_one_is_an_exponential() -> None:
     force = make("restoring_force", "bouc_wen", 1, stiffness=1.0, yield_displacement=1.0, exponent=1.0)
     x = np.linspace(0.0, 4.0, 41)
     np.testing.assert_allclose(follow(force, x), 1.0 - np.exp(-x), rtol=1e-6)
 
 
-def test_force_is_rate_independent(make: Callable[..., Any]) -> None:
+def test_force_is_rate_independent() -> None:
     corners = np.array([0.0, 0.03, -0.02, 0.015, 0.0])
     coarse, fine = (make("restoring_force", "bouc_wen", 1, **PAPER) for _ in range(2))
     paths = [np.concatenate([np.linspace(a, b, n) for a, b in pairwise(corners)]) for n in (40, 400)]
     assert follow(coarse, paths[0])[-1] == pytest.approx(follow(fine, paths[1])[-1], rel=1e-4)
 
 
-def test_initial_and_post_yield_stiffness(make: Callable[..., Any]) -> None:
+def test_initial_and_post_yield_stiffness() -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     assert force.initial_stiffness == STIFFNESS
     assert force.elastic_energy == pytest.approx(0.5 * STIFFNESS * YIELD**2)
@@ -59,7 +59,7 @@ def test_initial_and_post_yield_stiffness(make: Callable[..., Any]) -> None:
     assert (far[-1] - far[-2]) / (0.2 / 199) == pytest.approx(0.01 * STIFFNESS, rel=1e-3)
 
 
-def test_closed_loop_dissipates_energy(make: Callable[..., Any]) -> None:
+def test_closed_loop_dissipates_energy() -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     x = 0.03 * np.sin(np.linspace(0.0, 6.0 * np.pi, 3000))
     r = follow(force, x)
@@ -68,7 +68,7 @@ def test_closed_loop_dissipates_energy(make: Callable[..., Any]) -> None:
     assert loops[1] == pytest.approx(loops[0], rel=1e-2)
 
 
-def test_reset_restores_virgin_state(make: Callable[..., Any]) -> None:
+def test_reset_restores_virgin_state() -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     path = np.linspace(0.0, 0.04, 20)
     first = follow(force, path)
@@ -78,7 +78,7 @@ def test_reset_restores_virgin_state(make: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("move", [1.0, 1e3, 1e12])
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 100.0])
-def test_huge_step_reaches_force_limit(make: Callable[..., Any], exponent: float, move: float) -> None:
+def test_huge_step_reaches_force_limit(exponent: float, move: float) -> None:
     force = make("restoring_force", "bouc_wen", 1, **(PAPER | {"exponent": exponent}))
     for x in (move, -move):
         limit = 0.99 * STIFFNESS * YIELD
@@ -87,7 +87,7 @@ def test_huge_step_reaches_force_limit(make: Callable[..., Any], exponent: float
 
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 10.0, 100.0])
 @pytest.mark.parametrize("yields", [1e-6, 1e-5, 1e-3, 0.01])
-def test_z_stays_within_its_limit(make: Callable[..., Any], yields: float, exponent: float) -> None:
+def test_z_stays_within_its_limit(yields: float, exponent: float) -> None:
     """abs(z) <= (beta + gamma)^(-1/q); ten increments per step gave 1.94 times the limit at 1e-5 m."""
     random = np.random.default_rng(3)
     for beta, gamma in ((0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (1.0, 1e-6), (0.2, 1.5)):
@@ -100,7 +100,7 @@ def test_z_stays_within_its_limit(make: Callable[..., Any], yields: float, expon
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 10.0])
-def test_long_steps_agree_with_high_order_integration(make: Callable[..., Any], exponent: float) -> None:
+def test_long_steps_agree_with_high_order_integration(exponent: float) -> None:
     yields = 1e-4
     data = {"stiffness": 1.0, "yield_displacement": yields, "beta": 0.55, "gamma": 0.45, "exponent": exponent}
     force = make("restoring_force", "bouc_wen", 1, **data)
@@ -118,7 +118,7 @@ def test_long_steps_agree_with_high_order_integration(make: Callable[..., Any], 
         assert force.state[1] == pytest.approx(z, abs=0.02)
 
 
-def test_ideal_plastic_loop_has_closed_form_energy(make: Callable[..., Any]) -> None:
+def test_ideal_plastic_loop_has_closed_form_energy() -> None:
     """The law is bilinear for a large exponent: 4 F_y (X - x_y)."""
     yields, amplitude = 1e-4, 0.03
     data = {"stiffness": 1.0, "yield_displacement": yields, "exponent": 100.0}
@@ -160,18 +160,18 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_laws_with_memory_require_one_degree_of_freedom(make: Callable[..., Any], name: str) -> None:
+def test_laws_with_memory_require_one_degree_of_freedom(name: str) -> None:
     with pytest.raises(ConfigError, match=naming(name, "structure", "2")):
         make("restoring_force", name, 2, stiffness=1e6, **SHAPES[name])
 
 
 @pytest.mark.parametrize("name", ["linear", *SHAPES])
-def test_missing_stiffness_is_refused_without_structure(make: Callable[..., Any], name: str) -> None:
+def test_missing_stiffness_is_refused_without_structure(name: str) -> None:
     with pytest.raises(ConfigError, match=naming("restoring_force", name, "missing")):
         make("restoring_force", name, 1, **SHAPES.get(name, {}))
 
 
-def test_linear_force(make: Callable[..., Any]) -> None:
+def test_linear_force() -> None:
     force = make("restoring_force", "linear", 2, stiffness=3.0)
     np.testing.assert_array_equal(force.force(np.array([2.0, -1.0])), [6.0, -3.0])
 
@@ -183,9 +183,7 @@ ETA, FORCE = 0.1, STIFFNESS * YIELD
 
 @pytest.mark.parametrize(("name", "ratio"), [("bilinear", ETA), ("elastic_plastic", 0.0)])
 @pytest.mark.parametrize("parts", [1, 7, 400])
-def test_sharp_yielding_cycle_has_closed_form_energy(
-    make: Callable[..., Any], name: str, ratio: float, parts: int
-) -> None:
+def test_sharp_yielding_cycle_has_closed_form_energy(name: str, ratio: float, parts: int) -> None:
     """Parallelogram with sides 2 (1 - eta) F_y and 2 (X - x_y), for one or many steps per branch."""
     extra = {"post_yield_ratio": ratio} if ratio else {}
     force = make("restoring_force", name, 1, stiffness=STIFFNESS, yield_force=FORCE, **extra)
@@ -197,7 +195,7 @@ def test_sharp_yielding_cycle_has_closed_form_energy(
     assert energy == pytest.approx(4.0 * (1.0 - ratio) * FORCE * (largest - YIELD), rel=1e-12)
 
 
-def test_bilinear_law_follows_masing_rule(make: Callable[..., Any]) -> None:
+def test_bilinear_law_follows_masing_rule() -> None:
     """The branch after a reversal is the virgin curve at twice the size (Masing): kinematic hardening."""
     data = {"stiffness": STIFFNESS, "yield_force": FORCE, "post_yield_ratio": ETA}
     force = make("restoring_force", "bilinear", 1, **data)
@@ -209,7 +207,7 @@ def test_bilinear_law_follows_masing_rule(make: Callable[..., Any]) -> None:
     np.testing.assert_allclose(back, first[-1] - 2.0 * first, rtol=1e-12, atol=1e-6)
 
 
-def test_bilinear_force_is_limit_of_sharp_bouc_wen(make: Callable[..., Any]) -> None:
+def test_bilinear_force_is_limit_of_sharp_bouc_wen() -> None:
     data = {"stiffness": STIFFNESS, "post_yield_ratio": ETA}
     sharp = make("restoring_force", "bouc_wen", 1, **data, yield_displacement=YIELD, exponent=100.0)
     bilinear = make("restoring_force", "bilinear", 1, **data, yield_force=FORCE)
@@ -224,13 +222,13 @@ LOSSES = {"strength_degradation": 0.05, "stiffness_degradation": 0.08}
 LOOPS = 0.03 * np.sin(np.linspace(0.0, 8.0 * np.pi, 2001))
 
 
-def test_degrading_law_without_losses_is_bouc_wen(make: Callable[..., Any]) -> None:
+def test_degrading_law_without_losses_is_bouc_wen() -> None:
     degrading, plain = (make("restoring_force", name, 1, **PAPER) for name in ("degrading_bouc_wen", "bouc_wen"))
     np.testing.assert_allclose(follow(degrading, LOOPS), follow(plain, LOOPS), rtol=1e-12, atol=1e-6)
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 5.0])
-def test_degradation_agrees_with_high_order_integration(make: Callable[..., Any], exponent: float) -> None:
+def test_degradation_agrees_with_high_order_integration(exponent: float) -> None:
     """Rates of z and of the energy by Baber & Wen, integrated by ``solve_ivp``."""
     beta, gamma, d_nu, d_h = PAPER["beta"], PAPER["gamma"], *LOSSES.values()
     force = make("restoring_force", "degrading_bouc_wen", 1, **PAPER, **LOSSES, exponent=exponent)
@@ -248,7 +246,7 @@ def test_degradation_agrees_with_high_order_integration(make: Callable[..., Any]
         assert force.state[1:] == pytest.approx(tuple(state), abs=2e-3)
 
 
-def test_strength_and_stiffness_degrade_with_energy(make: Callable[..., Any]) -> None:
+def test_strength_and_stiffness_degrade_with_energy() -> None:
     """The limit of z is (nu (beta + gamma))^(-1/q); the slope after a reversal is k / h."""
     data = PAPER | {"post_yield_ratio": 0.0, "beta": 0.5, "gamma": 0.5}
     force = make("restoring_force", "degrading_bouc_wen", 1, **data, **LOSSES)
@@ -264,7 +262,7 @@ def test_strength_and_stiffness_degrade_with_energy(make: Callable[..., Any]) ->
 
 
 @pytest.mark.parametrize("move", [1.0, 1e6, 1e12])
-def test_huge_step_of_degrading_law_is_bounded(make: Callable[..., Any], move: float) -> None:
+def test_huge_step_of_degrading_law_is_bounded(move: float) -> None:
     force = make("restoring_force", "degrading_bouc_wen", 1, **(PAPER | {"post_yield_ratio": 0.0}), **LOSSES)
     for x in (move, -move):
         assert 0.0 < np.sign(x) * force.force(np.array([x]))[0] < STIFFNESS * YIELD

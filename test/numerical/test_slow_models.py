@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from generic_client import models_left, skip_without_opensees
+from loop_parts import collected
 from messages import each_mentions, mentions, naming
 
 from rths_nodes.app import hosts
@@ -27,7 +28,6 @@ from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.recording.run import Collector
 
 FOLDER = Path(__file__).parents[2] / "doc" / "opensees"
 STARTED = FOLDER / "frame_started.yaml"
@@ -58,7 +58,6 @@ PAUSES = ["duration=1", "bridge.when_late=pause", "heartbeat={monitor: 5, record
 
 def slow(folder: Path, statement: str, *overrides: str, steps: str = "(31,)", **options: Any) -> Any:
     """Run the three-story frame in real time with ``statement`` in some of its steps."""
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     skip_without_opensees()
     overrides = (*PAUSES, "bridge.max_pause=5", *overrides, *slow_model(folder, statement, steps))
     return hosts.run(STARTED, overrides, pace="realtime", record=folder / "run", **options)
@@ -120,7 +119,7 @@ def test_check_refuses_failing_model(statement: str, parts: tuple[str, ...], tmp
     assert models_left() == []
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_rig_pauses_for_late_step(host: str, tmp_path: Path) -> None:
     result = slow(tmp_path, WAITS, steps="(31, 61)", host=host)
@@ -137,14 +136,14 @@ def test_rig_pauses_for_late_step(host: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_late_step_trips_without_pause(tmp_path: Path) -> None:
     result = slow(tmp_path, WAITS, "bridge={max_bridge: 0.05, when_late: trip}", host="composed")
     assert result.exit_code == 3
     assert mentions(result.reason, "bridge.max_bridge", "51 ms", "<= 50 ms")
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_model_that_dies_during_pause_is_reported(host: str, tmp_path: Path) -> None:
     result = slow(tmp_path, DIES, host=host)
@@ -157,7 +156,7 @@ def test_model_that_dies_during_pause_is_reported(host: str, tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 def test_hanging_model_trips_after_max_pause(tmp_path: Path) -> None:
     result = slow(tmp_path, HANGS, "bridge.max_pause=0.4", host="processes")
     assert result.exit_code == 3
@@ -165,10 +164,9 @@ def test_hanging_model_trips_after_max_pause(tmp_path: Path) -> None:
     assert models_left() == []
 
 
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_interrupt_during_pause_holds_rig(host: str, tmp_path: Path) -> None:
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     skip_without_opensees()
     overrides = set_options([*PAUSES, "bridge.max_pause=5", *slow_model(tmp_path, HANGS)])
     command = [sys.executable, "-m", "rths_nodes.app.cli", "run", str(STARTED), *overrides]
@@ -192,10 +190,9 @@ def test_late_steps_do_not_change_ten_story_frame() -> None:
     runs = []
     for faults in ([], [kinds.parse("late@0.5:target,0.1,30")]):
         loaded = scenario("duration=8")
-        loop, collector = FaultyLoop(Assembly(loaded), faults), Collector(loaded, Assembly(loaded).names)
-        outcome = loop.run([collector])
+        outcome, run = collected(FaultyLoop(Assembly(loaded), faults))
         assert outcome.state.name == "FINISHED", outcome.reason
-        runs.append(collector.run().dof_displacement)
+        runs.append(run.dof_displacement)
     assert outcome.timing["pauses"] >= 20
     plain, late = runs
     assert np.abs(plain).max() > 0.005, "m: the ground moves"
@@ -203,11 +200,10 @@ def test_late_steps_do_not_change_ten_story_frame() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.nodes
+@pytest.mark.nodes(ros=True)
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_ten_story_frame_in_real_time(host: str) -> None:
     """No more than 1 % of the steps are bridged or slowed, and none trips, on an idle machine."""
-    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     skip_without_opensees()
     if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
         pytest.skip("the machine is busy with other work")

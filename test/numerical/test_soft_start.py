@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import simulate
 from messages import naming
 
 from rths_nodes.core import yaml_text
@@ -16,13 +16,12 @@ from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Measurement, Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import SoftStart
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.recording.run import Run
 
 STEP = 1.0 / 1024.0
 SOFT = ("soft_start.amplitude=0.002", "soft_start.rise_time=0.2", "soft_start.duration=0.5")
@@ -74,7 +73,7 @@ def test_invalid_parameters_are_refused(data: dict[str, float], parts: tuple[str
         soft_start(**data)
 
 
-def test_soft_start_does_not_change_the_test(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
+def test_soft_start_does_not_change_the_test() -> None:
     overrides = ("duration=2", "axes.story_1.actuator.alpha=1", "compensator.type=none")
     _, plain = simulate("chen_ricles_2010", *overrides)
     _, soft = simulate("chen_ricles_2010", *overrides, *SOFT)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_parts import make
 from messages import naming
 
 from rths_nodes.app import hosts
@@ -24,7 +24,7 @@ FRAME = {"masses": [2e4] * 3, "stiffnesses": [4e7] * 3}
 BOUC_WEN = {"type": "bouc_wen", "stiffness": 11.76e6, "yield_displacement": 0.01}
 
 
-def test_sdof_matrices_follow_from_frequency(make: Callable[..., Any]) -> None:
+def test_sdof_matrices_follow_from_frequency() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.02)
     np.testing.assert_array_equal(frame.mass, [[MASS]])
     np.testing.assert_allclose(frame.damping, [[2.0 * 0.02 * MASS * OMEGA]])
@@ -34,7 +34,7 @@ def test_sdof_matrices_follow_from_frequency(make: Callable[..., Any]) -> None:
     assert frame.elastic_energy == 0.0
 
 
-def test_sdof_uses_stiffness_and_energy_of_restoring_force(make: Callable[..., Any]) -> None:
+def test_sdof_uses_stiffness_and_energy_of_restoring_force() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=BOUC_WEN)
     np.testing.assert_array_equal(frame.stiffness, [[11.76e6]])
     assert frame.elastic_energy == pytest.approx(588.0)
@@ -42,7 +42,7 @@ def test_sdof_uses_stiffness_and_energy_of_restoring_force(make: Callable[..., A
     assert pytest.approx(11.76e6, rel=5e-3) == MASS * OMEGA**2
 
 
-def test_shear_frame_matches_tadc_paper(make: Callable[..., Any]) -> None:
+def test_shear_frame_matches_tadc_paper() -> None:
     frame = make("structure", "shear_frame", **FRAME, damping={"type": "rayleigh"})
     frequencies, ratios = frequencies_and_ratios(frame.mass, frame.damping, frame.stiffness)
     np.testing.assert_allclose(frequencies, [3.16764, 8.87553, 12.82552], atol=5e-6)
@@ -53,7 +53,7 @@ def test_shear_frame_matches_tadc_paper(make: Callable[..., Any]) -> None:
         np.testing.assert_array_equal(matrix, np.zeros((3, 3)))
 
 
-def test_story_stiffnesses_act_on_drifts(make: Callable[..., Any]) -> None:
+def test_story_stiffnesses_act_on_drifts() -> None:
     frame = make("structure", "shear_frame", masses=[3.0, 2.0, 1.0], stiffnesses=[5.0, 7.0, 11.0])
     np.testing.assert_array_equal(frame.mass, np.diag([3.0, 2.0, 1.0]))
     np.testing.assert_array_equal(frame.stiffness, [[12.0, -7.0, 0.0], [-7.0, 18.0, -11.0], [0.0, -11.0, 11.0]])
@@ -61,7 +61,7 @@ def test_story_stiffnesses_act_on_drifts(make: Callable[..., Any]) -> None:
     np.testing.assert_allclose(frame.restoring_force.force(np.array([1.0, 2.0, 3.0])), [-2.0, -4.0, 11.0])
 
 
-def test_experimental_part_is_subtracted(make: Callable[..., Any]) -> None:
+def test_experimental_part_is_subtracted() -> None:
     undivided = make("structure", "shear_frame", **FRAME)
     experimental = {
         "experimental_masses": [2e3, 0.0, 1e3],
@@ -78,7 +78,7 @@ def test_experimental_part_is_subtracted(make: Callable[..., Any]) -> None:
     np.testing.assert_allclose(frame.restoring_force.force(displacement), frame.stiffness @ displacement)
 
 
-def test_fully_experimental_spring_leaves_no_stiffness(make: Callable[..., Any]) -> None:
+def test_fully_experimental_spring_leaves_no_stiffness() -> None:
     frame = make(
         "structure",
         "shear_frame",
@@ -92,7 +92,7 @@ def test_fully_experimental_spring_leaves_no_stiffness(make: Callable[..., Any])
     np.testing.assert_allclose(frame.damping, [[2.0 * 0.02 * MASS * OMEGA]])
 
 
-def test_matrices_match_phillips_and_spencer(make: Callable[..., Any]) -> None:
+def test_matrices_match_phillips_and_spencer() -> None:
     """Example of the paper of 2012: the whole stiffness and a tenth of the mass are experimental."""
     stiffness = (1e5 * np.array([[12.0, -6.84, 0.0], [-6.84, 13.7, -6.84], [0.0, -6.84, 6.84]])).tolist()
     damping = [[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]]
@@ -118,14 +118,14 @@ def test_matrices_match_phillips_and_spencer(make: Callable[..., Any]) -> None:
     assert frame.names == ("x_1", "x_2", "x_3")
 
 
-def test_matrices_accept_influence_vector(make: Callable[..., Any]) -> None:
+def test_matrices_accept_influence_vector() -> None:
     data = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
     assert make("structure", "matrices", **data).influence.tolist() == [1.0, 1.0]
     assert make("structure", "matrices", **data, influence=[1.0, 0.0]).influence.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-def test_ground_load_of_whole_or_numerical_part(make: Callable[..., Any], storage: str) -> None:
+def test_ground_load_of_whole_or_numerical_part(storage: str) -> None:
     """A specimen on a shaking table adds the load omitted from the numerical part."""
     data = {
         "mass": [[5.0, 1.0], [1.0, 3.0]],
@@ -148,7 +148,7 @@ def test_ground_load_of_whole_or_numerical_part(make: Callable[..., Any], storag
     np.testing.assert_allclose(-ground * shaken.ground_load - absolute, expected)
 
 
-def test_is_linear(make: Callable[..., Any]) -> None:
+def test_is_linear() -> None:
     assert is_linear(make("structure", "shear_frame", **FRAME))
     assert is_linear(make("structure", "sdof", mass=MASS, frequency=FREQUENCY))
     assert not is_linear(make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=BOUC_WEN))
@@ -174,9 +174,7 @@ def test_is_linear(make: Callable[..., Any]) -> None:
         ("matrices", {"experimental_mass": [[-1.0, 0.0], [0.0, 1.0]]}, ("mass", ">= 0")),
     ],
 )
-def test_invalid_structures_are_refused(
-    make: Callable[..., Any], name: str, data: dict[str, Any], expected: tuple[str, ...]
-) -> None:
+def test_invalid_structures_are_refused(name: str, data: dict[str, Any], expected: tuple[str, ...]) -> None:
     square = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
     with pytest.raises(ConfigError, match=naming(*expected)):
         make("structure", name, **((FRAME if name == "shear_frame" else square) | data))
@@ -233,13 +231,13 @@ def test_free_body_has_zero_frequency_mode() -> None:
     np.testing.assert_allclose(omega, [0.0, math.sqrt(2.0)], atol=1e-7)
 
 
-def test_rayleigh_coefficients_match_tadc_frame(make: Callable[..., Any]) -> None:
+def test_rayleigh_coefficients_match_tadc_frame() -> None:
     a, b = make("damping", "rayleigh").coefficients(M, K)
     assert a == pytest.approx(0.586717901, abs=1e-9)
     assert b == pytest.approx(5.286145631e-4, abs=1e-13)
 
 
-def test_rayleigh_damping_ratios_in_all_modes(make: Callable[..., Any]) -> None:
+def test_rayleigh_damping_ratios_in_all_modes() -> None:
     model = make("damping", "rayleigh", ratios=[0.01, 0.05], modes=[3, 1])
     a, b = model.coefficients(M, K)
     frequencies, ratios = frequencies_and_ratios(M, model.matrix(M, K), K)
@@ -249,14 +247,14 @@ def test_rayleigh_damping_ratios_in_all_modes(make: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("ratios", [(0.05,), (0.01, 0.2, 0.7)])
-def test_modal_damping_ratios_in_every_mode(make: Callable[..., Any], ratios: tuple[float, ...]) -> None:
+def test_modal_damping_ratios_in_every_mode(ratios: tuple[float, ...]) -> None:
     damping = make("damping", "modal", ratios=list(ratios)).matrix(M, K)
     frequencies, computed = frequencies_and_ratios(M, damping, K)
     np.testing.assert_allclose(computed, ratios * (3 // len(ratios)), rtol=1e-9)
     np.testing.assert_allclose(2.0 * math.pi * frequencies, modes(M, K)[0], rtol=1e-9)
 
 
-def test_modal_and_rayleigh_damping_agree_on_two_masses(make: Callable[..., Any]) -> None:
+def test_modal_and_rayleigh_damping_agree_on_two_masses() -> None:
     mass, stiffness = np.diag([2.0, 3.0]), np.array([[50.0, -20.0], [-20.0, 20.0]])
     models = [make("damping", name, ratios=[0.02, 0.04]) for name in ("rayleigh", "modal")]
     np.testing.assert_allclose(*(model.matrix(mass, stiffness) for model in models), rtol=1e-12)
@@ -285,14 +283,12 @@ def test_overdamped_mass_has_ratio_above_one() -> None:
         ),
     ],
 )
-def test_invalid_damping_is_refused(
-    make: Callable[..., Any], name: str, data: dict[str, Any], expected: tuple[str, ...]
-) -> None:
+def test_invalid_damping_is_refused(name: str, data: dict[str, Any], expected: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*expected)):
         make("damping", name, **data).matrix(M, K)
 
 
-def test_rayleigh_damping_by_frequencies(make: Callable[..., Any]) -> None:
+def test_rayleigh_damping_by_frequencies() -> None:
     """5 % at 13.493 and 165.125 rad/s gives a = 1.2474, b = 5.5986e-4."""
     omega, _ = modes(M, K)
     frequencies = (omega[[0, 2]] / (2.0 * math.pi)).tolist()
@@ -305,7 +301,7 @@ def test_rayleigh_damping_by_frequencies(make: Callable[..., Any]) -> None:
     assert b == pytest.approx(2.0 * 0.05 / (13.493 + 165.125))
 
 
-def test_rayleigh_damping_refuses_equal_frequencies(make: Callable[..., Any]) -> None:
+def test_rayleigh_damping_refuses_equal_frequencies() -> None:
     with pytest.raises(ConfigError, match=naming("> 0", "differ")):
         make("damping", "rayleigh").matrix(np.eye(2), np.eye(2))
     with pytest.raises(ConfigError, match=naming("damping.frequencies", "2", "numbers")):

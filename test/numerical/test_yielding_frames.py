@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import BY_MATRICES, LAW, SAMPLES, agree, functions_of, numbers, of_integrator, same, wrong_in
+from loop_parts import make, simulate
 from messages import mentions, naming
 from minimal_components import data_of
 from written_history import written_history
@@ -69,13 +70,9 @@ def laws(name: str, stories: tuple[int, ...] = (0, 1, 2)) -> dict[str, dict[str,
     return {f"story_{story + 1}": {"type": name, **LAWS[name](story)} for story in stories}
 
 
-@pytest.fixture
-def frame(make: Callable[..., Any]) -> Callable[..., Any]:
-    def frame(**more: Any) -> Any:
-        damping = {"type": "rayleigh", "ratios": [0.02, 0.02]}
-        return make("structure", "shear_frame", masses=MASSES, stiffnesses=STIFFNESSES, damping=damping, **more)
-
-    return frame
+def frame(**more: Any) -> Any:
+    damping = {"type": "rayleigh", "ratios": [0.02, 0.02]}
+    return make("structure", "shear_frame", masses=MASSES, stiffnesses=STIFFNESSES, damping=damping, **more)
 
 
 def shaken(structure: Any, dt: float = DT, duration: float = 2.0, peak: float = 4.0) -> Array:
@@ -94,11 +91,11 @@ def ride(solver: Any, steps: int, measured: Callable[[Any], Array] | None = None
     return np.array(history)
 
 
-def response(make: Any, name: str, structure: Any, load: Array, dt: float = DT, **more: Any) -> Array:
+def response(name: str, structure: Any, load: Array, dt: float = DT, **more: Any) -> Array:
     return ride(make("integrator", name, structure, load, dt, **OPTIONS.get(name, {}), **more), len(load) - 1)
 
 
-def test_gravity_reduces_stiffness_by_load_over_height(frame: Any) -> None:
+def test_gravity_reduces_stiffness_by_load_over_height() -> None:
     leaning = frame(**GRAVITY)
     drifts = np.eye(3) - np.eye(3, k=-1)
     reduction = frame().stiffness - leaning.stiffness
@@ -111,7 +108,7 @@ def test_gravity_reduces_stiffness_by_load_over_height(frame: Any) -> None:
 
 
 @pytest.mark.parametrize("theta", [0.05, 0.3, 0.9])
-def test_uniform_stability_coefficient_scales_all_periods(frame: Any, theta: float) -> None:
+def test_uniform_stability_coefficient_scales_all_periods(theta: float) -> None:
     """theta = P / (k h) in every story: T = T_0 / sqrt(1 - theta), equal shapes."""
     steep = [8.0, 5.0, 3.0]  # each story carries more than the story above
     loads = [theta * k * h for k, h in zip(STIFFNESSES, steep, strict=True)]
@@ -122,19 +119,19 @@ def test_uniform_stability_coefficient_scales_all_periods(frame: Any, theta: flo
     np.testing.assert_allclose(np.abs(shapes), np.abs(shapes_0), rtol=1e-6, atol=1e-9)
 
 
-def test_p_delta_lengthens_period_of_single_mass(make: Callable[..., Any]) -> None:
+def test_p_delta_lengthens_period_of_single_mass() -> None:
     theta, mass, stiffness, height = 0.19, 2e4, 8e5, 3.0
     data = {"masses": [mass], "stiffnesses": [stiffness], "damping": {"type": "modal", "ratios": [0.0]}}
     gravity = {"gravity_loads": [theta * stiffness * height], "story_heights": [height]}
     leaning = make("structure", "shear_frame", **data, **gravity)
     period = 2.0 * math.pi * math.sqrt(mass / stiffness) / math.sqrt(1.0 - theta)
     load = np.full((201, 1), 1e3)
-    history = response(make, "exact", leaning, load, dt=period / 40.0)[:, 0]
+    history = response("exact", leaning, load, dt=period / 40.0)[:, 0]
     static = 1e3 / (stiffness * (1.0 - theta))
     np.testing.assert_allclose(history, static * (1.0 - np.cos(2.0 * math.pi * np.arange(201) / 40.0)), atol=1e-9)
 
 
-def test_yielded_column_collapses_hyperbolically(make: Callable[..., Any]) -> None:
+def test_yielded_column_collapses_hyperbolically() -> None:
     """Elastic-plastic law under P: m x'' = F - F_y + (P / h) x, unstable with the rate sqrt(P / (h m))."""
     mass, stiffness, load, height, yields = 2e4, 8e5, 4e5, 3.0, 1e4
     law = {"story_1": {"type": "elastic_plastic", "yield_force": yields}}
@@ -176,7 +173,7 @@ def test_cautions_name_stories_unstable_after_yielding(name: str) -> None:
         assert from_data(cls, data, "structure").cautions(None) == []
 
 
-def test_critical_gravity_load_is_refused(frame: Any) -> None:
+def test_critical_gravity_load_is_refused() -> None:
     critical = STIFFNESSES[0] * HEIGHTS[0]
     frame(gravity_loads=[0.999 * critical, 0.0, 0.0], story_heights=HEIGHTS)
     with pytest.raises(ConfigError, match=naming("gravity_loads[0]", "2.1e+08 N")):
@@ -203,12 +200,12 @@ def test_critical_gravity_load_is_refused(frame: Any) -> None:
         ),
     ],
 )
-def test_invalid_frames_are_refused(frame: Any, data: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_invalid_frames_are_refused(data: dict[str, Any], parts: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*parts)):
         frame(**data)
 
 
-def test_rigid_plastic_pulse_response(make: Callable[..., Any]) -> None:
+def test_rigid_plastic_pulse_response() -> None:
     """Displacement a_p t_d^2 / 2 (a_p / a_y - 1) due to a rectangular pulse a_p of duration t_d.
 
     N. M. Newmark: Effects of earthquakes on dams and embankments. Geotechnique 15, 1965.
@@ -220,13 +217,13 @@ def test_rigid_plastic_pulse_response(make: Callable[..., Any]) -> None:
     load = np.zeros((8001, 1))
     load[: round(held / dt)] = mass * pulse
     expected = 0.5 * pulse * held**2 * (pulse / strength - 1.0)
-    history = response(make, "explicit_newmark", block, load, dt)[:, 0]
+    history = response("explicit_newmark", block, load, dt)[:, 0]
     assert history.max() == pytest.approx(expected, rel=5e-3)
     assert history[-1] == pytest.approx(expected, rel=5e-3)  # elastic part: 2 um
 
 
 @pytest.mark.parametrize("gravity", [{}, GRAVITY])
-def test_linear_restoring_forces_equal_matrix(frame: Any, gravity: dict[str, Any]) -> None:
+def test_linear_restoring_forces_equal_matrix(gravity: dict[str, Any]) -> None:
     by_laws, by_matrix = frame(restoring_forces=laws("linear"), **gravity), frame(**gravity)
     assert is_linear(by_laws)
     for name in ("mass", "damping", "stiffness", "experimental_stiffness"):
@@ -236,17 +233,17 @@ def test_linear_restoring_forces_equal_matrix(frame: Any, gravity: dict[str, Any
 
 
 @pytest.mark.parametrize("name", STEP_BY_STEP)
-def test_frame_below_yielding_matches_linear_frame(make: Callable[..., Any], frame: Any, name: str) -> None:
+def test_frame_below_yielding_matches_linear_frame(name: str) -> None:
     strong = {f"story_{story}": {"type": "bilinear", "yield_force": 1e12} for story in (1, 2, 3)}
     histories = []
     for more in ({"restoring_forces": strong}, {}):
         structure = frame(**GRAVITY, **more)
-        histories.append(response(make, name, structure, shaken(structure)))
+        histories.append(response(name, structure, shaken(structure)))
     np.testing.assert_allclose(*histories, atol=1e-9 * np.abs(histories[1]).max())
 
 
 @pytest.mark.parametrize("name", STEP_BY_STEP)
-def test_one_story_frame_equals_single_mass(make: Callable[..., Any], name: str) -> None:
+def test_one_story_frame_equals_single_mass(name: str) -> None:
     mass, frequency = 2e4, 2.0
     stiffness = mass * (2.0 * math.pi * frequency) ** 2
     law = {"type": "bouc_wen", "yield_displacement": 0.002, "post_yield_ratio": 0.05}
@@ -255,11 +252,11 @@ def test_one_story_frame_equals_single_mass(make: Callable[..., Any], name: str)
     data = {"masses": [mass], "stiffnesses": [stiffness], "damping": damping}
     story = make("structure", "shear_frame", **data, restoring_forces={"story_1": law})
     assert single.elastic_energy == story.elastic_energy > 0.0
-    histories = [response(make, name, structure, shaken(single)) for structure in (single, story)]
+    histories = [response(name, structure, shaken(single)) for structure in (single, story)]
     np.testing.assert_array_equal(*histories)
 
 
-def test_trial_force_preserves_story_state(frame: Any) -> None:
+def test_trial_force_preserves_story_state() -> None:
     for name in LAWS:
         structure = frame(restoring_forces=laws(name))
         out, back = np.array([0.01, 0.02, 0.03]), np.array([0.0, 0.001, 0.0])
@@ -287,7 +284,7 @@ class LawWithoutKernel:
 
 
 @pytest.mark.parametrize("name", ["cr", "runge_kutta"])
-def test_restoring_force_without_kernel_matches_kernel(make: Callable[..., Any], name: str) -> None:
+def test_restoring_force_without_kernel_matches_kernel(name: str) -> None:
     """Stepping leaves the memory of the law itself unchanged."""
     stiffness, limit = 3e6, 2e4
     law = make("restoring_force", "elastic_plastic", 1, stiffness=stiffness, yield_force=limit)
@@ -298,7 +295,7 @@ def test_restoring_force_without_kernel_matches_kernel(make: Callable[..., Any],
         several = make("structure", "shear_frame", masses=[2e4, 1e4], stiffnesses=[stiffness, 2e6])
         several.restoring_force = StoryForces(np.array([[2e6, -2e6], [-2e6, 2e6]]), {0: force})
         structures = (single, several)
-        histories.append([response(make, name, structure, 3.0 * shaken(structure)) for structure in structures])
+        histories.append([response(name, structure, 3.0 * shaken(structure)) for structure in structures])
         assert force.force(np.array([1e-3]))[0] == pytest.approx(stiffness * 1e-3)
     for reference, history in zip(*histories, strict=True):
         np.testing.assert_allclose(history, reference, rtol=1e-12, atol=1e-15)
@@ -308,17 +305,17 @@ def test_restoring_force_without_kernel_matches_kernel(make: Callable[..., Any],
 _references: dict[tuple[object, ...], Array] = {}
 
 
-def reference(make: Callable[..., Any], structure: Any, name: str, law: str, dt: float) -> Array:
+def reference(structure: Any, name: str, law: str, dt: float) -> Array:
     """Cached response of the ``structure`` with small steps ``dt``, s."""
     key = name, law, dt
     if key not in _references:
-        _references[key] = response(make, name, structure, shaken(structure, dt), dt)
+        _references[key] = response(name, structure, shaken(structure, dt), dt)
     return _references[key]
 
 
 @pytest.mark.parametrize("law", registry.names("restoring_force"))
 @pytest.mark.parametrize("name", registry.names("integrator"))
-def test_every_integrator_steps_or_refuses_every_law(make: Any, frame: Any, name: str, law: str) -> None:
+def test_every_integrator_steps_or_refuses_every_law(name: str, law: str) -> None:
     """The constructor refuses with one message."""
     structure = frame(restoring_forces=laws(law), **GRAVITY)
     load = shaken(structure)
@@ -333,8 +330,8 @@ def test_every_integrator_steps_or_refuses_every_law(make: Any, frame: Any, name
         return
     iterations, fine = OPTIONS.get(name, {}).get("iterations", 1), 16  # an iteration is a step
     load = shaken(structure, DT / iterations)
-    history = response(make, name, structure, load, DT / iterations)[::iterations]
-    expected = reference(make, structure, "explicit_newmark", law, DT / fine)[::fine]
+    history = response(name, structure, load, DT / iterations)[::iterations]
+    expected = reference(structure, "explicit_newmark", law, DT / fine)[::fine]
     if law != "linear":
         drifts = np.diff(expected, axis=1, prepend=0.0)
         assert (np.abs(drifts).max(axis=0)[:2] > 1.5 * np.divide(YIELDS, STIFFNESSES)[:2]).all()
@@ -343,12 +340,12 @@ def test_every_integrator_steps_or_refuses_every_law(make: Any, frame: Any, name
 
 @pytest.mark.parametrize(("law", "order"), [("bouc_wen", 2.8), ("degrading_bouc_wen", 2.8), ("bilinear", 1.7)])
 @pytest.mark.parametrize("name", ["cr", "central_difference", "explicit_newmark"])
-def test_response_converges_with_step(make: Any, frame: Any, name: str, law: str, order: float) -> None:
+def test_response_converges_with_step(name: str, law: str, order: float) -> None:
     """Second order for smooth forces, reversals apart; at least first order for forces with corners."""
     structure = frame(restoring_forces=laws(law), **GRAVITY)
     steps = (0.004, 0.002, 0.001)
-    histories = [response(make, name, structure, shaken(structure, dt), dt)[:: round(0.004 / dt)] for dt in steps]
-    exact = reference(make, structure, "cr", law, 0.0001)[::40]
+    histories = [response(name, structure, shaken(structure, dt), dt)[:: round(0.004 / dt)] for dt in steps]
+    exact = reference(structure, "cr", law, 0.0001)[::40]
     errors = [float(np.abs(history - exact).max()) for history in histories]
     assert errors[0] < 0.05 * np.abs(exact).max()
     assert errors[0] > order * errors[1] > order**2 * errors[2]
@@ -358,7 +355,7 @@ def test_response_converges_with_step(make: Any, frame: Any, name: str, law: str
 
 
 @pytest.mark.parametrize("name", ["cr", "central_difference", "explicit_newmark", "kr_alpha"])
-def test_experimental_part_counts_once(make: Callable[..., Any], frame: Any, name: str) -> None:
+def test_experimental_part_counts_once(name: str) -> None:
     """The rig has half of the first story and of its gravity load; the numerical half yields."""
     load_1, tested = 0.5 * GRAVITY["gravity_loads"][0], 30e6
     law = {"story_1": {"type": "bilinear", "yield_force": 50e3, "post_yield_ratio": 0.05}}
@@ -378,13 +375,13 @@ def test_experimental_part_counts_once(make: Callable[..., Any], frame: Any, nam
     # undivided frame: a spring of 30e6 N/m in parallel with a story that yields at 50 kN
     both = {"yield_force": 50e3 * 60e6 / 30e6, "post_yield_ratio": (0.05 * 30e6 + tested) / 60e6}
     one_piece = frame(restoring_forces={"story_1": {"type": "bilinear", **both}}, **GRAVITY)
-    expected = response(make, name, one_piece, load)
+    expected = response(name, one_piece, load)
     assert np.abs(expected[:, 0]).max() > 2.0 * 50e3 / 30e6
     np.testing.assert_allclose(history, expected, atol=1e-9 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", [*STEP_BY_STEP, *MATRICES_MADE_BEFORE])
-def test_numerical_gravity_on_fully_experimental_story(make: Any, frame: Any, name: str) -> None:
+def test_numerical_gravity_on_fully_experimental_story(name: str) -> None:
     """The numerical part of the story has the stiffness -P / h; the whole frame is stable."""
     gravity = {"gravity_loads": [3e7, 2e7, 1e7], "story_heights": HEIGHTS}
     split = frame(experimental_stiffnesses=[STIFFNESSES[0], 0.0, 0.0], **gravity)
@@ -393,8 +390,8 @@ def test_numerical_gravity_on_fully_experimental_story(make: Any, frame: Any, na
     options = {"hht_alpha": {"iterations": 1}, "exact": {"measured_force": "extrapolated"}}.get(name, {})
     solver = make("integrator", name, split, load, 0.0005, **options)
     history = ride(solver, len(load) - 1, lambda solver: tested * solver.displacement[0])
-    expected = response(make, "exact", frame(**gravity), load, 0.0005)
-    without = response(make, "exact", frame(), load, 0.0005)
+    expected = response("exact", frame(**gravity), load, 0.0005)
+    without = response("exact", frame(), load, 0.0005)
     size = np.abs(expected).max()
     assert np.abs(without - expected).max() > 0.05 * size
     assert np.abs(history - expected).max() < (0.02 if name == "newmark" else 1e-3) * size
@@ -402,13 +399,12 @@ def test_numerical_gravity_on_fully_experimental_story(make: Any, frame: Any, na
 
 # Integrator kernels for several degrees of freedom: plain and compiled results agree bit for bit
 
-Make = Callable[..., Any]
 FRAME = {"masses": [1e3, 9e2, 8e2], "stiffnesses": [1e6, 9e5, 8e5]}
 KERNEL_LAWS = {"story_1": LAW, "story_3": {"type": "bilinear", "yield_force": 4e3, "post_yield_ratio": 0.1}}
 YIELDING = ("central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha", "runge_kutta")
 
 
-def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
+def of_frame(name: str, **more: Any) -> tuple[Kernel, Any, Any]:
     cls = registry.load("integrator", name)
     params = from_data(cls.Params, data_of("integrator", name), "integrator")
     frame = make("structure", "shear_frame", **FRAME, **more)
@@ -416,21 +412,21 @@ def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
 
 
 @pytest.mark.parametrize("name", YIELDING)
-def test_plain_and_compiled_yielding_frames_agree(make: Make, name: str) -> None:
-    agree(*of_frame(make, name, restoring_forces=KERNEL_LAWS))
+def test_plain_and_compiled_yielding_frames_agree(name: str) -> None:
+    agree(*of_frame(name, restoring_forces=KERNEL_LAWS))
 
 
 @pytest.mark.parametrize("name", BY_MATRICES)
-def test_plain_and_compiled_linear_frames_agree(make: Make, name: str) -> None:
-    kernel, constants, rows = of_frame(make, name)
+def test_plain_and_compiled_linear_frames_agree(name: str) -> None:
+    kernel, constants, rows = of_frame(name)
     if name != "newmark":  # the other kernels take scalars for few degrees of freedom
         rows = [(tuple(measured.tolist()), *rest) for measured, *rest in rows]
     agree(kernel, constants, rows)
 
 
 @pytest.mark.parametrize("name", [*YIELDING, *BY_MATRICES])
-def test_copied_state_is_independent(make: Make, name: str) -> None:
-    kernel, constants, rows = of_frame(make, name, restoring_forces=KERNEL_LAWS if name in YIELDING else {})
+def test_copied_state_is_independent(name: str) -> None:
+    kernel, constants, rows = of_frame(name, restoring_forces=KERNEL_LAWS if name in YIELDING else {})
     state = copied(kernel.rest(constants))
     twin, before = copied(state), copied(state)
     with np.errstate(all="ignore"):
@@ -440,7 +436,7 @@ def test_copied_state_is_independent(make: Make, name: str) -> None:
     assert not same(twin, before)
 
 
-def test_plain_and_compiled_energies_agree(make: Make) -> None:
+def test_plain_and_compiled_energies_agree() -> None:
     structure, rng = make("structure", "shear_frame", **FRAME), np.random.default_rng(2)
     values = numbers(rng, 1.0, True)
     rows = [
@@ -460,7 +456,7 @@ STORIES = tuple(f"story_{story}" for story in range(1, 6))
 
 
 @pytest.fixture(scope="module")
-def shipped(simulate: Callable[..., Any]) -> Evaluation:
+def shipped() -> Evaluation:
     """The shipped test for the duration of the strong motion."""
     _, run = simulate(NAME, "duration=12")
     return Evaluation(run)
@@ -532,7 +528,7 @@ def test_report_lists_restoring_force_of_each_story() -> None:
     assert rows["restoring_forces.story_3.yield_force"] == ["720000"]
 
 
-def test_report_with_all_figures_is_rendered(simulate: Callable[..., Any]) -> None:
+def test_report_with_all_figures_is_rendered() -> None:
     _, run = simulate(NAME, "duration=3")
     page = render(run).replace("<wbr>", "")
     assert "restoring_forces.story_5.post_yield_ratio" in page

@@ -159,25 +159,23 @@ def test_different_parameters_of_two_nodes_are_refused(start: ArmingBench) -> No
     assert start.refusal(status("monitor", {"bridge": 2})) == (reason, 2)
 
 
-def test_duplicate_name_delays_arming(start: ArmingBench) -> None:
+@pytest.mark.parametrize(
+    ("problem", "value", "cleared"), [("duplicate", True, False), ("left", "/rths/monitor on /rths/trip", "")]
+)
+def test_duplicate_name_or_absent_peer_delays_arming(
+    problem: str, value: object, cleared: object, start: ArmingBench
+) -> None:
     """The handshake itself refuses a duplicate after a timeout."""
-    start.duplicate = True
+    setattr(start, problem, value)
     assert not start.work(*BOTH)
-    start.duplicate = False
+    assert not start.phase.gone
+    setattr(start, problem, cleared)
     assert start.work()
 
 
 def test_peer_without_run_is_not_ready(start: ArmingBench) -> None:
     assert not start.work(status("integrator"), status("monitor", run=""))
     assert start.work(status("monitor"))
-
-
-def test_ready_peer_that_has_left_delays_arming(start: ArmingBench) -> None:
-    start.left = "/rths/monitor on /rths/trip"
-    assert not start.work(*BOTH)
-    assert not start.phase.gone
-    start.left = ""
-    assert start.work()
 
 
 def test_timeout_names_discovery_server(start: ArmingBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_parts import declared
 
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
 
 ROS = Path(__file__).resolve().parents[2] / "rths_nodes" / "ros"
@@ -132,9 +132,7 @@ TWINS = {
 
 @pytest.mark.parametrize("pace", ["lockstep", "realtime"])
 @pytest.mark.parametrize("role", names.NODES)
-def test_node_builds_no_component_twice(
-    role: str, pace: str, by_hand: Any, built: Counter[str], declared: Callable[[Scenario], Counter[str]]
-) -> None:
+def test_node_builds_no_component_twice(role: str, pace: str, by_hand: Any, built: Counter[str]) -> None:
     pytest.importorskip("rclpy")
     loaded = files.load(NAME, ["substeps=2"])
     with by_hand.node(role, scenario=NAME, overrides=["substeps=2"], pace=pace):

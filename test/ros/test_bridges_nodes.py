@@ -385,9 +385,6 @@ def test_silent_monitor_is_given_up_after_timeout(finished, clock):
 
 # Nodes in a pause: the compensator waits for its Target, the rig ticks without samples
 
-pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-
-
 PAUSES = ["substeps=1", "compensator.type=none", "bridge.when_late=pause"]
 
 

@@ -342,9 +342,6 @@ def test_late_target_is_answered_and_reported(quiet_ns, before, by_hand, monkeyp
 
 # All lifecycle transitions in all states of all nodes, requested by another process
 
-pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-
-
 LONG = "duration=60"
 REQUESTS = [(number, "") for number in (*range(9), 10, 11, 12, 30, 60, 61, 62, 255)]
 REQUESTS += [(0, label) for label in ("configure", "cleanup", "activate", "deactivate", "transition_error", "a")]

@@ -120,8 +120,6 @@ def test_clock_is_refused_without_simulated_time(options: dict[str, str], parts:
 
 # The axes as joints, for tools: messages of a test compared with its recording
 
-pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-
 
 def times(messages: list[JointState]) -> list[int]:
     return [message.header.stamp.sec * 10**9 + message.header.stamp.nanosec for message in messages]
@@ -171,8 +169,6 @@ def test_targets_of_force_axis_are_efforts() -> None:
 
 
 # Messages of nodes on /diagnostics, once a second of their clock, decoded as by any ROS tool
-
-pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 
 def receive(ear: Ear) -> list[DiagnosticStatus]:

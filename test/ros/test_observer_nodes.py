@@ -402,9 +402,6 @@ def test_recording_has_all_sent_messages(host, end, tmp_path):
 
 # Recording of further topics, of programs that do not take part in the test
 
-pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-
-
 OVERRIDES = ["duration=4"]
 ROBOT = "/robot/measurement"  # ends like a stream of the test
 

@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from loop_parts import make
 from messages import mentions, naming
 
 from rths_nodes.app import hosts
@@ -59,7 +60,7 @@ def stand_in() -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def port(make: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+def port() -> Iterator[Callable[..., Any]]:
     """Builds the port of the axes ``bench``, or others, at 100 Hz."""
     ports: list[Any] = []
 

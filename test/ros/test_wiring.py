@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from rths_nodes.ros import names
-from rths_nodes.ros.transport.wiring import Endpoint, NodeLocation, endpoints
+from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
 AXES = ("story_1", "story_2")
 PEERS = (*names.NODES, *map(names.axis_node, AXES))
@@ -15,10 +15,6 @@ PEERS = (*names.NODES, *map(names.axis_node, AXES))
 def location(peer: str) -> NodeLocation:
     axis = names.axis_of(peer)
     return NodeLocation(names.role_of(peer), f"/lab/rths/{axis}" if axis else "/lab/rths")
-
-
-def full_name(node: NodeLocation, endpoint: Endpoint) -> str:
-    return endpoint.name if endpoint.name.startswith("/") else f"{node.namespace}/{endpoint.name}"
 
 
 def test_axis_node_is_below_its_rig() -> None:
@@ -36,7 +32,7 @@ def test_awaited_publishers_and_subscribers_correspond() -> None:
         node = location(peer)
         me = node.full_names([peer])[0]
         for endpoint in endpoints(node, PEERS):
-            topic = full_name(node, endpoint)
+            topic = endpoint.name if endpoint.name.startswith("/") else f"{node.namespace}/{endpoint.name}"
             if endpoint.publishes:
                 publishers.update((topic, me, partner) for partner in endpoint.partners)
             else:
