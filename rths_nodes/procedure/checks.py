@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.laboratory.calibration import VERIFYING, Expected, RigAxis
+from rths_nodes.laboratory.calibration import CERTAINTY, VERIFYING, Expected, RigAxis
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, TO_SIGN, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.clearance import AT_REST, CHANNELS, Offsets
@@ -59,10 +59,7 @@ class AxisMove:
 
     @property
     def late(self) -> float:
-        """Lag of the displacement in the return motion, samples.
-
-        This is the area between command and displacement, divided by the travel.
-        """
+        """Lag of the displacement in the return motion, samples: area to the command, divided by the travel."""
         i, end, after = self.index, self.stands[-1], self.after
         assert after is not None
         start = np.array([end.command[i], end.displacement[i]])
@@ -104,10 +101,7 @@ class RigKnowledge:
         bounds = np.array([(move.displacement, move.velocity, move.force) for move in moves])
         self.way, self.velocity, self.force_bound = bounds.T
         self.force_range = np.array([axis.force.range_si for axis in axes])
-        self.steps = (
-            np.array([axis.displacement.step_si for axis in axes]),
-            np.array([axis.force.step_si for axis in axes]),
-        )
+        self.steps = tuple(np.array([(axis.displacement.step_si, axis.force.step_si) for axis in axes]).T)
         """Resolution of displacement and force, m and N."""
         self.levels = [axis.limits.levels for axis in scenario.axes.values()]
         self.channels = [name.partition(" [")[0] for name in channels]
@@ -122,10 +116,9 @@ class RigKnowledge:
     def least(self, stand: Stand) -> tuple[Array, Array]:
         """Return the smallest significant changes of displacement (m) and force (N), ``(n_axes,)``."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
-        displacement_step, force_step = self.steps
         return (
-            np.maximum(of_mean * stand.displacement_scatter + displacement_step, LEAST_WAY * self.way),
-            np.maximum(of_mean * stand.force_scatter + force_step, LEAST_FORCE * self.force_range),
+            np.maximum(of_mean * stand.displacement_scatter + self.steps[0], LEAST_WAY * self.way),
+            np.maximum(of_mean * stand.force_scatter + self.steps[1], LEAST_FORCE * self.force_range),
         )
 
 
@@ -133,8 +126,6 @@ FROM = 2
 """Index of the rest, at half of the travel, from which changes are measured."""
 ALIKE = 0.03
 """Tolerated relative difference between two redundant sensors."""
-CERTAINTY = 3.0
-"""Uncertainty of a measured change, in standard deviations."""
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
@@ -219,10 +210,9 @@ def judge(
 
 
 def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> None:
-    offsets = rig.offsets
-    for name, finding in offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
-        checks[name].remarks.append(finding)
-    changes, noise = first.force - offsets.force, SEEN * first.force_scatter / np.sqrt(first.samples)
+    for name, remark in rig.offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
+        checks[name].remarks.append(remark)
+    changes, noise = first.force - rig.offsets.force, SEEN * first.force_scatter / np.sqrt(first.samples)
     for name, change, bound in zip(rig.names, changes.tolist(), AT_REST * rig.force_range + noise, strict=True):
         if abs(change) > bound:
             checks[name].findings.append(
@@ -233,8 +223,6 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
 
 
 class _AxisJudge:
-    """Judges the ``move`` of one axis, and writes the results to its ``checks``."""
-
     def __init__(self, rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
         self._rig, self._move, self._i, self.checks = rig, move, move.index, checks
         self._name, self._expected = rig.names[move.index], rig.axes[move.index].expected
@@ -383,9 +371,8 @@ class _AxisJudge:
         if expected is not None:
             checks.expected = expected.stiffness
             if (known_to := expected.known_to) is not None:
-                checks.low, checks.high = (
-                    share * expected.stiffness for share in (1.0 - known_to, 1.0 + known_to)
-                )
+                checks.low = (1.0 - known_to) * expected.stiffness
+                checks.high = (1.0 + known_to) * expected.stiffness
                 if stiffness is not None:
                     self._by_stiffness(stiffness, expected, known_to)
         for quantity in self._unverified():

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
 
-MOTION = frozenset(
-    (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
-)
+MOTION = {State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING}
 """States in which the rig may move."""
 
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)

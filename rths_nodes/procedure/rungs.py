@@ -87,8 +87,6 @@ def _of_rig(scenario: Scenario) -> dict[str, str]:
 
 
 def _reach(rung: str, scenario: Scenario) -> Array:
-    if rung not in REDUCED:
-        return np.full(len(scenario.axes), np.inf)
     limits = elastic_limits(scenario)
     if missing := [name for name in scenario.axes if name not in limits]:
         raise ConfigError(
@@ -99,12 +97,8 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig.
-
-    The start is zero if the scenario has an external integrator or a soft start.
-    """
-    external = registry.class_of("integrator", scenario.integrator).external
-    if external or scenario.soft_start is not None:
+    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig."""
+    if registry.class_of("integrator", scenario.integrator).external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)
     first = NumericalStage(assembly).first().displacement[: assembly.observation.n_interface]
@@ -148,9 +142,8 @@ class ArmedRung:
     ) -> None:
         drive, offsets, build = session.drive, session.offsets, session.drive.port.build
         assert offsets is not None
-        if name not in RUNGS or not RUNGS[name].on_rig:
-            rung_names = ", ".join(rung for rung, row in RUNGS.items() if row.on_rig)
-            raise ConfigError(f"rung {show(name)}: must be one of the rungs on the rig ({rung_names})")
+        if name not in (on_rig := [rung for rung, row in RUNGS.items() if row.on_rig]):
+            raise ConfigError(f"rung {show(name)}: must be one of the rungs on the rig ({', '.join(on_rig)})")
         scenario_hash, offsets_hash = hashes
         problems = Problems()
         problems += changed_hash("scenario has", "armed", scenario_hash, armed_hash(scenario))
@@ -176,7 +169,7 @@ class ArmedRung:
             armed_by=list(persons),
         )
         self._following = Following(scenario, offsets, session.record.checks)
-        tares = offsets.tares(_reach(name, scenario))
+        tares = offsets.tares(_reach(name, scenario) if name in REDUCED else None)
         if name == "c":  # the rig is held
             self.port: RungPort = UnsentPort(drive, tares, Assembly(simulated(scenario)).port)
         else:
@@ -299,8 +292,7 @@ class RungPort(PortBefore):
         super().__init__(drive.port)
         self._drive, self._forces = drive, forces
         self._pacer: Callable[[], int] | None = None
-        self._begun = self.given_back = False
-        self._ticked = False
+        self._begun = self._ticked = self.given_back = False
         self._modes = b"", b""
         self._turn = threading.Lock()
         self._true: Measurement | None = None
@@ -431,8 +423,7 @@ class UnsentPort(RungPort):
     """Port of rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
 
     def __init__(self, drive: RigDrive, tares: Tares, answers: Port) -> None:
-        none = Tares.none(len(tares.command))
-        super().__init__(drive, replace(none, command=tares.command))
+        super().__init__(drive, replace(Tares.none(len(tares.command)), command=tares.command))
         self._answers = answers
 
     def begin(self) -> None:

@@ -34,14 +34,7 @@ from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
 from rths_nodes.procedure.drive import MotionWarning, RigDrive, warning_of
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.machine import (
-    AT_REST,
-    UNCONDITIONAL,
-    ActRefused,
-    Seen,
-    situation,
-    stopped_by_operator,
-)
+from rths_nodes.procedure.machine import AT_REST, UNCONDITIONAL, ActRefused, Seen, situation, stopped_by_operator
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
 from rths_nodes.procedure.rungs import (
     ArmedRung,
@@ -56,13 +49,10 @@ from rths_nodes.procedure.rungs import (
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
 """Time after which an armed rung is disarmed, s, because the operator may have left."""
-ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
-"""Acts that remain possible after the rig is lost."""
 CLEAR = "CLEAR"
 """Value of the argument ``clear``, which a person types after reading the description of the motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {code: pressure for pressure, code in PRESSURES.items()}
-_INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -256,7 +246,8 @@ class GuardedRig(RungRig):
         row = ACTS[act]
         if self.rehearsing and act not in ("stop", "note"):
             return "a rung is under way on the simulator"
-        if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
+        on_lost_rig = act in ("rehearse", "stop", "note", "finish")
+        if self.state is State.TRIPPED and not on_lost_rig and (reason := lost(self.drive)):
             return f"{reason}. Nothing drives the rig any more: finish the procedure"
         if reason := barred_by_state(act, self.state):
             return reason
@@ -376,21 +367,16 @@ class RigSession(GuardedRig):
         row = ACTS[act]
         if unfit := sorted(arguments.keys() - set(row.arguments)):
             raise ActRefused(f"{act}: there is no argument {', '.join(unfit)}; known: {', '.join(row.arguments)}")
-        if not (row.at_once or self._one.acquire(blocking=False)):
-            raise ActRefused(
-                f"{act}: another act is under way. Until it ends, only these acts are possible: "
-                f"{', '.join(MEANWHILE)}"
-            )
-        try:
-            return self._done(act, by or self.record.operator, way, seen, arguments)
-        finally:
-            if not row.at_once:
-                self._one.release()
-
-    def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
-        row, test = ACTS[act], self.test
-        written = records.Act(_now(self._clock, "seconds"), act, dict(arguments), by=by, way=way)
         with ExitStack() as context:
+            if not row.at_once:
+                if not self._one.acquire(blocking=False):
+                    raise ActRefused(
+                        f"{act}: another act is under way. Until it ends, only these acts are possible: "
+                        f"{', '.join(MEANWHILE)}"
+                    )
+                context.callback(self._one.release)
+            by, test = by or self.record.operator, self.test
+            written = records.Act(_now(self._clock, "seconds"), act, dict(arguments), by=by, way=way)
             try:
                 if act not in UNCONDITIONAL:
                     context.enter_context(self.act(act, seen))
@@ -458,8 +444,7 @@ class RigSession(GuardedRig):
         if not SHORTEST_S <= seconds <= LONGEST_S:
             raise ActRefused(f"seconds = {seconds:g} s: must be between {SHORTEST_S:g} s and {LONGEST_S:g} s")
         drive = self.drive
-        samples = max(2, round(seconds / self.scenario.dt))
-        motion = GuidedMotion(lambda command: hold(command, samples))
+        motion = GuidedMotion(lambda command: hold(command, max(2, round(seconds / self.scenario.dt))))
         with self.lock:
             self.go_on()
             drive.ready()
@@ -509,8 +494,7 @@ class RigSession(GuardedRig):
         assert self.offsets is not None  # the state implies confirmed offsets
         offsets = self.offsets
         with self.motion("check", lambda: self.clearance.begin(offsets)):
-            checks: dict[str, records.AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
-            self.record.checks = checks
+            self.record.checks = small_move.check_axes(self.drive, self.scenario, offsets)
         return self.record.checks
 
     @Act((State.REFERENCED,), (unsigned,), ("what",))
@@ -550,10 +534,7 @@ class RigSession(GuardedRig):
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm a rung: its scenario and the offsets, by their hashes.
-
-        Return the names of the persons who arm it.
-        """
+        """Arm a rung: its scenario and the offsets, by their hashes."""
         assert self.offsets is not None
         operator, port = by or self.record.operator, self.drive.port
         persons: tuple[str, ...] = (operator,)
@@ -657,13 +638,7 @@ class RigSession(GuardedRig):
         """State that the cause of the trip is understood."""
         self.to(State.HELD, f"acknowledged: {self.reason}")
 
-    @Act(
-        (State.HELD,),
-        (fit, allowed),
-        optional=("to", "signed", "clear"),
-        motion=(State.UNLOADING, State.HELD),
-        lasting=True,
-    )
+    @Act((State.HELD,), (fit, allowed), (), ("to", "signed", "clear"), (State.UNLOADING, State.HELD), lasting=True)
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> records.UnloadingRecord:
         """Unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement.
 
@@ -730,7 +705,7 @@ def told_of(drive: RigDrive) -> dict[str, str]:
     commands = [] if active is None else [f"{1e3 * value:z.3f} mm" for value in active.tolist()]
     return {
         "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
-        "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),
+        "interlock": {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}.get(measured.interlock, NOT_TOLD),
         "control mode": modes or NOT_TOLD,
         "active command": ", ".join(commands) or "cannot be read",
     }
