@@ -84,8 +84,8 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
     return ""
 
 
-DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
+DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
 """Times after the loss of the rig, in multiples of ``taken_after``. At TRIAL the command moves towards the rig. At
 VERDICT the axes that have moved with the command are determined. From RESTS to LAST_WAIT the static error of these

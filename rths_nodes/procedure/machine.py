@@ -23,9 +23,6 @@ MOTION = {State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, Stat
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
 """States in which the rig is held. The rig or the clock may end these states without an act."""
 
-BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
-"""States that only an act can enter, unless the act was stopped."""
-
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
     # in every state at rest, the loss of the rig leads to TRIPPED
@@ -184,7 +181,7 @@ class SessionMachine:
             arrow = f"state of the procedure {self.state.name} -> {state.name}"
             if state not in ARROWS[self.state]:
                 raise RuntimeError(f"{arrow}: this transition does not exist")
-            if state in BY_ACTS:
+            if state in MOTION - {State.STOPPING} | {State.ARMED}:  # only an act can enter these states
                 act = act or self.under_way
                 if act is None:
                     raise RuntimeError(f"{arrow}: only an act can enter this state")

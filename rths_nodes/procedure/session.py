@@ -30,21 +30,12 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure import small_move, unloading
+from rths_nodes.procedure import rungs, small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
 from rths_nodes.procedure.drive import MotionWarning, RigDrive, warning_of
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import AT_REST, UNCONDITIONAL, ActRefused, Seen, situation, stopped_by_operator
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
-from rths_nodes.procedure.rungs import (
-    ArmedRung,
-    RungRig,
-    RunOutcome,
-    changed_hash,
-    check_second,
-    start_of,
-    two_persons,
-)
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
@@ -179,7 +170,7 @@ _ALL = tuple(State)
 _MOTION = (fit, checked, allowed)
 
 
-class GuardedRig(RungRig):
+class GuardedRig(rungs.RungRig):
     """Rig of ``scenario`` and the guards of its acts.
 
     ``code`` is by default the current code. ``judged`` returns the cautions about a test on a real rig.
@@ -473,7 +464,7 @@ class RigSession(GuardedRig):
         """
         taken = self.taken
         assert taken is not None
-        if changed := changed_hash("offsets have", "confirmed", hash, taken.hash):
+        if changed := rungs.changed_hash("offsets have", "confirmed", hash, taken.hash):
             raise ActRefused(*changed)
         self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
         self.taken = None
@@ -515,7 +506,7 @@ class RigSession(GuardedRig):
         """To the start of the test, by a bounded ramp."""
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
-        goal = self.offsets.held + start_of(scenario, drive.port)
+        goal = self.offsets.held + rungs.start_of(scenario, drive.port)
         for name, target in zip(scenario.axes, goal.tolist(), strict=True):
             stroke = scenario.axes[name].limits.stroke
             if not abs(target) <= stroke:
@@ -538,14 +529,14 @@ class RigSession(GuardedRig):
         assert self.offsets is not None
         operator, port = by or self.record.operator, self.drive.port
         persons: tuple[str, ...] = (operator,)
-        if two_persons(rung, self.scenario):
-            check_second(operator, second)
+        if rungs.two_persons(rung, self.scenario):
+            rungs.check_second(operator, second)
             persons = operator, second.strip()
-        armed = ArmedRung(self, rung, scenario, (scenario_hash, offsets_hash), persons)
+        armed = rungs.ArmedRung(self, rung, scenario, (scenario_hash, offsets_hash), persons)
         real = records.RUNGS[rung].moves and not port.simulated
         if real and (reason := barred(self.commissioned, self.scenario, port.build, _time(self._clock))):
             raise ActRefused(f"arm: {reason}")
-        away = np.abs(self.offsets.held + start_of(scenario, port) - self.drive.command)
+        away = np.abs(self.offsets.held + rungs.start_of(scenario, port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: the axis is {far:.6g} m away from the start of rung {rung}")
@@ -557,7 +548,7 @@ class RigSession(GuardedRig):
         return persons
 
     @Act((State.ARMED,), _MOTION, optional=("clear",), lasting=True)
-    def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> records.RungRecord:
+    def run(self, runner: Callable[[Scenario, Port], rungs.RunOutcome]) -> records.RungRecord:
         """Run the armed rung.
 
         ``runner`` runs its scenario on the lent port. Then the rung is disarmed. The rung is recorded before it
@@ -576,15 +567,15 @@ class RigSession(GuardedRig):
                 self.drive.ready()
                 rung.port.begins = self.warning.off
                 self.to(State.RUNNING, f"rung {rung.name}")
-            outcome = RunOutcome("failed", "the run has returned no result")
+            outcome = rungs.RunOutcome("failed", "the run has returned no result")
             try:
                 rung.written.started = _now(self._clock)
                 self.record.rungs.append(rung.written)
                 outcome = runner(rung.scenario, rung.port)
             except BaseException as error:
-                outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
+                outcome = rungs.RunOutcome("failed", f"{type(error).__name__}: {error}")
                 if isinstance(error, ConfigError):
-                    outcome = RunOutcome("refused", str(error))
+                    outcome = rungs.RunOutcome("refused", str(error))
                 raise
             finally:
                 try:

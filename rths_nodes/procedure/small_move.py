@@ -27,20 +27,7 @@ from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.checks import (
-    AGAINST,
-    AWAY,
-    DEAD,
-    FORCE,
-    LOUDEST,
-    SWAPPED,
-    AxisMove,
-    RigKnowledge,
-    judge,
-    section_of,
-    stiffnesses,
-    uncertainty,
-)
+from rths_nodes.procedure import checks
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
@@ -73,7 +60,7 @@ class SmallMoves:
     small force are before it, in force control, under the force, without the force, and after it.
     """
 
-    def __init__(self, scenario: Scenario, rig: RigKnowledge) -> None:
+    def __init__(self, scenario: Scenario, rig: checks.RigKnowledge) -> None:
         self.rig, self._limits = rig, list(scenario.limits.values())
         small = [axis.rig_axis and axis.rig_axis.small_move for axis in scenario.axes.values()]
         by_force = [by_controller(axis) for axis in scenario.axes.values()]
@@ -81,8 +68,8 @@ class SmallMoves:
         """Small forces (N) by index of the axis, if the controller closes its force loop."""
         self.walk = QuasiStatic(scenario, np.zeros(len(small)), (rig.way, rig.force_range))
         self.first: Stand | None = None
-        self.done: list[AxisMove] = []
-        self.pressed: list[AxisMove] = []
+        self.done: list[checks.AxisMove] = []
+        self.pressed: list[checks.AxisMove] = []
 
     def run(self, command: Array) -> Steps[None]:
         self.walk.command = command
@@ -90,16 +77,16 @@ class SmallMoves:
         furthest = np.maximum(self.first.displacement, command)
         for index, limits in enumerate(self._limits):
             beyond = furthest[index] + (1.0 + CAUTION) * self.rig.way[index] > limits.stroke
-            move = AxisMove(index, -1.0 if beyond else 1.0)
+            move = checks.AxisMove(index, -1.0 if beyond else 1.0)
             self.done.append(move)
             yield from self._move(move)
-            if move.ended in (SWAPPED, FORCE, AWAY):  # it is uncertain which axis moves
+            if move.ended in (checks.SWAPPED, checks.FORCE, checks.AWAY):  # it is uncertain which axis moves
                 return
 
-    def _rest(self, move: AxisMove) -> Steps[None]:
+    def _rest(self, move: checks.AxisMove) -> Steps[None]:
         move.stands.append((yield from self.walk.stand()))
 
-    def _move(self, move: AxisMove) -> Steps[None]:
+    def _move(self, move: checks.AxisMove) -> Steps[None]:
         walk, rig, start = self.walk, self.rig, self.walk.command
         yield from self._rest(move)
         guard = self._guard(move, start)
@@ -107,7 +94,7 @@ class SmallMoves:
             goal = start.copy()
             goal[move.index] += share * move.direction * rig.way[move.index]
             move.ended = yield from walk.ramp(goal, rig.velocity, guard)
-            if move.ended in ("", AGAINST):  # the force is more conclusive at rest
+            if move.ended in ("", checks.AGAINST):  # the force is more conclusive at rest
                 yield from self._rest(move)
             move.ended = move.ended or early(rig, move, share)
             if move.ended:
@@ -117,9 +104,9 @@ class SmallMoves:
         move.after = yield from walk.stand()
         move.returning = walk.trace[1:]
 
-    def _guard(self, move: AxisMove, start: Array) -> Guard:
+    def _guard(self, move: checks.AxisMove, start: Array) -> Guard:
         rig, before, i = self.rig, move.stands[0], move.index
-        caution = np.maximum(CAUTION * rig.way[i], LOUDEST * before.displacement_scatter)
+        caution = np.maximum(CAUTION * rig.way[i], checks.LOUDEST * before.displacement_scatter)
         other = np.maximum(OTHER * rig.way[i], caution)
 
         def guard(measured: Measurement) -> str:
@@ -129,27 +116,27 @@ class SmallMoves:
             move.out.append(measured.force)
             move.last = measured
             if (np.abs(measured.force - before.force) > rig.force_bound).any():
-                return FORCE
+                return checks.FORCE
             if moved_axis < -caution[i]:
-                return AGAINST
+                return checks.AGAINST
             beyond = np.abs(moved) > other
             beyond[i] = False
             if beyond.any() and abs(moved_axis) < np.abs(moved[beyond]).max():
-                return SWAPPED
-            return AWAY if moved_axis > (1.0 + OTHER) * gone + caution[i] else ""
+                return checks.SWAPPED
+            return checks.AWAY if moved_axis > (1.0 + OTHER) * gone + caution[i] else ""
 
         return guard
 
     def press(self, command: Array) -> Steps[None]:
         self.walk.command = command
         for index, force in self.forces.items():
-            move = AxisMove(index, 1.0)
+            move = checks.AxisMove(index, 1.0)
             self.pressed.append(move)
             yield from self._press(move, force)
             if move.ended:
                 return
 
-    def _press(self, move: AxisMove, force: float) -> Steps[None]:
+    def _press(self, move: checks.AxisMove, force: float) -> Steps[None]:
         walk, rig, i, held = self.walk, self.rig, move.index, self.walk.command
         yield from self._rest(move)
         before = move.stands[0]
@@ -158,11 +145,11 @@ class SmallMoves:
         def guard(measured: Measurement) -> str:
             changes = measured.force - before.force
             if (np.abs(changes) > rig.force_bound).any():
-                return FORCE
+                return checks.FORCE
             if changes[i] < -noise:
-                return AGAINST
+                return checks.AGAINST
             moved = np.abs(measured.displacement - before.displacement)
-            return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
+            return checks.AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
         def under(newtons: float) -> Array:
             command = held.copy()
@@ -182,7 +169,7 @@ class SmallMoves:
         yield from self._rest(move)
 
 
-def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
+def early(rig: checks.RigKnowledge, move: checks.AxisMove, share: float) -> str:
     """Return the reason to end the move after the rest at ``share`` of the travel, or an empty string."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
@@ -190,20 +177,23 @@ def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
     other_axes = np.abs(np.delete(moved, i))
     other = np.delete(np.maximum(least, 0.5 * way), i)
     if (other_axes > other).any() and other_axes.max() > 2.0 * abs(moved_axis):
-        return SWAPPED
+        return checks.SWAPPED
     if moved_axis < -least[i]:
-        return AGAINST
+        return checks.AGAINST
     # lost motion may hide the first stage from the sensor
-    return DEAD if share > STAGES[0] and moved_axis < least[i] else ""
+    return checks.DEAD if share > STAGES[0] and moved_axis < least[i] else ""
 
 
 def compare(
-    scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
+    scenario: Scenario,
+    rig: checks.RigKnowledge,
+    moves: Sequence[checks.AxisMove],
+    results: Mapping[str, AxisChecks],
 ) -> None:
-    """Write the ratio of measured to expected stiffness of each axis into ``checks``."""
+    """Write the ratio of measured to expected stiffness of each axis into ``results``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
-        name, axis = rig.names[move.index], checks[rig.names[move.index]]
+        name, axis = rig.names[move.index], results[rig.names[move.index]]
         if axis.stiffness is None:
             continue
         values = {who: by_axis[name] for who, by_axis in expected.items() if name in by_axis}
@@ -213,7 +203,7 @@ def compare(
                 f"axes.{name}: neither the scenario nor the rig file describes the specimen, so its stiffness is "
                 "not compared"
             )
-        if values and uncertainty(rig, move) > SURE:
+        if values and checks.uncertainty(rig, move) > SURE:
             axis.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")
             continue
         for who, value in values.items():
@@ -229,7 +219,7 @@ def compare(
             )
 
 
-def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
+def _of_scenario(scenario: Scenario, rig: checks.RigKnowledge) -> dict[str, float]:
     """Return the stiffness (N/m) of each axis that small moves of the scenario's models show."""
     if (model := _model(scenario)) is None:
         return {}
@@ -244,7 +234,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
         measured = Measurement(0, displacement, force, command)
     # a force below the resolution of the rig depends only on motion and gives no stiffness
     least = 10.0 * np.maximum(rig.steps[1], 1e-5 * rig.force_range)
-    rows = stiffnesses(bounded, moves.done)
+    rows = checks.stiffnesses(bounded, moves.done)
     return {rig.names[i]: row[i] for i, row in rows.items() if row[i] * rig.way[i] > least[i]}
 
 
@@ -272,7 +262,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     return {name: value * (axis.length / axis.force) for name, value, axis in rows if value > 0.0}
 
 
-def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, checks: Mapping[str, AxisChecks]) -> None:
+def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, results: Mapping[str, AxisChecks]) -> None:
     outcome = drive.drive(GuidedMotion(moves.press, watch, lambda: moves.walk.modes))
     done = {move.index: move for move in moves.pressed}
     for index, force in moves.forces.items():
@@ -281,13 +271,13 @@ def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, checks: Mappin
         if move is not None:
             finding = f"the small force was stopped: {outcome.reason}" if outcome.reason else ""
             finding = finding or _wrong(moves.rig, move, force)
-        checks[name].force_loop = WRONG if finding else VERIFIED
+        results[name].force_loop = WRONG if finding else VERIFIED
         if finding:
-            checks[name].findings.append(f"axes.{name}: the check of its force loop has failed: {finding}")
+            results[name].findings.append(f"axes.{name}: the check of its force loop has failed: {finding}")
 
 
-def _wrong(rig: RigKnowledge, move: AxisMove, force: float) -> str:
-    if move.ended == AGAINST:
+def _wrong(rig: checks.RigKnowledge, move: checks.AxisMove, force: float) -> str:
+    if move.ended == checks.AGAINST:
         return (
             "the force opposes its command. The sign of force_command (in the rig file or in the controller) or "
             "the sign of the loop is wrong"
@@ -295,7 +285,7 @@ def _wrong(rig: RigKnowledge, move: AxisMove, force: float) -> str:
     if move.ended:
         how = (
             "a force has changed by more than small_move.force"
-            if move.ended == FORCE
+            if move.ended == checks.FORCE
             else "an axis has moved too far"
         )
         return (
@@ -330,16 +320,16 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
         rig = axis.rig_axis
         if rig is None or rig.small_move is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'small_move')} is missing. Displacement (m), velocity (m/s) and "
-                "force (N) are required as bounds of the small move that checks signs and scales"
+                f"axes.{name}: {checks.section_of(rig, 'small_move')} is missing. Displacement (m), velocity "
+                "(m/s) and force (N) are required as bounds of the small move that checks signs and scales"
             )
             continue
         if by_controller(axis) and rig.small_move.press is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'small_move')} must state press, the small force (N) that checks "
-                "the force loop of the controller"
+                f"axes.{name}: {checks.section_of(rig, 'small_move')} must state press, the small force (N) that "
+                "checks the force loop of the controller"
             )
-        needed = LOUDEST * scatter / STAGES[0]
+        needed = checks.LOUDEST * scatter / STAGES[0]
         if rig.small_move.displacement < needed:
             problems.append(
                 f"axes.{rig.name}.small_move.displacement of the rig file = {rig.small_move.displacement:g} m: "
@@ -352,12 +342,12 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
                 "this rig is real. Characterise the rig itself, or omit the section"
             )
     problems.refuse()
-    knowledge = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
+    knowledge = checks.RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
     moves = SmallMoves(scenario, knowledge)
     watch = Following(scenario, offsets, {}).slow
     outcome = drive.drive(GuidedMotion(moves.run, watch))
-    checks = judge(knowledge, moves.first, moves.done, outcome.reason)
-    compare(scenario, knowledge, [move for move in moves.done if move.complete], checks)
-    if moves.forces and not any(row.findings for row in checks.values()):
-        _press_axes(drive, moves, watch, checks)
-    return checks
+    results = checks.judge(knowledge, moves.first, moves.done, outcome.reason)
+    compare(scenario, knowledge, [move for move in moves.done if move.complete], results)
+    if moves.forces and not any(row.findings for row in results.values()):
+        _press_axes(drive, moves, watch, results)
+    return results

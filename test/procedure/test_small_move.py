@@ -197,14 +197,14 @@ def test_second_sensor_verifies_only_displacement() -> None:
 
 
 def test_second_sensor_without_value_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = small_move.judge
+    judge = small_move.checks.judge
 
     def judged(rig: Any, first: Any, moves: Any, stopped: str) -> dict[str, AxisChecks]:
         for stand in moves[0].stands:
             stand.auxiliary[:] = np.nan
         return judge(rig, first, moves, stopped)
 
-    monkeypatch.setattr(small_move, "judge", judged)
+    monkeypatch.setattr(small_move.checks, "judge", judged)
     result = check({"a": {"sensors": {"second": {}}}}, UNKNOWN)["a"]
     assert result.displacement_scale == NOT_VERIFIED
 

@@ -20,7 +20,7 @@ from stop_at import AtLine, elsewhere
 
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure import session
+from rths_nodes.procedure import rungs
 from rths_nodes.procedure.machine import ActRefused
 
 BRAKING = 0.02**2 / (2.0 * 20.0) + 2.0 * 0.02 / 1024.0
@@ -69,7 +69,7 @@ def at_every_line(
 def alternating(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Variable start of the test, m, so that the act position always moves."""
     start = [0.001]
-    monkeypatch.setattr(session, "start_of", lambda scenario, port: np.array(start))
+    monkeypatch.setattr(rungs, "start_of", lambda scenario, port: np.array(start))
     return start
 
 
@@ -122,7 +122,7 @@ def test_stop_while_start_is_computed_prevents_motion(walk, monkeypatch, at):
     """Some starts take 150 ms to compute: a stop was once confirmed meanwhile, and the rig moved."""
     w = walk()
     held(w)
-    compute = session.start_of
+    compute = rungs.start_of
 
     def computed(scenario: Any, port: Any) -> Any:
         if at == "start":
@@ -132,7 +132,7 @@ def test_stop_while_start_is_computed_prevents_motion(walk, monkeypatch, at):
             w.session.stop("wait")
         return start
 
-    monkeypatch.setattr(session, "start_of", computed)
+    monkeypatch.setattr(rungs, "start_of", computed)
     sent = len(w.sent)
     with pytest.raises(ActRefused, match=naming("position", "wait")):
         w.session.position()

@@ -212,9 +212,9 @@ class Served:
 
 
 def _parent(process: int) -> int:
-    with suppress(OSError, StopIteration):
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace").splitlines()
-        return int(next(line for line in lines if line.startswith("PPid:")).split()[1])
+    with suppress(OSError):
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(stat.rpartition(")")[2].split()[1])
     return 0
 
 
