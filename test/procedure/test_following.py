@@ -13,7 +13,7 @@ from rig_walk import RIG
 
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure import session as sessions
+from rths_nodes.procedure import rungs
 from rths_nodes.procedure.following import OneWay
 from rths_nodes.procedure.machine import ActRefused
 
@@ -50,7 +50,7 @@ class SensorFault:
 @pytest.fixture
 def checked(walk, monkeypatch):
     """Makes a checked rig 28 mm from the start of its test."""
-    monkeypatch.setattr(sessions, "start_of", lambda scenario, port: np.array([0.028]))
+    monkeypatch.setattr(rungs, "start_of", lambda scenario, port: np.array([0.028]))
 
     def make(*sets, **rig):
         w = walk(*sets, **rig).refer()

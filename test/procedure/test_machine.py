@@ -15,7 +15,7 @@ from messages import naming
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.layout import constants
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure import session as sessions
+from rths_nodes.procedure import rungs
 from rths_nodes.procedure.machine import ARROWS, BY_ACTS, MOTION, ActRefused, SessionMachine
 from rths_nodes.procedure.session import ACTS
 
@@ -168,7 +168,7 @@ def test_refused_act_changes_nothing(walk, monkeypatch, state):
     if w.session.offsets is not None:  # no small move is visible in such noise
         noise = np.full_like(w.session.offsets.displacement, 1.0)
         w.session.offsets = replace(w.session.offsets, displacement_scatter=noise)
-    monkeypatch.setattr(sessions, "start_of", lambda scenario, port: np.array([0.3]))  # beyond the stroke
+    monkeypatch.setattr(rungs, "start_of", lambda scenario, port: np.array([0.3]))  # beyond the stroke
     before = snapshot(w)
     for act, arguments in (ARGUMENTS | {"arm": ("g", w.scenario, "another", "another")}).items():
         if (state, act) in POSSIBLE:
