@@ -16,10 +16,11 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.layout import constants
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import rungs
-from rths_nodes.procedure.machine import ARROWS, BY_ACTS, MOTION, ActRefused, SessionMachine
+from rths_nodes.procedure.machine import ARROWS, MOTION, ActRefused, SessionMachine
 from rths_nodes.procedure.session import ACTS
 
 PAGE = Path(__file__).resolve().parents[2] / "doc" / "procedure.md"
+BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
 
 
 @pytest.mark.parametrize(("first", "second"), itertools.product(State, State))
