@@ -188,7 +188,7 @@ def test_rig_that_counts_no_samples_ends_trial_of_cable(
 
     monkeypatch.setattr(SessionListener, "states", states)
     rows = failing(commission(make_bench(1).bench, {"cable": TRIALS["cable"]}))
-    assert "the rig has not stopped" in rows[0].measured
+    assert mentions(rows[0].measured, "rig", "not stopped")
 
 
 def test_every_planted_fault_has_its_row() -> None:

@@ -130,15 +130,15 @@ def test_first_violated_limit_of_force_command_is_reported() -> None:
         wanted = Command(2, np.array([0.0, target]), np.array([nan, load]), control_mode=BY_FORCE)
         return check.command(wanted, [0.0, before], BY_FORCE)
 
-    assert reason(nan, inf) == "axes.load: target = nan: must be finite"
-    assert reason(0.0, inf) == "axes.load: command = inf: must be finite"
+    assert mentions(reason(nan, inf), "axes.load: target = nan:", "finite")
+    assert mentions(reason(0.0, inf), "axes.load: command = inf:", "finite")
     assert "axes.load.limits.force: command = 700000 N" in reason(0.0, 7e5)
     assert "axes.load.limits.force_rate: command = nan N/s" in reason(0.0, 6e5, nan)
-    assert reason(0.0, 6e5, 6e5) == "axes.drift: command = nan: must be finite"
+    assert mentions(reason(0.0, 6e5, 6e5), "axes.drift: command = nan:", "finite")
     measured = Measurement(1, *np.zeros((3, 2)), control_mode=bytes(2))
     assert check.measurement(measured, np.zeros(2)) == ""
-    assert "axes.load: the rig reports no control mode" in reason(0.0, 7e5)
-    assert reason(0.0, -inf) == "axes.load: command = -inf: must be finite"
+    assert mentions(reason(0.0, 7e5), "axes.load: the rig", "control mode")
+    assert mentions(reason(0.0, -inf), "axes.load: command = -inf:", "finite")
 
 
 def test_force_error_limit() -> None:

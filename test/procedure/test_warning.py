@@ -98,7 +98,7 @@ def test_output_is_on_for_its_seconds_before_motion(w: Walk, sent: Rows, act: st
     assert w.session.warning.text == ""
 
 
-@pytest.mark.parametrize("act", ["check", "position", "unload", "unload to a place"])
+@pytest.mark.parametrize("act", ["check", "position", "unload", "unload_to"])
 def test_motion_begins_at_present_command(w: Walk, sent: Rows, act: str) -> None:
     """The command follows a rig that is lost and returns while the output is switched on."""
     prepare(act, w)
@@ -112,7 +112,7 @@ def test_motion_begins_at_present_command(w: Walk, sent: Rows, act: str) -> None
             sent.clear()
 
     drive.port.warn = moved  # type: ignore[method-assign]
-    if act == "unload to a place":
+    if act == "unload_to":
         w.session.unload({"story_1": 1e-3}, "A. B.")
     else:
         do(act, w)
