@@ -198,7 +198,7 @@ class GuardedRig(rungs.RungRig):
         record.code = dict(self.code.names)
         self.scenario, self.record, self._clock = scenario, record, clock
         port = Assembly(scenario).port
-        self.drive = RigDrive(port, scenario, realtime, clock, self.brake, self._measured)
+        self.drive = RigDrive(port, scenario, realtime, clock, self.brake, [self._measured])
         self.warning = MotionWarning(self.drive, scenario, clock)
         judgement.refuse(scenario, port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
@@ -446,10 +446,13 @@ class RigSession(GuardedRig):
         self.taken = Offsets.of(tuple(self.scenario.axes), motion.result, active, drive.command, now, seconds)
         return self.taken
 
-    def rest_of(self, state: State, reason: str) -> records.HeldRecord:
-        """Return the last measured position and force of each axis; store the controller's state in the record."""
+    def _record_controller(self) -> None:
         with suppress(PortError):  # the rig may be unreachable
             self.record.controller = told_of(self.drive)
+
+    def rest_of(self, state: State, reason: str) -> records.HeldRecord:
+        """Return the last measured position and force of each axis; store the controller's state in the record."""
+        self._record_controller()
         measured, names = self.drive.measured, tuple(self.scenario.axes)
         zero = Tares.none(len(names)) if self.offsets is None else self.offsets.tares()
         values = (measured.displacement - zero.displacement, measured.force - zero.force)
@@ -637,7 +640,6 @@ class RigSession(GuardedRig):
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
-        goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)
 
         def begins() -> None:
             targets = ", ".join(f"axes.{name} to {1e3 * target:.4g} mm" for name, target in (to or {}).items())
@@ -645,7 +647,7 @@ class RigSession(GuardedRig):
                 self.record.deviations.append(f"unloaded by displacement, {targets}: signed for by {signed}")
 
         with self.motion("unload", begins):
-            done = unloading.unload(self.drive, *inputs, goal)
+            done = unloading.unload(self.drive, *inputs, to, signed)
             done.to, done.signed = dict(to or {}), signed
             self.record.unloading.append(done)
         return done
@@ -667,8 +669,7 @@ class RigSession(GuardedRig):
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
-        with suppress(PortError):  # the rig may be unreachable
-            self.record.controller = told_of(self.drive)
+        self._record_controller()
         self.to(State.FINISHED)
         self.close()
 

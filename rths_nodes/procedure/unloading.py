@@ -156,16 +156,20 @@ def unload(
     scenario: Scenario,
     offsets: Offsets,
     checks: Mapping[str, AxisChecks],
-    goal: Array | None = None,
+    to: Mapping[str, float] | None = None,
+    signed: str = "",
 ) -> UnloadingRecord:
-    """Unload the specimen to zero force, relative to ``offsets``, or move the axes to a ``goal`` ``(n_axes,)`` m.
+    """Unload the specimen to zero force, relative to ``offsets``, or move axes to the positions ``to``, m.
 
-    Raises ConfigError before any motion if the rig file does not bound the travel.
+    Raises ConfigError before any motion if the rig file does not bound the travel, or as :func:`goal_of`.
     """
     way, tare, begun = Way(scenario, offsets, checks), offsets.tares().force, drive.measured
     motion = GuidedMotion(way.run, Following(scenario, offsets, checks).slow)
-    if goal is not None:
-        motion.steps = lambda command: QuasiStatic(scenario, command).go(goal, way.velocity)
+    if to is not None:
+        goal_of(scenario, offsets, checks, drive.command, to, signed)  # refuse before the warning
+        motion.steps = lambda command: QuasiStatic(scenario, command).go(
+            goal_of(scenario, offsets, checks, command, to, signed), way.velocity
+        )
     outcome = drive.drive(motion)
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force

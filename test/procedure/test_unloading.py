@@ -14,7 +14,7 @@ from slow_rig import connected, coupled, independent
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.procedure_record import AxisChecks, UnloadingRecord
+from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import unloading
@@ -94,6 +94,24 @@ class Rig:
         for _ in range(256):
             self.drive.tick()
         return self.drive.port.truth().force
+
+
+def test_axis_without_position_stays_at_present_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command changes during the warning if the rig is lost and returns."""
+    rig = Rig(scenario({"a": {"specimen": SPRING}, "b": {"specimen": SPRING}}))
+    rig.load(0.01, 0.01)
+    drive, checks = rig.drive, dict.fromkeys("ab", AxisChecks(displacement_sign=VERIFIED))
+    moved, present = drive.drive, drive.command + 1e-4
+
+    def warned(motion: GuidedMotion) -> Any:
+        drive.command = present.copy()
+        return moved(motion)
+
+    monkeypatch.setattr(drive, "drive", warned)
+    record = unloading.unload(drive, rig.test, rig.offsets, checks, {"a": 0.008}, "A. Nyone")
+    assert record.given_up == ""
+    assert {command[1] for command in rig.sent} == {present[1]}
+    assert drive.command[0] == pytest.approx(rig.offsets.held[0] + 0.008)
 
 
 @pytest.mark.parametrize("name", SPECIMENS)
