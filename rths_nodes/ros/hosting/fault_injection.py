@@ -117,8 +117,9 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=inbox.waited)
 
     def _strike_at(self, data: bytes) -> None:
-        while self._strikes and len(data) >= HEAD.size and number_of(data) >= self._strikes[0][0]:
-            self._strikes.popleft()[1]()
+        if len(data) >= HEAD.size:
+            while self._strikes and self.may_work() and number_of(data) >= self._strikes[0][0]:
+                self._strikes.popleft()[1]()
 
     def sender(self, topic: str, send: Send) -> Send:
         if self._role == ACTUATOR and topic == "measurement":
