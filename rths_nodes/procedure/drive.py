@@ -14,7 +14,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 
@@ -171,7 +171,7 @@ class RigDrive:
 
     ``measured`` is the last Measurement, and ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason
     not to move the rig now, and ``broken`` the reason why the drive has ended; both may be empty. ``braking``
-    receives the reason for a stop, and ``on_measurement`` every Measurement.
+    receives the reason for a stop. Each of ``receivers`` receives every Measurement.
     """
 
     def __init__(
@@ -181,17 +181,15 @@ class RigDrive:
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
         braking: Callable[[str], None] = lambda reason: None,
-        on_measurement: Callable[[Measurement], None] = lambda measured: None,
+        receivers: Sequence[Callable[[Measurement], None]] = (),
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self.on_measurement, self._braking = scenario, clock, on_measurement, braking
+        self._scenario, self._clock, self.receivers, self._braking = scenario, clock, list(receivers), braking
         self.mishap: DriveOutcome | None = None
         """Outcome of an aborted motion of the current act; None if no motion was aborted."""
-        self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
         self.alarm = self.broken = ""
-        self.remarks: list[str] = []
         self.pace: Callable[[], int] | None = None
         """Function that waits for the ticks of a simulator, or counts the ticks of a rig; None in lockstep."""
         follows = port.follows_rig
@@ -245,10 +243,13 @@ class RigDrive:
     def _first_command(self) -> None:
         axes, active, measured = self._scenario.axes, self.port.active_command, self.measured.displacement
         self.command = self._before = np.array(measured if active is None else active, float)
-        if active is not None and (reason := command_mismatch(axes, active, measured)):
-            raise ConfigError(reason)
-        self.remarks = []
-        for name, position in zip(axes if active is None else (), measured.tolist(), strict=False):
+        self.remarks: list[str] = []
+        self.refer(measured, self.command)
+        if active is not None:
+            if reason := command_mismatch(axes, active, measured):
+                raise ConfigError(reason)
+            return
+        for name, position in zip(axes, measured.tolist(), strict=True):
             if not math.isfinite(position):
                 raise ConfigError(
                     f"axes.{name}: displacement = {position:g} m: must be finite, because the active command "
@@ -258,7 +259,6 @@ class RigDrive:
                 f"axes.{name}: the active command of the controller cannot be read. The first command is the "
                 f"measured position, {position:.6g} m, so expect a bump if the active command differs"
             )
-        self.refer(measured, self.command)
 
     def close(self) -> None:
         self.hold_loop.end()
@@ -279,16 +279,16 @@ class RigDrive:
         self._motion = self._stop = None
         self._outcome = DriveOutcome(self.broken, True)
         self._over.set()
-        self.on_measurement(self.measured)
+        self._report()
 
     def refer(self, displacement: Array, command: Array) -> None:
         """Use ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest, as reference of tracking errors."""
-        port, scenario, limits = self.port, self._scenario, self._scenario.limits
+        port, scenario, limits, dt = self.port, self._scenario, self._scenario.limits, self._scenario.dt
         channels, levels = port.auxiliary_names, scenario.levels
         shift = self.shift = displacement - command
         tares = replace(Tares.none(len(shift)), displacement=np.array(shift, float))
-        self._check = LimitCheck(limits, self._dt, port.auxiliary_inputs, channels, tares, scenario.stop_groups)
-        self.levels = LevelWatch(limits, self._dt, channels, tares, levels.expressions, levels.quantities) or None
+        self._check = LimitCheck(limits, dt, port.auxiliary_inputs, channels, tares, scenario.stop_groups)
+        self.levels = LevelWatch(limits, dt, channels, tares, levels.expressions, levels.quantities) or None
 
     def unfit(self) -> str:
         port, axes = self.port, self._scenario.axes
@@ -337,13 +337,17 @@ class RigDrive:
             self.curves.add(self.measured, command)
         self.loss.receive(self.port, self.measured, command, self._modes)
         self._judge(command)
-        self.on_measurement(self.measured)
+        self._report()
 
     def receive(self, measured: Measurement, sent: Array, modes: bytes) -> None:
         """Process a Measurement of a run, received after the command ``sent`` ``(n_axes,)`` in ``modes``."""
         self.measured = measured
         self.loss.receive(self.port, measured, sent, modes)
-        self.on_measurement(measured)
+        self._report()
+
+    def _report(self) -> None:
+        for receive in tuple(self.receivers):
+            receive(self.measured)
 
     def _next(self) -> tuple[Array, int]:
         self._before_modes, self._modes = self._modes, b""
@@ -393,7 +397,7 @@ class RigDrive:
         self._outcome = outcome
         if outcome.reason:
             self._braking(outcome.reason)
-        self._stop = SafeStop(self._scenario.limits, self._dt, groups=self._scenario.stop_groups)
+        self._stop = SafeStop(self._scenario.limits, self._scenario.dt, groups=self._scenario.stop_groups)
         self._stop.begin(self._before, self.command)
         if self._stop.at_rest and not self.loss.reason:
             self._end()
@@ -463,7 +467,7 @@ class RigDrive:
     def _rest(self) -> None:
         self._over.wait()
         if self.realtime and not self.broken:
-            self._clock.sleep(self.loss.taken_after * self._dt)
+            self._clock.sleep(self.loss.taken_after * self._scenario.dt)
         elif not self.broken:
             with self.hold_loop.borrowed():
                 self.hold_loop.ticks(range(self.loss.taken_after))
@@ -500,7 +504,7 @@ class MotionWarning:
             return ""
         return f"{self.section.output} is on: motion in {math.ceil(self.left)} s"
 
-    def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
+    def begin(self, act: str, stopped: Callable[[], str], held: bool) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
         If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig. Raises

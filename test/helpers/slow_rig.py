@@ -57,7 +57,7 @@ def _on_rig(data: dict[str, Any], axes: Axes) -> Scenario:
 def connected(scenario: Scenario, unloaded: bool = True) -> tuple[RigDrive, Offsets, list[Measurement]]:
     """Return the held rig, its offsets, and the list of its measurements."""
     measurements: list[Measurement] = []
-    drive = RigDrive(Assembly(scenario).port, scenario, False, on_measurement=measurements.append)
+    drive = RigDrive(Assembly(scenario).port, scenario, False, receivers=[measurements.append])
     drive.connect()
     for _ in range(128):
         drive.tick()

@@ -95,15 +95,13 @@ def test_interlock_of_held_rung_moves_no_column_under_load():
     """The force command had counted as a position, so that the command ran to the end of the stroke."""
     w = positioned_column()
     drive, port, held = w.session.drive, w.session.drive.port, []
-    received = drive.on_measurement
 
     def on_measurement(measured):
-        received(measured)
         held.extend([measured] if w.session.suspended else [])
         if len(held) == 3 * drive.loss.taken_after:
             port.set_interlock(False)
 
-    drive.on_measurement = on_measurement
+    drive.receivers.append(on_measurement)
     w.progress = lambda sample: w.session.hold() if sample == 1200 else None
     assert w.climb("e", slower(w.scenario, 2)).outcome == "tripped"
     before = port.truth()

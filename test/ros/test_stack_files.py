@@ -140,7 +140,7 @@ def test_policy_follows_its_schema() -> None:
 
 def test_policy_allows_operator_and_page_their_use() -> None:
     text = stack_files.sros2_policy(RIG)
-    drive = SimpleNamespace(port=SimpleNamespace(auxiliary_names=()), on_measurement=print)
+    drive = SimpleNamespace(port=SimpleNamespace(auxiliary_names=()), receivers=[print])
     record = SimpleNamespace(scenario="", scenario_hash="", test_id="")
     session: Any = SimpleNamespace(scenario=files.load("chen_ricles_2010"), record=record, drive=drive)
     operator = OperatorNode(session, print, print, RIG)

@@ -208,24 +208,23 @@ def _stopped(
     bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
     """Perform ``act``, and stop its motion once ``due(sent)`` is true for its commands ``(n_axes,)`` m."""
-    drive, report, reason = session.drive, session.drive.on_measurement, ""
+    drive, reason = session.drive, ""
     sent, ends = list[Array](), list[int]()
 
     def watch(measured: Measurement) -> None:
-        report(measured)
         if ends or session.state in (State.CHECKING, State.POSITIONING):
             sent.append(drive.command.copy())
             if not ends and len(sent) > 1 and due(sent):
                 ends.append(len(sent) - 2)
                 session.stop(STOP)
 
-    drive.on_measurement = watch
+    drive.receivers.append(watch)
     try:
         act()
     except ConfigError as error:
         reason = f": {error}"
     finally:
-        drive.on_measurement = report
+        drive.receivers.remove(watch)
     commands = np.array(sent[ends[0] :] if ends else []).reshape(-1, len(bench.names))
     return operator_row(bench, name, session.state, commands, reason)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 from uuid import uuid4
@@ -70,8 +71,8 @@ SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 
 class Drive(Protocol):
     measured: Measurement
-    on_measurement: Callable[[Measurement], None]
-    """Receives every Measurement, in the thread that drives the rig."""
+    receivers: list[Callable[[Measurement], None]]
+    """Receive every Measurement, in the thread that drives the rig."""
 
     @property
     def port(self) -> Port: ...
@@ -130,7 +131,6 @@ class OperatorNode(ThreadedNode):
         self._motion = 0
         self._codec = Codec(0, len(scenario.axes), 0, len(self._constants["auxiliary_names"]))
         self._every = max(1, round(scenario.servo_rate / watch_hz)) if watch_hz else 0
-        self._received_by = session.drive.on_measurement
         self._threads = (
             self._thread(STOP, stop, first=True),
             self._thread(PAGE_STOP, partial(stop, by=PAGE), "the page", first=True),
@@ -192,14 +192,14 @@ class OperatorNode(ThreadedNode):
             time.sleep(LOOK_S)
         self.publish_state(self._session.state, self._session.reason)
         if self._every:
-            self._session.drive.on_measurement = self._publish_to_watcher
+            self._session.drive.receivers.append(self._publish_to_watcher)
         for thread in self._threads:
             thread.start()
             self._owned.callback(thread.close)
         super().start()
 
     def close(self) -> None:
-        self._session.drive.on_measurement = self._received_by
+        self._end_pulse()
         super().close()
 
     def publish_state(self, state: State, reason: str) -> None:
@@ -215,15 +215,18 @@ class OperatorNode(ThreadedNode):
         self._draw()
 
     def _publish_to_watcher(self, measured: Measurement) -> None:
-        self._received_by(measured)
         if measured.sample % self._every:
             return
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
             # no reason to stop the rig: the watcher ends its pulse
-            self._session.drive.on_measurement = self._received_by
+            self._end_pulse()
             self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
+
+    def _end_pulse(self) -> None:
+        with suppress(ValueError):  # it has ended because of an error
+            self._session.drive.receivers.remove(self._publish_to_watcher)
 
     def _diagnose(self) -> None:
         state = self._session.state
