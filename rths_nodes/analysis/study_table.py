@@ -71,11 +71,11 @@ class StudyTable:
     def __len__(self) -> int:
         return len(self.columns["name"])
 
-    @property
+    @cached_property
     def finished(self) -> NDArray[np.bool_]:
         return np.isin(self.columns["outcome"], ["finished"])
 
-    @property
+    @cached_property
     def failed(self) -> NDArray[np.bool_]:
         return ~np.isin(self.columns["outcome"], ["finished", REFUSED, LOST])
 

@@ -54,8 +54,8 @@ def drawings(tests: Recordings) -> Iterator[Drawing]:
         chosen = (*(FIGURES if len(tests.of.counted) > 1 else ()), histories.timing)
     for draw in chosen:
         figure = Drawing(draw.__name__)
-        words = tests.of.or_left_out(f"the figure of {draw.__name__}", partial(draw, figure, tests), None)
-        if words is not None:
-            figure.title, figure.caption = words
+        texts = tests.of.or_left_out(f"the figure of {draw.__name__}", partial(draw, figure, tests), None)
+        if texts is not None:
+            figure.title, figure.caption = texts
             figure.finish()
             yield figure

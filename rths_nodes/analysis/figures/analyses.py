@@ -167,10 +167,10 @@ def frequency_responses(measured: FrequencyResponse, fit: InverseFit, axes: Sequ
     figure.heading = f"{title}: displacement over command"
     panels = figure.panels(2 * n + 1, n, 1.5, 3.1 * n + 0.6, sharex=True)
     fitted = fit.response(frequency)
-    for j, of in enumerate(axes):
+    for j, commanded in enumerate(axes):
         for i, axis in enumerate(axes):
             order = "zero" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
-            pair = f"{axis} of {of}\n" if n > 1 else ""
+            pair = f"{axis} of {commanded}\n" if n > 1 else ""
             panels[i, j].set_title(f"{pair}inverse: {order}, error {PERCENT * fit.error[i, j]:.2g} %")
             for values, look in ((measured.response, MEASURED), (fitted, FITTED)):
                 size = np.maximum(np.abs(values[:, i, j]), LOWEST)
@@ -273,8 +273,8 @@ def iteration(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: st
         axis.set_minor_formatter(NullFormatter())
     _last(moved, last)
     titles = ("Convergence", "Force for the same motion", "Remaining fraction of an error", "Last run")
-    for panel, words in zip((error, drift, bands, moved), titles, strict=True):
-        legend_above(panel, words)
+    for panel, title in zip((error, drift, bands, moved), titles, strict=True):
+        legend_above(panel, title)
     figure.finish()
     return figure
 

@@ -75,7 +75,7 @@ class Drawing(Figure):
         of ``Figure.subplots``.
         """
         width = printed() or width
-        across = columns if printed() is None else max(1, min(columns, int(width * INCH / PANEL)))
+        across = beside(columns)
         below = -(-columns // across)
         if below > 1:
             height *= NARROW
@@ -113,7 +113,7 @@ class Drawing(Figure):
     def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
         """Fill the range between ``ends`` ``(2, n)``. ``head`` has a place for the name of the end."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
-            self.record(base, head.format(end), values)
+            self.record(base, head.replace("{}", end), values)
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
 
     def record(self, base: Base, head: str, values: Array) -> None:
@@ -160,8 +160,9 @@ def save(
         figure = draw(*args, **options)
         width, height = (round(INCH * size) for size in figure.get_size_inches())
         if millimetres and height > HIGHEST:
-            words = f"the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
-            raise ConfigError(f"--width = {width} mm: {words}")
+            raise ConfigError(
+                f"--width = {width} mm: the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
 
@@ -181,6 +182,12 @@ def svg(figure: Figure, title: str) -> str:
     text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(?<=\.\d\d)\d+|\n", "", path[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def beside(columns: int) -> int:
+    """Return how many of ``columns`` panels fit side by side on the paper in force; on the screen, all."""
+    width = printed()
+    return columns if width is None else max(1, min(columns, int(width * INCH / PANEL)))
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
@@ -251,7 +258,8 @@ def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
         name = figure.name if len(figure.tables) == 1 else f"{figure.name}_{base.name}"
         names.append(name if name not in names else f"{name}_{len(names) + 1}")
     lengths = [max(map(len, columns.values())) for _, columns in figure.tables]
-    columns = [{base.head: base.values[:n]} | own for n, (base, own) in zip(lengths, figure.tables, strict=True)]
+    rows = zip(lengths, figure.tables, strict=True)
+    columns = [{base.head: base.values[:n]} | histories for n, (base, histories) in rows]
     return list(zip(names, columns, strict=True))
 
 
@@ -313,7 +321,7 @@ class Recordings:
         numbers = range(max((len(row.looks) for row in rows), default=0))
         groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
         parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
-        parts = [(row, part) for row, part in parts if any(len(own[n]) for _, own in row.shown for n in part)]
+        parts = [(row, part) for row, part in parts if any(len(rows[n]) for _, rows in row.shown for n in part)]
         panels: list[Axes] = [*figure.panels(len(parts), height=height, sharex=True)[:, 0]] if parts else []
         for panel, (row, part) in zip(panels, parts, strict=True):
             name = row.name if self.alone else row.name + suffix_of(row.looks, part[0])

@@ -80,7 +80,7 @@ BLACK: Look = {"color": INK}
 
 def displacement(figure: Drawing, tests: Recordings) -> Words:
     first, several = tests.first, len(tests.axes) > 1
-    of = "" if tests.alone else f" of {first.name}"
+    test = "" if tests.alone else f" of {first.name}"
     begin, end = strongest(first.counted, tests.run.target[tests.of.running.samples], ZOOM)
     near = slice(*np.searchsorted(first.time, (begin, end), "left").tolist())
     panels = figure.panels(len(tests.axes), 2, 1.2 if several else 2.0, width_ratios=(2, 1), sharex="col")
@@ -92,8 +92,8 @@ def displacement(figure: Drawing, tests: Recordings) -> Words:
         pair[0].axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
         pair[1].set_xlim(begin, end)
     caption = (
-        f"Framed and magnified: the {end - begin:.2g}\u00a0s in which the target{of} moved most. Time is the time "
-        f"of the {'recording' if tests.alone else 'structure'}."
+        f"Framed and magnified: the {end - begin:.2g}\u00a0s in which the target{test} moved most. Time is the "
+        f"time of the {'recording' if tests.alone else 'structure'}."
     )
     within = quantity(largest(tests.of.running.control_error), MM, "mm")
     return tests.titled("Displacement", f"measured follows target within {within}"), caption
@@ -164,8 +164,8 @@ def compensator(figure: Drawing, tests: Recordings) -> Words | None:
     # the tracking indicator has a figure of its own
     rows = {name: _state(tests, name, states) for name in names if name != "tracking_indicator"}
     rows = {name: row for name, row in rows.items() if row.looks}
-    count = sum(1 if tests.alone else len(row.looks) for row in rows.values())
-    while not tests.alone and sum(len(row.looks) for row in rows.values()) > MANY:
+    count = sum(len(row.looks) for row in rows.values())
+    while not tests.alone and len(rows) > 1 and sum(len(row.looks) for row in rows.values()) > MANY:
         rows.popitem()
     if not rows:
         return None
@@ -191,12 +191,12 @@ def _state(tests: Recordings, state: str, states: Sequence[Mapping[str, Mapping[
     units = {name: unit for test in tests.tests for name, unit in test.of.state_units.items()}
     (name, unit), factor = labelled(state, units)
     histories = [
-        {axis: factor * values[test.rows] for axis, values in own.get(state, {}).items()}
-        for test, own in zip(tests.tests, states, strict=True)
+        {axis: factor * values[test.rows] for axis, values in by_name.get(state, {}).items()}
+        for test, by_name in zip(tests.tests, states, strict=True)
     ]
-    finite = [{axis: own[axis] for axis in own if np.isfinite(own[axis]).any()} for own in histories]
-    looks = {axis: tests.axes.get(axis, BLACK) for axis in dict.fromkeys(axis for own in finite for axis in own)}
-    shown = [[own.get(axis, np.zeros(0)) for axis in looks] for own in finite]
+    finite = [{axis: values for axis, values in row.items() if np.isfinite(values).any()} for row in histories]
+    looks = {axis: tests.axes.get(axis, BLACK) for axis in dict.fromkeys(axis for row in finite for axis in row)}
+    shown = [[row.get(axis, np.zeros(0)) for axis in looks] for row in finite]
     limits = [factor * end for end in tests.of.state_limits.get(state, ())]
     return Row(name, unit, looks, [*zip(tests.samples, shown, strict=True)], None, limits)
 
@@ -634,14 +634,14 @@ def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
     tests, first = Recordings(aligned), aligned[0]
     true = [test.run.true_displacement[test.rows] for test in aligned]
     pairs = zip(true, aligned, strict=True)
-    moved = [MM * (own if np.isfinite(own).all() else test.displacement).T for own, test in pairs]
-    errors = [MM * test.target.T - own for test, own in zip(aligned, moved, strict=True)]
+    moved = [MM * (exact if np.isfinite(exact).all() else test.displacement).T for exact, test in pairs]
+    errors = [MM * test.target.T - values for test, values in zip(aligned, moved, strict=True)]
     rows = [
         Row(name, "mm", tests.axes, [*zip(tests.samples, values, strict=True)], None)
         for name, values in (("displacement", moved), ("target − true", errors))
     ]
-    states = [{name.rpartition(".")[2]: own for name, own in test.of.parameters.items()} for test in aligned]
-    names = dict.fromkeys(name for own in states for name in own)
+    states = [test.of.parameters for test in aligned]
+    names = dict.fromkeys(name for row in states for name in row)
     rows += [row for name in names if (row := _state(tests, name, states)).looks]
     panels = figure.panels(len(rows), height=min(1.5, 8.5 / len(rows)), sharex=True)[:, 0]
     # in a hybrid test the response, and with it the target, depends on the compensator

@@ -43,9 +43,9 @@ def plot(
         if quantity == TRACKING and tracked:
             for target in run.target.T:
                 panel.plot(run.time, 1e3 * target, **TARGET)
-            _draw(panel, run, "displacement", "measured")
+            _draw(panel, run, histories, "displacement", "measured")
         elif quantity in (LOOPS, *histories):
-            _draw(panel, run, quantity)
+            _draw(panel, run, histories, quantity)
         else:
             names = [*([TRACKING] if tracked else []), LOOPS, *histories]
             raise unknown("quantity", "quantity", quantity, names)
@@ -71,25 +71,33 @@ def overlay(
             histories = _histories(runs[name])
             if quantity not in (LOOPS, *histories):
                 raise unknown(f"{name}: quantity", "quantity", quantity, (LOOPS, *histories))
-            _draw(panel, runs[name], quantity, f"{name},", look)
+            _draw(panel, runs[name], histories, quantity, f"{name},", look)
         if len(panel.lines) > 1:
             legend_above(panel)
     return panel
 
 
-def _draw(panel: Axes, run: Run, quantity: str, prefix: str = "", colour: Look | None = None) -> None:
+def _draw(
+    panel: Axes,
+    run: Run,
+    histories: Mapping[str, History],
+    quantity: str,
+    prefix: str = "",
+    colour: Look | None = None,
+) -> None:
     """Draw the columns of a quantity of ``run``; one of several runs has a ``colour``, and its time is aligned."""
-    history = _histories(run)["force" if quantity == LOOPS else quantity]
+    history = histories["force" if quantity == LOOPS else quantity]
     factor, unit = UNITS.get(history.unit, (1.0, history.unit))
     x = run.time if len(history.values) == len(run.time) else run.step_time
-    x = Aligned(prefix, Evaluation(run)).at(x) if colour else x
+    if colour and quantity != LOOPS:
+        x = Aligned(prefix, Evaluation(run)).at(x)
     for number, (column, look) in enumerate(styled(history.columns).items()):
-        words = f"{prefix} {_in_words(column)}" if len(history.columns) > 1 else prefix.rstrip(",") or column
+        label_of = f"{prefix} {_in_words(column)}" if len(history.columns) > 1 else prefix.rstrip(",") or column
         if colour:
             look = colour | ({"ls": LINES[number % len(LINES)]} if number else {})
         if quantity == LOOPS:
             x = 1e3 * run.displacement[:, number]
-        panel.plot(x[: len(history.values)], factor * history.values[:, number], label=words.strip(), **look)
+        panel.plot(x[: len(history.values)], factor * history.values[:, number], label=label_of.strip(), **look)
     name = _in_words(history.name.removeprefix("dof_"))
     panel.set(xlabel="displacement (mm)" if quantity == LOOPS else "time (s)", ylabel=label(name, unit))
     panel.margins(0.04 if quantity == LOOPS else 0.0, 0.05)
@@ -133,7 +141,7 @@ def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
         yield axes or _new(Figure)
         return
     check_width(width)
-    with in_style(float(width) if style == PAPER else STYLE):
+    with in_style(width if style == PAPER else STYLE):
         yield axes or _new(PrintFigure if style == PAPER else Figure)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from rths_nodes.analysis.figures.drawing import WIDTH, Drawing
+from rths_nodes.analysis.figures.drawing import Drawing, beside
 from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Look, printed, styled
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile, shown
@@ -100,12 +100,12 @@ def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
         spread(panel, np.full(len(values), position), values, edge, True, FAINT, stroke)
         failed = int(np.isinf(values).sum())
         if failed == len(values):
-            words = NONE_FINISHED if failed else NO_VALUE
-            panel.text(0.01, position, words, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+            reason = NONE_FINISHED if failed else NO_VALUE
+            panel.text(0.01, position, reason, color=FAINT, va="center", transform=panel.get_yaxis_transform())
         if failed:
             panel.plot(edge, position, "x", ms=5.0, color=LIMIT, clip_on=False)
-            words, away = f"{failed} of {len(values)}{' unfinished' if printed() is None else ''}", (6.0, 0.0)
-            panel.annotate(words, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
+            count, away = f"{failed} of {len(values)}{' unfinished' if printed() is None else ''}", (6.0, 0.0)
+            panel.annotate(count, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
     panel.set_yticks(range(len(sizes)), [*sizes])
     panel.set(ylim=(len(sizes) - 0.4, -0.6), xlabel=title)
 
@@ -145,7 +145,7 @@ def _tracking(table: StudyTable, rows: Mapping[str, Sequence[int]], across: str,
     figure = _drawing("Tracking against response", caption)
     panel = figure.panels(1, height=3.4)[0, 0]
     sizes = [table.magnitudes(index) for index in (across, up)]
-    medians = {label: [percentile(size[[*own]], 50.0) for size in sizes] for label, own in rows.items()}
+    medians = {label: [percentile(size[[*runs]], 50.0) for size in sizes] for label, runs in rows.items()}
     for number, (label, pair) in enumerate(medians.items()):
         if np.isfinite(pair).all():
             look = {"color": PALETTE[number % len(PALETTE)], "marker": MARKS[number % len(MARKS)]}
@@ -250,7 +250,7 @@ def _looks(table: StudyTable) -> dict[str, Look]:
 
 
 def _panels(figure: Drawing, count: int, label: str) -> list[Axes]:
-    across = min(count, ACROSS, max(1, round((printed() or WIDTH) / WIDTH * ACROSS)))
+    across = beside(min(count, ACROSS))
     panels = figure.panels(-(-count // across), across, HEIGHT, sharey=True).ravel().tolist()
     for panel in panels[count:]:
         panel.remove()

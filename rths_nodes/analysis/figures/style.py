@@ -103,7 +103,7 @@ def in_style(style: Data | float | None = None) -> Iterator[None]:
     """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(on_paper(style) if isinstance(style, float) else style or STYLE)
+        matplotlib.rcParams.update(on_paper(style) if isinstance(style, (int, float)) else style or STYLE)
         yield
 
 

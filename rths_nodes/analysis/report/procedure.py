@@ -353,12 +353,12 @@ def acts(record: ProcedureRecord) -> list[Part]:
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
         rows.append([_time_of_day(act.time, record.started), asked, came, by])
-    none = "" if rows else "None were recorded."
+    note = () if rows else ("None were recorded.",)
     if len(persons := {row[-1] for row in rows}) == 1:
-        none = f"All by {persons.pop()}."
+        note = (f"All by {persons.pop()}.",)
         rows = [[*row[:-1], DASH] for row in rows]
     table = grid(("Time", "Act", "Result", "By"), rows)
-    parts = [Part("Acts of the operator", words=(none,) if none else (), grid=table)]
+    parts = [Part("Acts of the operator", words=note, grid=table)]
     held = [
         [moment(stop.time), stop.state, record.named(stop.reason) or DASH, record.called(axis), rounded(x, MM)]
         + [rounded(stop.force.get(axis), KN)]

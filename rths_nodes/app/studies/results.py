@@ -13,15 +13,15 @@ from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
 from rths_nodes.analysis.units import rounded
-from rths_nodes.app.studies.candidates import Identified
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.loop.scenario.schema import Case
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
     from rths_nodes.analysis.figures.drawing import Drawing
+    from rths_nodes.app.studies.candidates import Identified
+    from rths_nodes.loop.scenario.schema import Case
 
 
 class Study(StudyTable):

@@ -29,11 +29,12 @@ from rths_nodes.app.studies.results import Score
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.parameters import declared
+from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.overrides import Overrides, pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Case, Scenario
 
-LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
+LAW, SEED, RECORD = "law", "seed", "ground_motion.record"
 TRAINING = 1_000_000
 """Difference between the seeds of training and of scoring, for plants and noise."""
 WITHOUT, WITH = "A", "B"
@@ -73,8 +74,7 @@ class Conditions:
     def resolved(self, scenario: Scenario) -> Conditions:
         """Return these conditions with the defaults of ``scenario``. The first index determines the rank."""
         rank = self.rank or runs.ranking_index(scenario)
-        response = self.response or rank
-        indices = (rank, *(self.indices or runs.shown_indices(scenario)), response)
+        indices = (rank, *(self.indices or runs.shown_indices(scenario)), self.response or rank)
         plants = (PLANTS if scenario.scatter else 0) if self.plants is None else self.plants
         names = tuple(self.cases or cases(scenario))
         return replace_fields(
@@ -83,8 +83,6 @@ class Conditions:
             plants=plants,
             records=tuple(self.records),
             indices=tuple(dict.fromkeys(indices)),
-            rank=rank,
-            response=response,
         )
 
 
@@ -200,7 +198,10 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     tie if their ranges over the noise seeds overlap.
     """
     labels = np.array(table.columns[LAW])
-    rows = [_score(table, str(label), np.flatnonzero(labels == label), index) for label in dict.fromkeys(labels)]
+    sizes = {name: table.magnitudes(name) for name in table.indices}
+    rows = [
+        _score(table, str(label), np.flatnonzero(labels == label), sizes, index) for label in dict.fromkeys(labels)
+    ]
     rows.sort(key=lambda row: (row[0].unstable, np.nan_to_num(row[0].high[index], nan=np.inf)))
     places: list[int] = []
     for number, (score, least, _) in enumerate(rows):
@@ -214,13 +215,15 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     return [*ranked, *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
 
-def _score(table: StudyTable, label: str, rows: NDArray[np.intp], index: str) -> tuple[Score, float, float]:
+def _score(
+    table: StudyTable, label: str, rows: NDArray[np.intp], sizes: Mapping[str, Array], index: str
+) -> tuple[Score, float, float]:
     """Return the score of ``rows``, and the smallest and largest high percentile of ``index`` over the seeds.
 
     Both percentiles are NaN for a single seed or failed runs.
     """
     law, _, block = label.partition(" ")
-    size = {name: table.magnitudes(name)[rows] for name in table.indices}
+    size = {name: values[rows] for name, values in sizes.items()}
     median, high, worst = (
         {name: percentile(values, percent) for name, values in size.items()} for percent in (50.0, HIGH, 100.0)
     )

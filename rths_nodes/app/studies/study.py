@@ -101,11 +101,14 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 def undone(design: Design, journal: Journal) -> list[Row]:
     """Return the remaining runs, in turn from each kind, so that the completed runs represent all costs."""
-    rows = {row.key: row for row in reversed(design.rows) if row.scenario and row.key not in journal.results}
+    rows: dict[str, Row] = {}
+    for row in design.rows:
+        if row.scenario and row.key not in journal.results:
+            rows.setdefault(row.key, row)
     before: Counter[Hashable] = Counter()
     turns = {}
-    for row in sorted(rows.values(), key=lambda row: row.number):
-        turns[row.key] = before[_kind(row)], row.number
+    for row in rows.values():
+        turns[row.key] = before[_kind(row)]
         before[_kind(row)] += 1
     return sorted(rows.values(), key=lambda row: turns[row.key])
 
@@ -187,7 +190,7 @@ def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) ->
             with hooks.shown(design.name) as progress:
                 lost = run(design, journal, where, summed(progress))
         except BaseException as error:
-            done = len(rows) - len(undone(design, journal))
+            done = sum(row.key in journal.results for row in rows)
             error.add_note(f"number of further runs with results in {folder}: {done}")
             raise
         return table(design, journal.results | lost)
