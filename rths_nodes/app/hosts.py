@@ -109,9 +109,10 @@ def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names
 
 
 def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
-    durability = {True: "transient_local", False: "volatile"}
-    qos = [bag.offered_qos("reliable", durability[row.latched], row.depth) for _, row in topics]
-    rows = [bag.Topic(name, row.type, offered) for (name, row), offered in zip(topics, qos, strict=True)]
+    rows = []
+    for name, row in topics:
+        durability = "transient_local" if row.latched else "volatile"
+        rows.append(bag.Topic(name, row.type, bag.offered_qos("reliable", durability, row.depth)))
     return bag.Writer(directory, rows, information)
 
 

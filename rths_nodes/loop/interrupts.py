@@ -9,7 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
@@ -133,3 +139,19 @@ def ignore_stop_signals() -> None:
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
+
+
+def begun(work: Callable[[], T], name: str) -> Future[T]:
+    """Start ``work`` in a thread with the context of the caller, so that one stop ends the work of one act."""
+    from concurrent.futures import Future
+
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
+    return future

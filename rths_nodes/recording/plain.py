@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,11 @@ END = "..."
 
 T = TypeVar("T")
 _NUMBERS = itertools.count()
+
+
+def now() -> str:
+    """Return the local time with its offset, as in records."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def write(path: Path, text: bytes) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +97,6 @@ def kept(session: RigSession, rig: str, tell: Callable[[list[str]], None]) -> It
         yield
     finally:
         try:
-            date = datetime.now().astimezone().isoformat(timespec="seconds")
-            add(*stored, clearance.signed_cautions, session.record.operator, date)
+            add(*stored, clearance.signed_cautions, session.record.operator, plain.now())
         except ConfigError as error:
             tell([str(error)])

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +14,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import FAILED, AxisHardware, Commissioning, CommissioningRow, rig_hash
-from rths_nodes.loop.interrupts import raised_at_once
+from rths_nodes.loop.interrupts import begun, raised_at_once
 from rths_nodes.loop.options import PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
@@ -24,9 +22,11 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.procedure.drive import warning_of
 from rths_nodes.procedure.session import CLEAR
-from rths_nodes.recording import commissioning
+from rths_nodes.recording import commissioning, plain
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rths_nodes.app.procedure.console import Console
     from rths_nodes.procedure.commissioning.rig import Bench
 
@@ -144,7 +144,7 @@ def _result(bench: Bench, rows: list[CommissioningRow]) -> Commissioning:
         port=type(scenario.port).type_name,
         operator="",
         second_person="",
-        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        date=plain.now(),
         versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
         rows=rows,
         rig_kind=rig_kind(scenario),
@@ -174,43 +174,39 @@ class AtTerminal:
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
         self._dialogue, self._kind, self._rest, self._warned = dialogue, kind, rest, warned
         self._number, self._settling = 0, False
-        self._asking: threading.Thread | None = None
+        self._asking: Future[None] | None = None
 
     def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
         from rths_nodes.app.procedure.console import TYPE_CLEAR
 
-        left: list[BaseException] = []
         question = self._numbered(f"{instruction}.\n{TYPE_CLEAR if moves else 'Enter: '}")
 
         def ask() -> None:
-            try:
-                while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
-                    print(f"nothing has moved, because the answer was not {CLEAR}")
-                if moves and self._warned and not self._settling:
-                    print(self._warned, flush=True)
-            except BaseException as error:
-                left.append(error)
+            while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
+                print(f"nothing has moved, because the answer was not {CLEAR}")
+            if moves and self._warned and not self._settling:
+                print(self._warned, flush=True)
 
         if tick is None:
             ask()
-        else:
-            asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
-            asking.start()
-            while asking.is_alive():
-                tick()
-                time.sleep(self._rest)
-        if left:
-            raise left[0]
+            return
+        asking = self._asking = begun(ask, "question")
+        while not asking.done():
+            tick()
+            time.sleep(self._rest)
+        asking.result()
 
     def agrees(self, question: str) -> bool:
         return bool(self._dialogue.yes(self._numbered(question)))
 
     def settle(self) -> None:
         """Wait for Enter if the operator did not answer before the motion ended."""
-        if self._asking is not None and self._asking.is_alive():
+        from concurrent.futures import wait
+
+        if self._asking is not None and not self._asking.done():
             self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)
-            self._asking.join()
+            wait([self._asking])
             self._settling = False
 
     def _numbered(self, question: str) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from rths_nodes.analysis.rung_differences import peaks_of
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.procedure.ladder import update_specimen
-from rths_nodes.app.procedure.procedure_runner import now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.recording import bag, procedure
+from rths_nodes.recording.plain import now
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 

@@ -26,6 +26,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.rungs import check_second, two_persons
 from rths_nodes.recording import commissioning
+from rths_nodes.recording.plain import now
 from rths_nodes.recording.records import RecordingError
 
 if TYPE_CHECKING:
@@ -182,8 +183,6 @@ def _test(
 
 
 def _record(scenario: Scenario, answers: Answers, console: Console, planned: tuple[str, ...]) -> ProcedureRecord:
-    from rths_nodes.app.procedure.procedure_runner import now
-
     operator, specimen = console.value("operator"), console.value("specimen")
     head = scenario.rig_file
     return ProcedureRecord(

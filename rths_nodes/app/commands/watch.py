@@ -10,10 +10,8 @@ import argparse
 import json
 import math
 import os
-import queue
 import select
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -224,30 +222,25 @@ class WatchRecord:
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from None
-        self._name, self._terminal = name, Printer()
-        self._rows: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="record", daemon=True)
-        self._thread.start()
+        self._name, self._terminal, self._failed = name, Printer(), False
+        self._rows = Printer(self._write)
 
     def tell(self, event: str, text: str, **further: object) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._rows.put({"time": now, "event": event, "words": text, **further})
+        self._rows.say({"time": now, "event": event, "words": text, **further})
 
-    def _write(self) -> None:
-        failed = False
-        while (row := self._rows.get()) is not None:
-            self._terminal.say(f"{self._name}: {printable(str(row['words']))}")
-            try:
-                if not failed:
-                    self._file.write(json.dumps(row) + "\n")
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
-            except OSError as error:
-                failed = True
-                self._terminal.say(f"{self._name}: the record can no longer be written: {error.strerror}")
+    def _write(self, row: dict[str, object]) -> None:
+        self._terminal.say(f"{self._name}: {printable(str(row['words']))}")
+        try:
+            if not self._failed:
+                self._file.write(json.dumps(row) + "\n")
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            self._failed = True
+            self._terminal.say(f"{self._name}: the record can no longer be written: {error.strerror}")
 
     def close(self) -> None:
-        self._rows.put(None)
-        self._thread.join()
+        self._rows.wait()
         self._terminal.wait(LAST_S)
         self._file.close()

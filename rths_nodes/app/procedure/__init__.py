@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests with an operator: questions, acts, screens, and the ladder of rungs."""
+"""Tests with an operator: questions, acts, tables, and the ladder of rungs."""

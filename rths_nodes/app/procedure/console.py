@@ -25,14 +25,14 @@ from rich.text import Text
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.ladder import SLOW, Ladder, Step
-from rths_nodes.app.procedure.operator_socket import LOOK_S, begun
+from rths_nodes.app.procedure.operator_socket import LOOK_S
 from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, loads_at_rest, next_act, wrong
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
-from rths_nodes.loop.interrupts import REQUESTS, stop_signals_handled
+from rths_nodes.loop.interrupts import REQUESTS, begun, stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANSWERS, REDUCED, REHEARSAL, RUNGS, TERMINAL, WRONG, largest, verdict
 from rths_nodes.loop.scenario import rehearsal

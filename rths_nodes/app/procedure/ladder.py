@@ -186,8 +186,10 @@ class Ladder:
         expected = self.expected("g") if self._elastic else {}
         peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
         levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
-        unit = 10.0 ** math.floor(math.log10(min(levels, default=1.0)))
-        return min(MOST, round(math.floor(min(levels) / unit) * unit, 12)) if levels else None
+        if not levels:
+            return None
+        unit = 10.0 ** math.floor(math.log10(min(levels)))
+        return min(MOST, round(math.floor(min(levels) / unit) * unit, 12))
 
     def describe(self, entry: RungRecord, step: Step) -> None:
         entry.host, entry.pace, entry.limits = step.host, step.pace, self.stops(step)

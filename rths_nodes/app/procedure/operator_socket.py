@@ -16,14 +16,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.interrupts import begun
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.recording.plain import built
 from rths_nodes.ros.transport.greeting import Credentials, address
@@ -85,20 +85,6 @@ class Answer:
     warning: str = ""
     next_act: str = ""
     verdicts: dict[str, str] = field(default_factory=dict)
-
-
-def begun(work: Callable[[], T], name: str) -> Future[T]:
-    """Start ``work`` in a thread with the context of the caller, so that one stop ends the work of one act."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
-    return future
 
 
 @dataclass

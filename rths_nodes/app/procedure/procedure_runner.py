@@ -11,9 +11,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
-from functools import cache
-from itertools import chain, count
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,10 @@ from rths_nodes.procedure.rungs import RunOutcome, start_of
 from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession, Test
 from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk
+from rths_nodes.recording.plain import now
 from rths_nodes.recording.records import RecordingError
 
 YES, NO = "y", "n"
-
-
-def now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 class ProcedureRunner(Test):
@@ -67,8 +63,6 @@ class ProcedureRunner(Test):
             judged=cautions,
         )
         self.session.test = self
-        self.start = cache(lambda: [float(start) for start in start_of(scenario, self.session.drive.port)])
-        """Function that returns the position of each axis at the start of the test, m."""
         self.unwritten = ""
         """Reason why the record could not be written, or an empty string."""
         self._file = on_disk.RecordFile(folder)
@@ -125,6 +119,11 @@ class ProcedureRunner(Test):
     def to_answer(self) -> list[str]:
         """Unconfirmed checklist items or, if there are none, items whose confirmation can still be withdrawn."""
         return self.unconfirmed or (self._items if self.state is State.REFERENCED else [])
+
+    @cached_property
+    def start(self) -> list[float]:
+        """Position of each axis at the start of the test, m."""
+        return [float(start) for start in start_of(self.ladder.scenario, self.session.drive.port)]
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         return self.session.do(act, by, way, seen, **arguments)
@@ -317,7 +316,7 @@ def loads_at_rest(session: RigSession) -> list[str]:
 
 
 def _free(folder: Path, rung: str) -> Path:
-    names = chain([f"rung_{rung}"], (f"rung_{rung}_{number}" for number in count(2)))
+    names = (f"rung_{rung}" + f"_{number}" * (number > 1) for number in count(1))
     return next(folder / name for name in names if not (folder / name).exists())
 
 
@@ -350,7 +349,7 @@ def _position_text(runner: ProcedureRunner) -> str:
     return "to the start of the test: " + "; ".join(
         f"{called} by {_mm(there - at)}, to {_mm(there)}, at up to {_mm(velocity)}/s; {_trips(axis)}"
         for (_, called, axis), at, there, velocity in zip(
-            _axes(runner), here, runner.start(), velocities, strict=True
+            _axes(runner), here, runner.start, velocities, strict=True
         )
     )
 
