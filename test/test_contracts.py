@@ -269,7 +269,7 @@ BUILD: dict[str, Callable[[Any, Any], Any]] = {
     "semi_active": lambda cls, params: cls(params, frame(), DT, measured_names(1)),
     "port": lambda cls, params: cls(params, {name: from_data(Axis, AXIS, f"axes.{name}") for name in "ab"}, DT, 1),
 }
-"""Functions that build a component; its driver builds a structure or a quantity anew."""
+"""Functions that build a component; its driver builds another structure or quantity."""
 
 
 def history(drive: Drive) -> np.ndarray:

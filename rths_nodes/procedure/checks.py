@@ -128,7 +128,7 @@ ALIKE = 0.03
 """Tolerated relative difference between two redundant sensors."""
 
 
-def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
+def stiffnesses(moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
     """Return the tangent stiffness matrix (N/m) of axes with complete moves; empty if it cannot be computed.
 
     Rows are the axes whose force changes, columns the axes that move.
@@ -184,7 +184,7 @@ def judge(
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
-    rows = stiffnesses(rig, moves)
+    rows = stiffnesses(moves)
     for move in moves:
         if not (move.ended or move.complete):  # stopped, perhaps before its first rest
             continue

@@ -73,7 +73,7 @@ class Offsets:
         everything = [self.names, self.time, *(array.tolist() for array in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
-    def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
+    def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool) -> Offsets:
         """Return confirmed offsets. Raises ConfigError for a large tare or, unless ``simulated``, no scatter."""
         problems, readable = Problems(), np.isfinite(self.active)
         from_command = self.displacement - np.where(readable, self.active, 0.0)

@@ -48,8 +48,8 @@ MOVED = 1e-4
 resolution of the command is always accepted."""
 
 
-def _command_range(axis: Axis) -> float:
-    return axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
+def _range(axis: Axis, channel: str) -> float:
+    return float(getattr(axis.rig_axis, channel).range_si) if axis.rig_axis else axis.limits.stroke
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
@@ -59,7 +59,7 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
     """
     problems = Problems()
     for (name, axis), command, x in zip(axes.items(), active.tolist(), displacement.tolist(), strict=True):
-        bound = AGREEMENT * (axis.rig_axis.displacement.range_si if axis.rig_axis else axis.limits.stroke)
+        bound = AGREEMENT * _range(axis, "displacement")
         if not abs(command - x) <= bound:
             problems.append(
                 f"axes.{name}: the controller drives to {command:.6g} m, {x:.6g} m is measured: the external "
@@ -75,7 +75,7 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
     the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
-        bound = max(MOVED * _command_range(axis), axis.output.resolution)
+        bound = max(MOVED * _range(axis, "command"), axis.output.resolution)
         if not (axis.limits.of_force or abs(now - last) <= bound):
             return (
                 f"axes.{name}: the controller drives to {now:.6g} m, {last:.6g} m was sent last: it does not take "
@@ -109,7 +109,7 @@ class LossWatch:
         self._axes = scenario.axes
         self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
         self._stroke = np.array([axis.stroke for axis in limits])
-        self._at_rest = MOVED * np.array([_command_range(axis) for axis in self._axes.values()])
+        self._at_rest = MOVED * np.array([_range(axis, "command") for axis in self._axes.values()])
         """Largest change of displacement within ``taken_after`` ticks that counts as rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Number of ticks at rest after which the actuators have reached the last command."""

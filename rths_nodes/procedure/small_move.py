@@ -234,7 +234,7 @@ def _of_scenario(scenario: Scenario, rig: checks.RigKnowledge) -> dict[str, floa
         measured = Measurement(0, displacement, force, command)
     # a force below the resolution of the rig depends only on motion and gives no stiffness
     least = 10.0 * np.maximum(rig.steps[1], 1e-5 * rig.force_range)
-    rows = checks.stiffnesses(bounded, moves.done)
+    rows = checks.stiffnesses(moves.done)
     return {rig.names[i]: row[i] for i, row in rows.items() if row[i] * rig.way[i] > least[i]}
 
 
@@ -347,7 +347,7 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
     watch = Following(scenario, offsets, {}).slow
     outcome = drive.drive(GuidedMotion(moves.run, watch))
     results = checks.judge(knowledge, moves.first, moves.done, outcome.reason)
-    compare(scenario, knowledge, [move for move in moves.done if move.complete], results)
+    compare(scenario, knowledge, moves.done, results)
     if moves.forces and not any(row.findings for row in results.values()):
         _press_axes(drive, moves, watch, results)
     return results

@@ -86,14 +86,16 @@ def discovery_settings(environment: Environment = os.environ) -> str:
 
 
 def _middleware(environment: Environment) -> Iterator[Finding]:
+    chosen = {name: environment[name] for name in MIDDLEWARE if environment.get(name)}
+    if not chosen:
+        return
     listed = [file.name for prefix in prefixes() for file in prefix.glob(f"{INDEX}/*")]
     available = sorted({*listed} - {"rmw_implementation"})
     path = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders = [*(prefix / "lib" for prefix in prefixes()), *map(Path, filter(None, path))]
-    for name in MIDDLEWARE:
-        wanted = environment.get(name, "")
+    for name, wanted in chosen.items():
         library = "/" not in wanted and any((folder / f"lib{wanted}.so").exists() for folder in folders)
-        if wanted and wanted not in available and not library:
+        if wanted not in available and not library:
             shown = f"installed: {', '.join(available)}" if available else "no middleware is installed"
             yield Finding(name, f"{wanted!r} is not installed ({shown})", "install it, or unset the variable")
 

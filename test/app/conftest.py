@@ -21,7 +21,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 @pytest.fixture
 def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide components that were added before the test, and remove those that it adds."""
+    """Hide components that were added before the test, and remove components that the test adds."""
     monkeypatch.setattr(registry, "_added", {})
 
 

@@ -74,7 +74,7 @@ class UnderWay:
         a pause, ``targets`` are returned unchanged, because the rig stage generates the Commands.
         """
         self._moved.append(moved)
-        if paused or not self.depth:
+        if paused:
             return targets
         then = self._moved[0]
         return [target + (now - before) for target, now, before in zip(targets, moved, then, strict=True)]

@@ -193,7 +193,9 @@ class LevelWatch:
                 problem = f"its unit is {unit_of_channel or 'none'}, but must be {unit}"
                 raise ConfigError(f"{path}.channel = {level.channel!r}: {problem}")
             return self._add(lambda now, before, values: column(now, before, values) - values[FLAGS + second])
-        return self._add(column)
+        index = self._names[quantity][axis][0]  # also used by expressions
+        self._columns[index] = column
+        return index
 
     def _of_expression(self, path: str, level: OfExpression) -> Column:
         try:

@@ -2,8 +2,8 @@
 """Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
 :func:`acting` checks values against rows. The rows of a displacement command are written out in
-:func:`broken_alone`, because a loop over rows takes 50 % longer. These functions are kernels, and so are the
-functions ``of_...``, which compute the values. NaN violates every bound.
+:func:`broken_alone`, because a loop over rows takes 50 % longer. These functions are kernels, and so is
+:func:`of_errors`, which computes values. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). The rig
 stops at the first sample with a breach. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -163,7 +163,7 @@ class LimitCheck:
     Values by axis are in m, or in N in force mode.
 
     ``beside`` is true if measurements have limits other than displacement and force. Other public attributes are
-    constants of the kernels.
+    constants of the kernels, except ``loads``.
     """
 
     _sent: Floats = ()
@@ -253,7 +253,7 @@ class LimitCheck:
         )
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``, or an empty string. ``modes`` are those of ``targets``."""
+        """Return the reason to stop after ``measured``, or an empty string. ``modes`` belong to ``targets``."""
         moved, forces = measured.displacement.tolist(), measured.force.tolist()
         channels = measured.auxiliary.tolist()
         if self._shown:

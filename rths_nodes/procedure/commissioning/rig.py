@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, repeat
 from typing import Protocol, TypeVar
 
@@ -377,8 +378,11 @@ class Dash:
         back = ", ".join(f"{name} to {1e3 * start:.3g} mm" for name, start in starts)
         return f"all axes move slowly back, {back}; then fast and together: {ways}; {then}"
 
+    @cached_property
+    def _sums(self) -> Array:
+        k = np.arange(self.until + self.rising + 1)
+        return np.cumsum(np.clip(np.minimum(k, self.until + self.rising - k) / self.rising, 0.0, 1.0))
+
     def place(self, sample: int) -> Array:
         """Return the distance from the start at ``sample``, ``(n_axes,)`` m."""
-        k = np.arange(1, sample + 1)
-        shares = np.minimum(k, self.until + self.rising - k) / self.rising
-        return np.asarray(np.clip(shares, 0.0, 1.0).sum() * self.velocity * self.dt)
+        return np.asarray(self._sums[sample] * self.velocity * self.dt)
