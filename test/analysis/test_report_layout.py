@@ -268,10 +268,10 @@ def test_every_sheet_has_name_and_date_of_run() -> None:
     page = render(run)
     style = page[page.index("<style>") : page.index("</style>")]
     assert '@top-left{content:"SIMULATED: chen_ricles_2010: finished"}' in style
-    assert '@top-right{content:"2030-01-02 03:04:05 UTC"}' in style
+    assert '@top-right{content:"started 2030-01-02 03:04:05 UTC"}' in style
     assert '@bottom-left{content:"r\\22 1"}' in style
     assert "counter(page)" in style
-    assert "<title>chen_ricles_2010: finished, 2030-01-02 03:04:05 UTC</title>" in page
+    assert "<title>chen_ricles_2010: finished, started 2030-01-02 03:04:05 UTC</title>" in page
 
 
 def test_css_strings_are_escaped() -> None:

@@ -137,7 +137,7 @@ def test_page_has_all_of_procedure_record() -> None:
         "2030-01-02 12:00:00 UTC).",
         f"sign for: scale of {AXIS}",
         f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
-        f"{AXIS}.displacement, % g – full b 1.23 / –",
+        f"{AXIS}.displacement g – full b 0.0123 / –",
         *("g: three samples were bridged", "Rungs that were not climbed: a – embedded, c – computed, not sent"),
         "Planned rungs that were not climbed: c.",
         f"g – full {AXIS} 32.1 250 450 1 800 200 ok",

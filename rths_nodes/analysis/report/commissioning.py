@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rths_nodes.analysis.report.document import template, write_page
@@ -20,7 +20,7 @@ def write_sheet(result: Commissioning, path: Path) -> None:
 
 def render(result: Commissioning) -> str:
     badge = "FAILED" if result.failed else "DRAFT" if result.unsigned else "PASSED"
-    not_tried = [f"{row.cause}, {row.what}" for row in result.rows if row.verdict == NOT_TRIED]
+    not_tried = _names(row for row in result.rows if row.verdict == NOT_TRIED)
     across = result.rig_kind if result.rig_kind != REAL_RIG else ""
     contents: dict[str, object] = {
         "result": result,
@@ -31,6 +31,7 @@ def render(result: Commissioning) -> str:
         "across": across,
         "facts": _facts(result, result.valid_until if badge == "PASSED" and not across else ""),
         "trials": _trials(result),
+        "failed": _names(result.failed),
         "not_tried": not_tried,
         "signed": moment(result.date),
         "void": VOID,
@@ -39,6 +40,10 @@ def render(result: Commissioning) -> str:
         "dash": DASH,
     }
     return template("commissioning.html.j2").render(contents)
+
+
+def _names(rows: Iterable[CommissioningRow]) -> list[str]:
+    return [f"{row.cause}, {row.what}" for row in rows]
 
 
 def _facts(result: Commissioning, valid_until: str) -> dict[str, str]:

@@ -276,7 +276,7 @@ def ladder(record: ProcedureRecord) -> list[Part]:
     rungs = [*zip(record.rungs, called, strict=True)]
     far = grid(_FAR, [row for rung, title in rungs for row in _far(record, rung, title)])
     quantities = dict.fromkeys(name.removesuffix(REHEARSAL) for rung in record.rungs for name in rung.differences)
-    titles = ("Rung", "Rung before", *(f"{record.named(name)}, %" for name in quantities))
+    titles = ("Rung", "Rung before", *map(record.named, quantities))
     differ = grid(titles, [_differences(rung, title, quantities) for rung, title in rungs if rung.differences])
     heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
     parts = [
@@ -313,7 +313,8 @@ def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list
 
 
 def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str]:
-    both = [[rounded(rung.differences.get(key), PERCENT) for key in (name, name + REHEARSAL)] for name in names]
+    values = {name: f"{value:.3g}" for name, value in rung.differences.items() if math.isfinite(value)}
+    both = [[values.get(key, DASH) for key in (name, name + REHEARSAL)] for name in names]
     shares = (DASH if set(pair) == {DASH} else " / ".join(pair) for pair in both)
     return [title, rung.compared_with or DASH, *shares]
 
