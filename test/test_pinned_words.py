@@ -274,12 +274,12 @@ PROMPTS: Rows = {
         "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
     ),
     "commission": (
-        lambda: prompt(lambda console: AtTerminal(console, "EMULATED", 0.0).ask("all axes move together")),
-        "\n1. EMULATED: all axes move together.\nEnter: ",
+        lambda: prompt(lambda console: AtTerminal(console, "EMULATED", 0.0, "").ask("all axes move together")),
+        "\n1. EMULATED: all axes move together.\nThen press Enter: ",
     ),
     "commission, with a motion": (
         lambda: prompt(
-            lambda console: AtTerminal(console, "REAL RIG", 0.0).ask("all axes move together", moves=True),
+            lambda console: AtTerminal(console, "REAL RIG", 0.0, "").ask("all axes move together", moves=True),
             "CLEAR",
         ),
         "\n1. REAL RIG: all axes move together.\ntype CLEAR to start this motion; anything else moves nothing: ",

@@ -140,7 +140,9 @@ def test_older_commissioning_record_is_kept(ended: signal.Signals | None, tmp_pa
     if answers:
         result = commissioning.read(record)
         assert (bool(result.failed), result.unsigned) == (True, True)
-        assert "FAILED" in record.with_suffix(".html").read_text()
+        sheet = record.with_suffix(".html").read_text()
+        assert "FAILED" in sheet
+        assert "Failed: " in sheet[sheet.index("<h2>Validity") :]
     else:
         assert record.read_text() == record.with_suffix(".html").read_text() == KEPT
 

@@ -10,7 +10,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LEARNS = "updating: the copies of the specimen are updated outside the loop"
 WITHOUT_KERNELS = {
-    "column_under_axial_load": "port: ForceLoopPort is not a plain simulator",
+    "column_under_axial_load": "port.type = 'simulator': only a simulator of displacement axes has a kernel",
     "learning_five_story": LEARNS,
     "learning_five_story at_once": LEARNS,
     "learning_five_story shadow": LEARNS,

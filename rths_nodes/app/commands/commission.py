@@ -60,8 +60,8 @@ def run(options: argparse.Namespace) -> int:
     scenario = scenario_of(rig)
     realtime, dialogue = arguments.in_realtime(scenario, options.pace), Console(Answers(), typed, print)
     warning, kind = rig.warning, rig_kind(scenario)
-    warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
-    lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
+    delay = f" after {warning.output} was on for {warning.seconds:g} s" if warning else ""
+    lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, f"the motion begins{delay or ' now'}")
     bench = Bench(scenario, realtime, lead)
     warning_of(scenario, bench.port)
     free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
@@ -167,25 +167,25 @@ def _names(dialogue: Console) -> list[str]:
 class AtTerminal:
     """Guides the operator through commissioning at a terminal.
 
-    ``rest`` is the pause between two calls of ``tick`` while a question is open, s. The text ``warned`` is printed
-    after each CLEAR.
+    ``rest`` is the pause between two calls of ``tick`` while a question is open, s. The text ``cleared`` is
+    printed after each CLEAR.
     """
 
-    def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
-        self._dialogue, self._kind, self._rest, self._warned = dialogue, kind, rest, warned
+    def __init__(self, dialogue: Console, kind: str, rest: float, cleared: str) -> None:
+        self._dialogue, self._kind, self._rest, self._cleared = dialogue, kind, rest, cleared
         self._number, self._settling = 0, False
         self._asking: Future[None] | None = None
 
     def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
         from rths_nodes.app.procedure.console import TYPE_CLEAR
 
-        question = self._numbered(f"{instruction}.\n{TYPE_CLEAR if moves else 'Enter: '}")
+        question = self._numbered(f"{instruction}.\n{TYPE_CLEAR if moves else 'Then press Enter: '}")
 
         def ask() -> None:
             while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
                 print(f"nothing has moved, because the answer was not {CLEAR}")
-            if moves and self._warned and not self._settling:
-                print(self._warned, flush=True)
+            if moves and not self._settling:
+                print(self._cleared, flush=True)
 
         if tick is None:
             ask()
@@ -205,7 +205,7 @@ class AtTerminal:
 
         if self._asking is not None and not self._asking.done():
             self._settling = True
-            print("Enter: ", end="", file=sys.stderr, flush=True)
+            print("Press Enter: ", end="", file=sys.stderr, flush=True)
             wait([self._asking])
             self._settling = False
 

@@ -86,11 +86,10 @@ def run(options: argparse.Namespace) -> int:
     attended = sys.stdin.isatty() and sys.stderr.isatty()
     only = answering.HEAD if options.socket else None
     if not attended and (lacking := answering.missing(answers, only)):
-        where = options.answers or "--answers"
-        raise ConfigError(
-            *(f"{where}: {problem}" for problem in lacking),
-            "the operator cannot be asked, because there is no terminal",
-        )
+        no_terminal = "there is no terminal, so the operator cannot be asked"
+        if not options.answers:
+            raise ConfigError(f"--answers: missing; {no_terminal}. --print-answers prints a template")
+        raise ConfigError(*(f"{options.answers}: {text}" for text in (no_terminal, *lacking)))
     watched = _watch_rate(options) > 0.0
     realtime = arguments.in_realtime(scenario, options.pace, watched and bool(options.socket))
     if options.page and not options.socket:

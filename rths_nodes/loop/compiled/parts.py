@@ -137,7 +137,9 @@ class _Gathered:
         s, a = self._scenario, self._a
         port: object = a.port
         if type(port) is not Simulator:
-            raise Resists(f"port: {type(port).__name__} is not a plain simulator")
+            raise Resists(
+                f"port.type = {type(s.port).type_name!r}: only a simulator of displacement axes has a kernel"
+            )
         if port.parts is None:
             raise Resists("port: the simulated rig has a fault or further channels")
         self._port = port.parts

@@ -242,7 +242,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
     stated, measured, good, finest = _rest(bench, commands[1:] if stopped else np.zeros((1, 1)), n, most, 1e-9)
     stated += "; the rig is held"
     if not stopped:
-        return judged(name, stated, f"was not stopped{reason}", False, resolution=finest)
+        return judged(name, stated, f"no stop was measured{reason}", False, resolution=finest)
     measured, speed = f"{measured}; the rig is {then.name.lower()}", bench.speed(fastest, float(velocity[fastest]))
     return judged(name, stated, measured, good and then is State.HELD, speed, finest)
 
@@ -501,7 +501,7 @@ def commission(
         try:
             results, ended = trial.run(bench), False
         except (Refused, ConfigError, PortError) as error:
-            results, ended = [judged("all axes", "can be tried", str(error), False, cause=name)], True
+            results, ended = [judged("all axes", "no error", str(error), False, cause=name)], True
         for row in results:
             row.cause = row.cause or trial.causes[0]
             report(row)
