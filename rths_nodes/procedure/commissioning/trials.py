@@ -121,9 +121,9 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
     reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
     spare = 1e-3 * velocity + finest / bench.dt  # the period is rounded
     good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
-    measured = f"the active command moves at up to {reached:.4g} m/s"
+    measured = f"its fastest change was {reached:.4g} m/s"
     texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
-    yield judged(name, f"at most {velocity:.4g} m/s", measured, good, *texts)
+    yield judged(name, f"the active command changes by at most {velocity:.4g} m/s", measured, good, *texts)
     texts = bench.speed(index, float(free[index])), f"{1e3 * bench.finest[index]:.3g} mm", sheet.STROKE
     for sign, side in ((1.0, "extended"), (-1.0, "retracted")):
         rows = _excursion(bench, np.where(only, sign * (stroke + beyond), bench.command), free)
