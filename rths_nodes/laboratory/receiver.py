@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import math
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,16 +18,12 @@ from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
-from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LARGEST_AXES
+from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AXES
 
-QUEUE = 64
 UNTESTED = -2
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
 """Options of the compiler. The last option makes sums identical on every processor."""
-
-_Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
-_Modes = ctypes.c_uint8 * LARGEST_AXES
 
 
 class ReceiverLimits(NamedTuple):
@@ -64,80 +61,29 @@ class ReceiverLoad(NamedTuple):
     coupled: int = 0
 
 
-def _fields(names: str, kind: Any = ctypes.c_uint32) -> Any:
-    return [(name, kind) for name in names.split()]
+_SCALARS = {
+    "double": ctypes.c_double,
+    "uint8_t": ctypes.c_uint8,
+    "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+}
 
 
-def _structure(name: str, *fields: Any) -> Any:
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
-
-
-_Limits = _structure("_Limits", *((name, ctypes.c_double) for name in ReceiverLimits._fields))
-_Load = _structure(
-    "_Load",
-    *((name, ctypes.c_double) for name in ReceiverLoad._fields[:-2]),
-    ("frozen", ctypes.c_uint32),
-    ("coupled", ctypes.c_uint8),
-)
-_Config = _structure(
-    "_Config",
-    *_fields("axes inputs channels", ctypes.c_uint8),
-    *_fields("period_ns bridged watchdog persistence flags"),
-    ("limits", _Limits * LARGEST_AXES),
-    ("group", ctypes.c_uint8 * LARGEST_AXES),
-    ("unit", _Axes),
-    ("load", _Load * LARGEST_AXES),
-    ("switching", ctypes.c_uint32),
-    ("metre", _Axes),
-)
-_Command = _structure(
-    "_Command",
-    *_fields("counter trigger warning"),
-    *_fields("command slope", _Axes),
-    ("input", _Channels),
-    ("mode", _Modes),
-)
-_Level = _structure("_Level", *_fields("once twice", ctypes.c_double))
-_Loop = _structure(
-    "_Loop",
-    *_fields("place force", _Level),
-    *_fields("drift from_place from_force from_drift shift shown", ctypes.c_double),
-    *_fields("seen same over_force over_error over_travel wrong_mode"),
-    *_fields("own told", ctypes.c_uint8),
-)
-
-
-class Sensors(ctypes.Structure):
-    """Measurements of the target at a tick: displacement (m), force (N), auxiliary channels and rig state."""
-
-    _fields_ = (
-        ("displacement", _Axes),
-        ("force", _Axes),
-        ("channel", _Channels),
-        ("mode", _Modes),
-        *_fields("hydraulics interlock saturated", ctypes.c_uint8),
-    )
-
-
-_Target = _structure(
-    "_Target",
-    ("config", _Config),
-    ("dt", ctypes.c_double),
-    *_fields("state reason transport lockstep asked_reason reply_due rejoining", ctypes.c_uint8),
-    ("sender", ctypes.c_uint64),
-    *_fields("session asked_session asked_counter asked_version ticks counter driven newest"),
-    *_fields("missing over_force over_error moved_flags trigger"),
-    ("queue", _Command * QUEUE),
-    ("base", _Command),
-    *_fields("command velocity", _Axes),
-    ("input", _Channels),
-    ("counts", ctypes.c_uint32 * len(RESULTS)),
-    *_fields("bridged limited asked_flags"),
-    ("newtons", ctypes.c_uint8),
-    ("mode", _Modes),
-    ("loop", _Loop * LARGEST_AXES),
-    ("warning", ctypes.c_uint32),
-)
+@cache
+def structures() -> dict[str, Any]:
+    """Return the structures that ``rths_target.h`` declares, by C name, as subclasses of ``ctypes.Structure``."""
+    header, _ = sources()
+    text = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lengths = {"RTHS_RESULTS": len(RESULTS)}
+    lengths |= {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\s", text)}
+    types: dict[str, Any] = dict(_SCALARS)
+    for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, re.DOTALL):
+        fields = []
+        for kind, variables in re.findall(r"(\w+) ([^;]+);", body):
+            for variable, length in re.findall(r"(\w+)(?:\[(\w+)\])?", variables):
+                fields.append((variable, types[kind] * lengths[length] if length else types[kind]))
+        types[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return types
 
 
 def sources() -> tuple[Path, Path]:
@@ -173,12 +119,16 @@ def library() -> ctypes.CDLL:
                 f"{source}: {compiler} cannot compile this file ({lines[-1] if lines else done.returncode})"
             )
         loaded = ctypes.CDLL(str(built))
-    target, buffer, size = ctypes.POINTER(_Target), ctypes.c_char_p, ctypes.c_size_t
+    declared, double = structures(), ctypes.POINTER(ctypes.c_double)
+    target, config, sensors = (
+        ctypes.POINTER(declared[f"rths_{name}"]) for name in ("target", "config", "sensors")
+    )
+    buffer, size = ctypes.c_char_p, ctypes.c_size_t
     for name, result, arguments in (
-        ("init", ctypes.c_int, (target, ctypes.POINTER(_Config), ctypes.POINTER(ctypes.c_double))),
+        ("init", ctypes.c_int, (target, config, double)),
         ("receive", ctypes.c_int, (target, buffer, size, ctypes.c_uint64)),
         ("reply", size, (target, buffer, size)),
-        ("state", size, (target, ctypes.POINTER(Sensors), buffer, size)),
+        ("state", size, (target, sensors, buffer, size)),
         ("drive", None, (target,)),
         ("rest_samples", ctypes.c_uint32, (target,)),
         ("at_rest", ctypes.c_int, (target,)),
@@ -224,18 +174,22 @@ class Receiver:
         metres: Sequence[float] = (),
     ) -> None:
         self._library = library()
-        self._target, self.sensors = _Target(), Sensors()
+        declared = structures()
+        self._target = declared["rths_target"]()
+        self.sensors: ctypes.Structure = declared["rths_sensors"]()
+        """Measurements of the target at a tick: displacement (m), force (N), auxiliary channels and rig state."""
         self._inputs, self._axes = inputs, len(limits)
         self._out = ctypes.create_string_buffer(LARGEST)
         if len(limits) > LARGEST_AXES:
             raise ConfigError(f"axes: the number of axes is {len(limits)}; must be <= {LARGEST_AXES}")
-        config = _Config(len(limits), inputs, channels, round(dt * 1e9), bridged, watchdog, persistence, flags)
-        config.limits[: self._axes] = [_Limits(*row) for row in limits]
+        sizes = len(limits), inputs, channels
+        config = declared["rths_config"](*sizes, round(dt * 1e9), bridged, watchdog, persistence, flags)
+        config.limits[: self._axes] = [declared["rths_limits"](*row) for row in limits]
         config.group[: self._axes] = range(self._axes) if groups is None else groups
         config.unit[: self._axes] = [1.0] * self._axes if units is None else units
-        config.load[: len(loads)], config.switching = [_Load(*row) for row in loads], switching
+        config.load[: len(loads)], config.switching = [declared["rths_load"](*row) for row in loads], switching
         config.metre[: len(metres)] = metres
-        result = self._library.rths_init(self._target, config, _Axes(*position))
+        result = self._library.rths_init(self._target, config, (ctypes.c_double * LARGEST_AXES)(*position))
         if result == UNTESTED:
             raise ConfigError(
                 f"the receiver, compiled with {os.environ.get('CC', 'the C compiler')}, fails its self-test with "

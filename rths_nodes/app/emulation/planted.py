@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_CLOSED, Array
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.receiver import ReceiverLimits, Sensors
+from rths_nodes.laboratory.receiver import ReceiverLimits
 
 BRAKING, HARD, STROKE, VELOCITY, WATCHDOG, ENDLESS, BRIDGE, SWAPPED, SIGN, INTERLOCK, JUMP = (
     *("longer_braking", "hard_braking", "wider_stroke", "wider_velocity", "dead_watchdog", "endless_bridge"),
@@ -84,7 +85,7 @@ class Planted:
         behind = data[start + len(rows) + datagrams.ANSWER_END.size : -datagrams.CHECKSUM.size]
         return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)
 
-    def shows(self, sensors: Sensors) -> None:
+    def shows(self, sensors: ctypes.Structure) -> None:
         shown = sensors.displacement
         if SIGN in self._kinds:
             shown[0] = -shown[0]
