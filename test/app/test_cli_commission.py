@@ -29,8 +29,7 @@ from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.port_readings import ReportedState
 from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
-from rths_nodes.laboratory.ports.link import SessionListener
-from rths_nodes.laboratory.ports.session import SessionPort
+from rths_nodes.laboratory.ports.session import SessionListener, SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
     CALIBRATION,

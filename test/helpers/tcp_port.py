@@ -12,8 +12,7 @@ from contextlib import suppress
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, params, text
-from rths_nodes.laboratory.ports.link import Transport
-from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
+from rths_nodes.laboratory.ports.session import SessionParams, SessionPort, Transport
 
 LENGTH = struct.Struct("<H")
 

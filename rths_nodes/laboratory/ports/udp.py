@@ -12,8 +12,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, params, text
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.link import MOST_AT_ONCE, Transport
-from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
+from rths_nodes.laboratory.ports.session import MOST_AT_ONCE, SessionParams, SessionPort, Transport
 
 
 class UdpTransport(Transport):

@@ -15,8 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory import receiver
 from rths_nodes.laboratory.ports import datagrams, session
 from rths_nodes.laboratory.ports.datagrams import LARGEST_AXES
-from rths_nodes.laboratory.ports.link import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED
-from rths_nodes.laboratory.ports.opening import check_transport, checked_answer, no_answer, other_version
+from rths_nodes.laboratory.ports.session import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED
 from rths_nodes.laboratory.ports.udp import UdpPort, unusable
 
 COUNTS = (LOST, REPEATED, REORDERED, FOREIGN, GARBAGE)
@@ -63,18 +62,17 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
             f"port.address = {params.address!r}: must be an IPv4 address or a host name with an IPv4 address "
             f"({error.strerror})"
         ) from error
-    common = port.terms
     times = params.connect_within, params.silence, params.longest_wait
     terms = Terms(*(round(1e9 * seconds) for seconds in times))
-    terms.dt = common.dt
-    for axis, gains in enumerate(common.gains):
+    terms.dt = port.dt
+    for axis, gains in enumerate(port.gains):
         terms.place[axis] = gains.displacement / gains.command
         terms.force[axis] = gains.force / gains.newtons
     terms.address = int.from_bytes(socket.inet_aton(rows[0][4][0]), "big")  # type: ignore[arg-type]  # of IPv4
-    terms.session, terms.period = params.session or secrets.randbelow(2**32 - 1) + 1, common.head.period
-    terms.port, terms.local_port, terms.flags = params.port, params.local_port, common.flags(lockstep)
-    terms.axes, terms.inputs, terms.channels = common.head.axes, common.head.auxiliary, len(common.channels)
-    terms.transport = common.head.transport
+    terms.session, terms.period = params.session or secrets.randbelow(2**32 - 1) + 1, port.head.period
+    terms.port, terms.local_port, terms.flags = params.port, params.local_port, port.flags(lockstep)
+    terms.axes, terms.inputs, terms.channels = port.head.axes, port.head.auxiliary, len(port.channels)
+    terms.transport = port.head.transport
     return terms
 
 
@@ -83,21 +81,19 @@ def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) ->
 
     Raises ConfigError if no session was opened, or if the answer of the rig contradicts the terms of ``port``.
     """
-    label = f"port 'udp' at {port.address}"
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
     if result == OTHER_VERSION:
-        raise other_version(label, report.other_version)
+        raise session.other_version(port, report.other_version)
     if result not in (OPENED, REFUSED):
         sender = socket.inet_ntoa(report.other_sender.to_bytes(4, "big")) if report.other_sender else ""
         unsent = os.strerror(report.unsent) if report.unsent else ""
-        raise no_answer(label, params.connect_within, report.counts[-1], sender, unsent)
+        raise session.no_answer(port, report.counts[-1], sender, unsent)
     data = bytes(report.answer[: report.answer_size])
     head = datagrams.head_of(data)
-    answer = checked_answer(port.terms, label, port.address, head, data)
-    if not report.lockstep:
-        check_transport(port.terms, port.address, report.exchanged[: report.exchanges])
-    session.agree(port, head, answer, bool(report.lockstep))
+    answer = session.checked_answer(port, head, data)
+    delays = [] if report.lockstep else report.exchanged[: report.exchanges]
+    session.agree(port, head, answer, bool(report.lockstep), delays)
 
 
 def numbers(port: UdpPort, report: Report) -> dict[str, float]:
