@@ -95,7 +95,6 @@ LAYERS = {
         ("run", "records", "tables"),
         ("columns", "plain"),
         ("procedure", "commissioning", "signatures"),
-        ("journal",),
         ("bag",),
         ("sink", "reading"),
     ),

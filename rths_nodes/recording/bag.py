@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
-operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. ``close`` converts the
-journal to an indexed file; after a crash :func:`recover` converts it. :func:`read` reads both forms.
+During a test :class:`Writer` appends to a journal and passes it to the operating system every 0.1 s. A journal is
+an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. If the recorder is killed, at
+most the last 0.1 s is lost, and all complete records can be read.
+
+:func:`index`, called by ``close`` or, after a crash, by :func:`recover`, copies the records into an indexed file,
+writes ``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy. A crash before the
+replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
+:func:`read` reads both forms.
 """
 
 from __future__ import annotations
@@ -16,15 +21,19 @@ import os
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
 from io import BytesIO, FileIO
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import IO
 
 import attrs
 from mcap.data_stream import RecordBuilder
+from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, Header, Metadata, Schema
+from mcap.records import Channel, Header, Metadata, Schema, Statistics
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
@@ -33,7 +42,6 @@ from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.wire import layout
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, offered, write_metadata
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
@@ -41,32 +49,27 @@ from rths_nodes.recording.records import (
     RECORD,
     ROSBAG2,
     Contents,
-    RecordingError,
-    check_free,
     footer_of,
     locked,
     parsed,
     recording,
     summary,
 )
-
-__all__ = [
-    "Bag",
-    "RecordingError",
-    "Recovered",
-    "Topic",
-    "Writer",
-    "check_free",
-    "offered_qos",
-    "read",
-    "recover",
-]
+from rths_nodes.recording.records import RecordingError as RecordingError
+from rths_nodes.recording.records import check_free as check_free
 
 FLUSH_INTERVAL = 0.1
 """Longest period whose messages can be lost if the recorder is killed, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
+METADATA_VERSION = 9
+METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
+_CHUNK_SIZE = 1 << 17
+"""Size of a chunk, bytes: 0.1 s at 1024 Hz. A damaged byte makes its chunk unreadable."""
+_PART, _DAMAGED = ".part", ".damaged"
+_TORN = 1 << 16
+"""Largest number of bytes that an interrupted write can leave after the last complete record."""
 
 
 _WITHOUT_ROS = {
@@ -299,6 +302,232 @@ class Writer:
             self._file.close()
 
 
+class Inventory:
+    """Collects the contents of a file from its records.
+
+    ``counts`` are the numbers of messages by channel number; ``stated`` are these numbers according to the index.
+    """
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, Schema] = {
+            0: Schema(id=0, data=b"", encoding="", name="")
+        }  # 0 is for channels without a schema
+        self.channels: dict[int, Channel] = {}
+        self.counts: dict[int, int] = {}
+        self.stated: dict[int, int] | None = None
+        self.information: dict[str, str] = {}
+        self.distribution = ""
+        self.bag_metadata = ""
+        """Text of ``metadata.yaml`` without its top-level key, as stored in an indexed file."""
+
+    def add(self, opcode: int, content: bytes) -> None:
+        """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
+        if opcode == Opcode.MESSAGE:
+            if len(content) < MESSAGE.size:
+                raise ValueError("a message has no header")
+            number = MESSAGE.unpack_from(content)[0]
+            if number not in self.channels:
+                raise ValueError(f"a message belongs to the unknown channel {number}")
+            self.counts[number] += 1
+        elif opcode == Opcode.SCHEMA:
+            schema = parsed(Schema, content)
+            self.schemas.setdefault(schema.id, schema)
+        elif opcode == Opcode.CHANNEL:
+            self.add_channel(parsed(Channel, content))
+        elif opcode == Opcode.METADATA:
+            self.add_metadata(parsed(Metadata, content))
+        elif opcode == Opcode.STATISTICS:
+            self.stated = parsed(Statistics, content).channel_message_counts
+
+    def add_channel(self, channel: Channel) -> None:
+        if channel.id in self.channels:
+            return
+        if channel.schema_id not in self.schemas:
+            raise ValueError(f"channel {channel.topic}: the type of its messages is missing")
+        self.channels[channel.id] = channel
+        self.counts.setdefault(channel.id, 0)
+
+    @property
+    def messages(self) -> int:
+        return sum(self.counts.values())
+
+    def add_metadata(self, record: Metadata) -> None:
+        if record.name == ROSBAG2:
+            self.distribution = record.metadata.get("ROS_DISTRO", self.distribution)
+            self.bag_metadata = record.metadata.get("serialized_metadata", self.bag_metadata)
+        elif record.name == INFORMATION:
+            self.information.update(record.metadata)
+
+
+@lru_cache(maxsize=64)
+def offered(text: str) -> list[dict[str, object]]:
+    try:
+        profiles = parse(text, "offered_qos_profiles")
+    except ConfigError:
+        return []
+    return profiles if isinstance(profiles, list) and all(isinstance(entry, dict) for entry in profiles) else []
+
+
+@attrs.frozen
+class Recovered:
+    messages: int
+    lost_bytes: int
+    was_complete: bool
+    path: Path
+    notes: tuple[str, ...] = ()
+
+
+def _compression() -> CompressionType:
+    for module, kind in (("zstandard", CompressionType.ZSTD), ("lz4", CompressionType.LZ4)):
+        if find_spec(module):
+            return kind
+    return CompressionType.NONE
+
+
+class _Copy(Inventory):
+    def __init__(self, out: IO[bytes]) -> None:
+        super().__init__()
+        self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=_compression(), enable_data_crcs=True)
+        self._writer.start(profile="ros2", library=LIBRARY)
+        self._schemas: dict[int, int] = {0: 0}
+        self._channels: dict[int, int] = {}
+        self._first, self._last = 2**63, 0
+
+    def add(self, opcode: int, content: bytes) -> None:
+        super().add(opcode, content)
+        if opcode == Opcode.MESSAGE:
+            number, sequence, stamp, published = MESSAGE.unpack_from(content)
+            data = content[MESSAGE.size :]
+            self._writer.add_message(self._channels[number], stamp, data, published, sequence)
+            self._first, self._last = min(stamp, self._first), max(stamp, self._last)
+
+    def add_channel(self, channel: Channel) -> None:
+        super().add_channel(channel)
+        if channel.id in self._channels:
+            return
+        schema = self.schemas[channel.schema_id]
+        if schema.id not in self._schemas:
+            self._schemas[schema.id] = self._writer.register_schema(schema.name, schema.encoding, schema.data)
+        self._channels[channel.id] = self._writer.register_channel(
+            channel.topic, channel.message_encoding, self._schemas[schema.id], channel.metadata
+        )
+
+    def add_metadata(self, record: Metadata) -> None:
+        super().add_metadata(record)
+        if record.name == INFORMATION:
+            self._writer.add_metadata(INFORMATION, record.metadata)
+
+    def finish(self, file_name: str) -> str:
+        """Complete the file and return the text of its ``metadata.yaml``."""
+        topics = [
+            {"topic_metadata": self._topic_metadata(channel), "message_count": self.counts[number]}
+            for number, channel in self.channels.items()
+        ]
+        bag = {
+            "version": METADATA_VERSION,
+            "storage_identifier": "mcap",
+            **self._span(),
+            "topics_with_message_count": topics,
+            "compression_format": "",
+            "compression_mode": "",
+            "relative_file_paths": [file_name],
+            "files": [{"path": file_name, **self._span()}],
+            "custom_data": dict(self.information) or None,
+            "ros_distro": self.distribution,
+        }
+        metadata = {"serialized_metadata": dump(bag), "ROS_DISTRO": self.distribution}
+        self._writer.add_metadata(ROSBAG2, metadata)
+        self._writer.finish()
+        return dump({BAG: bag})
+
+    def _span(self) -> dict[str, object]:
+        start = self._first if self.messages else 0
+        return {
+            "duration": {"nanoseconds": self._last - start},
+            "starting_time": {"nanoseconds_since_epoch": start},
+            "message_count": self.messages,
+        }
+
+    def _topic_metadata(self, channel: Channel) -> dict[str, object]:
+        return {
+            "name": channel.topic,
+            "type": self.schemas[channel.schema_id].name,
+            "serialization_format": channel.message_encoding,
+            "offered_qos_profiles": offered(channel.metadata.get("offered_qos_profiles", "")),
+            "type_description_hash": channel.metadata.get("topic_type_hash", ""),
+        }
+
+
+def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
+    """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
+
+    If ``recovering`` is true, the new file lists the losses. The copy needs constant memory, and additional disk
+    space. Raises RecordingError if the copy fails; ``path`` is then unchanged.
+    """
+    target = target or path
+    part = target.with_name(target.name + _PART)
+    try:
+        with path.open("rb") as source, part.open("wb") as out:
+            copy, contents = _Copy(out), Contents(source, source.seek(0, 2), lenient=True)
+            stated = _from_index(path, copy)
+            for _ in contents.taken(copy.add):
+                pass
+            if missing := {key: description for key, description in stated.items() if key not in copy.information}:
+                copy.add_metadata(Metadata(INFORMATION, missing))
+            lost, description = contents.lost_bytes, _description(contents)
+            if recovering:
+                copy.add_metadata(Metadata(INFORMATION, {"recovered": "; ".join(description)}))
+            text = copy.finish(target.name)
+            out.flush()
+            os.fsync(out.fileno())
+        write_metadata(target.with_name(METADATA), text)
+        notes = contents.damage + (_kept(path) if target == path and (contents.damage or lost > _TORN) else [])
+        part.replace(target)
+    except (OSError, McapError, RecordingError) as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise RecordingError(
+            f"{path}: could not be indexed in {target.parent} ({reason(error)}). Try again, or use another disk "
+            f"with rths recover {path.parent} --out DIR"
+        ) from error
+    return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
+
+
+def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
+    if footer_of(path) is None:
+        return {}
+    inventory = Inventory()
+    with contextlib.suppress(RecordingError, ValueError):
+        for opcode, content in summary(path):
+            inventory.add(opcode, content)
+            if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+                copy.add(opcode, content)
+    return inventory.information
+
+
+def _description(contents: Contents) -> list[str]:
+    lost = f"{contents.lost_bytes} bytes"
+    if not contents.damage and contents.lost_bytes <= _TORN:
+        return [f"{lost} lost from an unfinished record"]
+    return [f"{lost} lost", *contents.damage]
+
+
+def _kept(path: Path) -> list[str]:
+    names = (path.with_name(f"{path.name}{_DAMAGED}{number or ''}") for number in count())
+    kept = next(name for name in names if not name.exists())
+    try:
+        os.link(path, kept)
+    except OSError:  # the file system does not support links
+        path.replace(kept)
+    return [f"the damaged file was saved as {kept.name}"]
+
+
+def write_metadata(path: Path, text: str) -> None:
+    part = path.with_name(path.name + _PART)
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
 @attrs.frozen
 class Bag:
     """Provides the messages of a recording, and the information about the test.
@@ -330,7 +559,7 @@ class Bag:
                         yield inventory.channels[number].topic, content[MESSAGE.size :], stamp
             except RecordingError as error:
                 raise RecordingError(f"{self.path}: {error}") from error
-        count, stated = sum(inventory.counts.values()), sum(self.counts.values())
+        count, stated = inventory.messages, sum(self.counts.values())
         if count != stated or (contents.lost_bytes and not unfinished):
             raise RecordingError(f"{self.path}: is damaged; only {count} of {stated} messages can be read")
 
@@ -396,7 +625,7 @@ def _bag(
     topics, texts = {}, {}
     numbers: dict[str, int] = {}
     for channel in inventory.channels.values():
-        schema, name = inventory.schema_of(channel), channel.topic
+        schema, name = inventory.schemas[channel.schema_id], channel.topic
         qos = offered(channel.metadata.get("offered_qos_profiles", ""))
         topics[name] = Topic(name, schema.name, (qos or [{}])[0])
         texts[name] = schema.data.decode(errors="replace")
@@ -417,8 +646,8 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
         check_free(Path(out))
     try:
         if footer_of(path) is not None:
-            messages, damage = _examined(path)
-            if not damage:
+            messages = _undamaged(path)
+            if messages is not None:
                 notes = _restored_metadata(path) if Path(directory).is_dir() and out is None else ()
                 return Recovered(messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
@@ -441,19 +670,18 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
         raise ConfigError(f"{path}: was recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
-def _examined(path: Path) -> tuple[int, list[str]]:
+def _undamaged(path: Path) -> int | None:
+    """Return the number of messages of an indexed file; None if it is damaged, or differs from its index."""
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)
         lost_bytes = _scanned(path, inventory).lost_bytes
-    except (RecordingError, ValueError) as error:
-        return 0, [str(error)]
-    messages = sum(inventory.counts.values())
-    if not complete:
-        inventory.stated = inventory.counts
-    if lost_bytes or inventory.stated is None or messages != sum(inventory.stated.values()):
-        return messages, ["the index does not match the messages"]
-    return messages, []
+    except (RecordingError, ValueError):
+        return None
+    stated = inventory.stated if complete else inventory.counts
+    if lost_bytes or stated is None or inventory.messages != sum(stated.values()):
+        return None
+    return inventory.messages
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:

@@ -24,7 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire import layout, plain
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import bag
-from rths_nodes.recording.journal import index
+from rths_nodes.recording.bag import index
 from rths_nodes.recording.run import Run
 
 Changed = Callable[[Callable[[bag.Bag], dict[str, Any]]], Run]
