@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     origin = Path(path).absolute()
     folders = [origin, *origin.parents[:2]]  # the recording can be a file in its folder, or a folder of a test
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
-    contents = _Contents(recording)
     try:
-        for topic, data, _ in recording.messages():
-            contents.add(topic, data)
+        contents = _Contents(recording)
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
         if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
             raise ValueError(
@@ -81,19 +79,13 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 
     Raises ConfigError if a stream is damaged or incomplete, and RecordingError if an indexed file is damaged.
     """
-    recording = bag.read(os.fspath(path))
-    waiting: dict[str, list[bytes]] = {name: [] for name in names}
-    definitions = {}
-    for topic, data, _ in recording.messages():
-        if recording.topics[topic].of_test and (name := _last(topic)) in waiting:
-            waiting[name].append(data)
-            definitions[name] = recording.definitions[topic]
+    try:
+        contents = _Contents(bag.read(os.fspath(path)))
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     streams = {}
-    for name, messages in waiting.items():
-        try:
-            columns = layout_of(definitions[name], messages).columns(messages) if messages else {}
-        except ValueError as error:
-            raise ConfigError(f"{path}: {name}: {error}") from None
+    for name in names:
+        columns = contents.columns(name)
         numbers = columns.get(STREAMS[name], np.zeros(0, np.uint32))
         order = np.argsort(numbers, kind="stable")
         first = 1 if name == "command" else 0
@@ -114,6 +106,8 @@ def _why_no_test(recording: bag.Bag) -> str:
 
 
 class _Contents:
+    """Histories, names and results in the messages of a recording. Raises ValueError for unreadable messages."""
+
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
         self._waiting: dict[str, list[bytes]] = {
@@ -128,8 +122,12 @@ class _Contents:
         self._numbers: dict[str, float] = {}
         self._damaged: Counter[str] = Counter()
         self._far: dict[str, tuple[int, int]] = {}
+        for topic, data, _ in recording.messages():
+            self._add(topic, data)
+        for topic in self._waiting:
+            self._unpack(topic)
 
-    def add(self, topic: str, data: bytes) -> None:
+    def _add(self, topic: str, data: bytes) -> None:
         if (waiting := self._waiting.get(topic)) is not None:
             waiting.append(data)
             if len(waiting) == BATCH:
@@ -173,9 +171,11 @@ class _Contents:
         self._batches[_last(topic)].append(batch)
         waiting.clear()
 
+    def columns(self, stream: str) -> Columns:
+        batches = self._batches[stream]
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in (batches or [{}])[0]}
+
     def rows(self, n_axes: int, modes: bool) -> dict[str, dict[str, Array]]:
-        for topic in self._waiting:
-            self._unpack(topic)
         counts = {stream: self._count(stream) for stream in STREAMS if stream != TOPIC}
         samples, steps = counts["measurement"], counts["target"]
         n_dof, n_state = self._length("target", "displacement"), self._length("compensator_state", "values")
@@ -394,22 +394,15 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
+    """Return the layout of most of the ``messages``. Raises ValueError if there is none."""
     problem = ValueError("the messages have too many different layouts")
-    for layout in _layouts(text, messages):
-        if isinstance(layout, ValueError):
-            problem = layout
-        elif 2 * len(next(iter(layout.columns(messages).values()))) > len(messages):
-            return layout
-    raise problem
-
-
-def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
-    tried: Counter[int] = Counter()
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
-        for message in messages:
-            if len(message) == length and tried[length] < _TRIED:
-                tried[length] += 1
-                try:
-                    yield StreamLayout(text, message)
-                except ValueError as error:
-                    yield error
+        for message in [message for message in messages if len(message) == length][:_TRIED]:
+            try:
+                layout = StreamLayout(text, message)
+            except ValueError as error:
+                problem = error
+                continue
+            if 2 * len(next(iter(layout.columns(messages).values()))) > len(messages):
+                return layout
+    raise problem

@@ -227,13 +227,6 @@ def _table(width: int, begun: Array | None) -> Array:
     return np.vstack((first, np.full((_ROWS, width), np.nan)))
 
 
-def _put(tables: Tables, name: str, row: int, values: Any) -> None:
-    table = tables[name]
-    while row >= len(table):
-        table = tables[name] = np.vstack((table, np.full_like(table, np.nan)))
-    table[row] = values
-
-
 def _first(table: Array, rows: int) -> Array:
     values = np.full((rows, table.shape[1]), np.nan)
     values[: len(table)] = table[:rows]
@@ -343,41 +336,42 @@ class Collector:
         self._whole = {**rows, "target": target | columns}
         self._last_sample, self._last_step = len(rows["measurement"]["flags"]) - 1, len(energies) - 1
 
+    def _put(self, stream: str, row: int, fields: Mapping[str, Any]) -> None:
+        tables = self._tables[stream]
+        for name, values in fields.items():
+            table = tables[name]
+            while row >= len(table):
+                table = tables[name] = np.vstack((table, np.full_like(table, np.nan)))
+            table[row] = values
+
+    def _put_sample(self, stream: str, message: Command | Measurement, fields: dict[str, Any]) -> None:
+        fields["flags"] = message.flags
+        if self._modes and message.control_mode:
+            fields["control_mode"] = list(message.control_mode)
+        self._put(stream, message.sample, fields)
+
     def target(self, target: Target) -> None:
-        step, table = target.step, self._tables["target"]
-        self._last_step = max(self._last_step, step)
-        for name in OF_DOF:
-            _put(table, name, step, getattr(target, name))
-        energies = () if math.isnan(target.energies[0]) else ENERGIES
-        for name, energy in zip(energies, target.energies, strict=False):
-            _put(table, name, step, energy)
+        self._last_step = max(self._last_step, target.step)
+        fields = {name: getattr(target, name) for name in OF_DOF}
+        if not math.isnan(target.energies[0]):
+            fields |= zip(ENERGIES, target.energies, strict=False)
+        self._put("target", target.step, fields)
 
     def command(self, command: Command) -> None:
-        table = self._tables["command"]
-        _put(table, "target", command.sample, command.target)
-        _put(table, "command", command.sample, command.command)
-        _put(table, "flags", command.sample, command.flags)
-        if self._modes and command.control_mode:
-            _put(table, "control_mode", command.sample, list(command.control_mode))
+        self._put_sample("command", command, {"target": command.target, "command": command.command})
 
     def measurement(self, measured: Measurement) -> None:
-        sample, table = measured.sample, self._tables["measurement"]
-        self._last_sample = max(self._last_sample, sample)
-        _put(table, "displacement", sample, measured.displacement)
-        _put(table, "force", sample, measured.force)
-        _put(table, "flags", sample, measured.flags)
-        if self._modes and measured.control_mode:
-            _put(table, "control_mode", sample, list(measured.control_mode))
+        self._last_sample = max(self._last_sample, measured.sample)
+        fields = {"displacement": measured.displacement, "force": measured.force}
         if measured.command.size:
-            _put(table, "command", sample, measured.command)
+            fields["command"] = measured.command
+        self._put_sample("measurement", measured, fields)
 
     def truth(self, true: Measurement) -> None:
-        table = self._tables["true_state"]
-        _put(table, "displacement", true.sample, true.displacement)
-        _put(table, "force", true.sample, true.force)
+        self._put("true_state", true.sample, {"displacement": true.displacement, "force": true.force})
 
     def state(self, sample: int, values: Sequence[float]) -> None:
-        _put(self._tables["compensator_state"], "values", sample, values)
+        self._put("compensator_state", sample, {"values": values})
 
     def updating(self, sample: int, values: Sequence[float]) -> None:
         self._updating.append((sample * self.scenario.dt, *values))

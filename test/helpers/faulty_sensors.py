@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from rths_nodes.laboratory.ports.simulator import Simulator
-from rths_nodes.laboratory.sensing import Channel, SensorPair, read
+from rths_nodes.laboratory.sensors import Channel, SensorPair, read
 
 RIGHT, FROZEN, FLICKERS, FLIPPED, DRIFTS = "right", "frozen", "flickers", "flipped", "drifts"
 """Faults of a channel: none, constant, constant except for its last bit, wrong sign, drift."""

@@ -19,8 +19,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.calibration import Calibration, Channel, RigAxis, channels_of, si_names
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter, ForceCorrections, low_pass, shown_forces
 from rths_nodes.laboratory.ports.wrappers import calibrated
-from rths_nodes.laboratory.sensing import SensorPair
-from rths_nodes.laboratory.sensors import Output, Sensors, converted
+from rths_nodes.laboratory.sensors import Output, SensorPair, Sensors, converted
 
 
 def axis(number: int, **changes: Any) -> SimpleNamespace:

@@ -15,8 +15,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.corrections import filtering, unfiltered
-from rths_nodes.laboratory.sensing import SensorPair
-from rths_nodes.laboratory.sensors import Sensors, converted
+from rths_nodes.laboratory.sensors import SensorPair, Sensors, converted
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.coupler import Coupler, Geometry
 

@@ -42,8 +42,15 @@ from rths_nodes.laboratory.ports.common import (
     trigger_parameter,
 )
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensing import Noise, SecondSensors, SensorPair, auxiliary_noise
-from rths_nodes.laboratory.sensors import Output, converted, seats
+from rths_nodes.laboratory.sensors import (
+    Noise,
+    Output,
+    SecondSensors,
+    SensorPair,
+    auxiliary_noise,
+    converted,
+    seats,
+)
 
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 

@@ -17,8 +17,7 @@ from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import FLAG_SATURATED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
-from rths_nodes.laboratory.sensing import Noise
-from rths_nodes.laboratory.sensors import converted
+from rths_nodes.laboratory.sensors import Noise, converted
 from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, Kind, text_of
 from rths_nodes.loop.indices import energy_monitor, tracking
 from rths_nodes.loop.scenario.assembly import Assembly
