@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rths_nodes.core.data import flatten
@@ -63,15 +63,16 @@ class RecordingSink:
             self._publish("node_status", "NodeStatus", status | node_status)
         self._publish_state(State.RUNNING, "")
 
-    def _stamp(self, sample: int) -> int:
-        return self._start + round(sample * self._scenario.dt * 1e9)
-
-    def _write(self, name: str, data: bytes, stamp: int) -> None:
-        self._writer.write(self._topic + name, data, stamp)
+    def _write(self, name: str, sample: int, pack: Callable[..., bytes], *values: object) -> None:
+        """Write the message ``pack(*values, stamp)``. Its stamp (ns) is the time of ``sample``."""
+        stamp = self._start + round(sample * self._scenario.dt * 1e9)
+        self._writer.write(self._topic + name, pack(*values, stamp), stamp)
 
     def _publish(self, name: str, message: str, values: dict[str, object]) -> None:
-        stamp = self._stamp(self._sample)
-        self._write(name, encode(message, {"stamp": stamp, "run": self._run.mark} | values), stamp)
+        def pack(stamp: int) -> bytes:
+            return encode(message, {"stamp": stamp, "run": self._run.mark} | values)
+
+        self._write(name, self._sample, pack)
 
     def _publish_state(self, state: State, reason: str) -> None:
         values = {
@@ -84,29 +85,24 @@ class RecordingSink:
         self._publish("test_state", "TestState", self._constants | values)
 
     def target(self, target: Target) -> None:
-        stamp = self._stamp(target.step * self._scenario.samples_per_step)
-        self._write("target", self._codec.pack_target(target, stamp), stamp)
+        sample = target.step * self._scenario.samples_per_step
+        self._write("target", sample, self._codec.pack_target, target)
 
     def command(self, command: Command) -> None:
-        stamp = self._stamp(command.sample)
-        self._write("command", self._codec.pack_command(command, stamp), stamp)
+        self._write("command", command.sample, self._codec.pack_command, command)
 
     def measurement(self, measured: Measurement) -> None:
         self._sample = measured.sample
-        stamp = self._stamp(measured.sample)
-        self._write("measurement", self._codec.pack_measurement(measured, stamp), stamp)
+        self._write("measurement", measured.sample, self._codec.pack_measurement, measured)
 
     def truth(self, true: Measurement) -> None:
-        stamp = self._stamp(true.sample)
-        self._write("true_state", self._codec.pack_measurement(true, stamp), stamp)
+        self._write("true_state", true.sample, self._codec.pack_measurement, true)
 
     def state(self, sample: int, values: Sequence[float]) -> None:
-        stamp = self._stamp(sample)
-        self._write("compensator_state", self._codec.pack_state(values, sample, 0, stamp), stamp)
+        self._write("compensator_state", sample, self._codec.pack_state, values, sample, 0)
 
     def updating(self, sample: int, values: Sequence[float]) -> None:
-        stamp = self._stamp(sample)
-        self._write(TOPIC, self._codec.pack_updating(values, sample, 0, stamp), stamp)
+        self._write(TOPIC, sample, self._codec.pack_updating, values, sample, 0)
 
     def close(self, outcome: Outcome) -> None:
         self._publish_state(outcome.state, outcome.reason)

@@ -188,16 +188,7 @@ class PortBefore(Port):
         self._port = port
 
 
-class _Renumbered(PortBefore):
-    def truth(self) -> Measurement | None:
-        true = self._port.truth()
-        return None if true is None else self._true(true)
-
-    def _true(self, true: Measurement) -> Measurement:
-        raise NotImplementedError
-
-
-class CalibratedPort(_Renumbered):
+class CalibratedPort(PortBefore):
     def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
         super().__init__(port)
         self._calibration = calibration
@@ -229,8 +220,9 @@ class CalibratedPort(_Renumbered):
             measurement, converted.command.copy() if converted is not None and exact else None
         )
 
-    def _true(self, true: Measurement) -> Measurement:
-        return self._calibration.measured(true)
+    def truth(self) -> Measurement | None:
+        true = self._port.truth()
+        return None if true is None else self._calibration.measured(true)
 
 
 def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
@@ -239,7 +231,7 @@ def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, C
     return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))
 
 
-class CorrectedPort(_Renumbered):
+class CorrectedPort(PortBefore):
     def __init__(self, port: Port, corrections: ForceCorrections) -> None:
         super().__init__(port)
         self._corrections = corrections
@@ -252,8 +244,9 @@ class CorrectedPort(_Renumbered):
     def read(self) -> Measurement:
         return self._corrections.corrected(self._port.read())
 
-    def _true(self, true: Measurement) -> Measurement:
-        return self._corrections.with_channels(true)
+    def truth(self) -> Measurement | None:
+        true = self._port.truth()
+        return None if true is None else self._corrections.with_channels(true)
 
 
 def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
@@ -261,7 +254,7 @@ def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated
     return CorrectedPort(port, corrections) if corrections else port
 
 
-class ForceLoopPort(_Renumbered):
+class ForceLoopPort(PortBefore):
     def __init__(self, port: Port, loops: ForceLoops) -> None:
         super().__init__(port)
         self._loops = loops
@@ -301,14 +294,18 @@ class ForceLoopPort(_Renumbered):
         if self._command is None:  # Measurement 0 has the positions at which the axes are held
             self._loops.start(measured.command)
         measured.control_mode = self._modes(measured.control_mode)
-        return self._true(measured)
+        return self._with_forces(measured)
+
+    def truth(self) -> Measurement | None:
+        true = self._port.truth()
+        return None if true is None else self._with_forces(true)
 
     def _modes(self, modes: bytes) -> bytes:
         here, mine = self._loops.places, self._loops.modes
         modes = modes or bytes([MODE_NOT_TOLD]) * len(mine)
         return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])
 
-    def _true(self, measured: Measurement) -> Measurement:
+    def _with_forces(self, measured: Measurement) -> Measurement:
         if self._command is not None and MODE_FORCE in self._loops.modes:
             forced = by_force(self._loops.modes)
             measured.command = np.where(forced, self._command.command, measured.command)

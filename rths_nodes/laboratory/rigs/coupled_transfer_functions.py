@@ -191,14 +191,6 @@ class CoupledTransferFunctions(Rig):
         def fits(self, test: TestContext) -> None:
             test.check_order("responses", self.responses)
 
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        if len(params.responses) != n_axes:
-            raise ConfigError(
-                f"rig.responses: the number of sections is {len(params.responses)}; must be {n_axes}, one for "
-                "each axis"
-            )
-        super().__init__(params, dt, n_axes)
-
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
         coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
