@@ -5,6 +5,6 @@ TABLE = {
     "axially_loaded_column": ".axially_loaded_column:AxiallyLoadedColumn",
     "coupled_servo_hydraulic": ".coupled_servo_hydraulic:CoupledServoHydraulic",
     "coupled_transfer_functions": ".coupled_transfer_functions:CoupledTransferFunctions",
-    "opensees": ".opensees:OpenSees",
-    "fmu": ".fmu:Fmu",
+    "opensees": ".external_specimen:OpenSees",
+    "fmu": ".external_specimen:Fmu",
 }

@@ -1,27 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators of this package that move a specimen computed by another process.
+"""Rehearsal with an external specimen: actuators of this package move an FMU (FMI) or an OpenSees model.
 
-Every ``every`` samples the specimen follows the displacement and velocity of the actuators; its acceleration is
-the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the force:
+Another process computes the forces of all axes. Every ``every`` samples the specimen follows the displacement and
+velocity of the actuators; its acceleration is the difference quotient of the velocity. Between these samples a
+known stiffness K_0 continues the force:
 
     F = F_m + K_0 (x - x_m)
 
-F_m and x_m are force and displacement when the specimen last moved. An actuator whose motion depends on its
-specimen uses the same force within a sample. For a linear static specimen the force is exact at any step length. A
-yielding specimen has the stiffness K_0 until the end of a step.
+F_m and x_m are force and displacement when the specimen last moved. K_0 is a parameter for an FMU, and the initial
+stiffness of an OpenSees model. An actuator whose motion depends on its specimen uses the same force within a
+sample. For a linear static specimen the force is exact at any step length. A yielding specimen has the stiffness
+K_0 until the end of a step.
 """
 
 from __future__ import annotations
 
+import logging
+import select
+import socket
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.child_process import LEAVING_S
+from rths_nodes.core.declarations import OfParams
+from rths_nodes.core.errors import ConfigError, show, within
+from rths_nodes.core.fmu.named import FmuParams, Row
+from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.opensees.model import (
+    ModelProcess,
+    check_count,
+    check_files,
+    check_rows,
+    commands_of,
+    whole_rows,
+)
+from rths_nodes.core.parameters import (
+    components,
+    flag,
+    integer,
+    matrix,
+    number,
+    params,
+    path,
+    section,
+    sections,
+    text,
+    texts,
+)
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
+
+NOUNS = ("displacement", "velocity", "acceleration")
+WORK = Path(__file__).with_name("opensees_specimen.py")
+IGNORED = "PlainHandler::handle()"
+"""Message of OpenSees when it ignores a constraint between nodes."""
+
+log = logging.getLogger(__name__)
 
 
 class Followed(Rig):
@@ -101,3 +142,227 @@ class _Felt(Specimen):
 
     def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
         return ()
+
+
+@params
+class AxisVariables:
+    displacement: str = text("input of the FMU: displacement of the actuator")
+    velocity: str | None = text("input: its velocity", None)
+    acceleration: str | None = text("input: its acceleration", None)
+    force: str = text("output of the FMU: restoring force of the specimen; its start value counts as zero")
+    stiffness: float = number(
+        "initial stiffness of the specimen, which applies between two steps of the FMU", "N/m", 0.0
+    )
+
+
+class Fmu(Followed):
+    """Simulates actuators that move an FMU."""
+
+    SOURCES = ("blochwitz_2012",)
+
+    @params
+    class Params(FmuParams):
+        axes: dict[str, AxisVariables] = sections(
+            AxisVariables, "variables of the FMU for each axis, by axis name, in the order of the axes"
+        )
+        actuators: dict[str, OfParams] = components(
+            "actuator", "actuator of each axis, by axis name, in the order of the axes"
+        )
+        every: int = integer("number of samples per step of the FMU", default=1, at_least=1, at_most=1000)
+
+        def rows(self) -> Iterator[Row]:
+            for axis, names in self.axes.items():
+                for noun in NOUNS:
+                    if (name := getattr(names, noun)) is not None:
+                        yield Row(f"axes.{axis}.{noun}", name, "input", noun)
+                yield Row(f"axes.{axis}.force", names.force, "output", "force")
+
+        def fits(self, test: TestContext) -> None:
+            test.check_order("axes", self.axes)
+            test.check_order("actuators", self.actuators)
+            self.check(test)
+
+        def step_in(self, test: TestContext) -> float:
+            return self.every * test.dt
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._params = params
+        self._process: FmuProcess | None = None
+        self._hold(params.actuators, params.every, dt)
+        self._stiffness = np.diag([names.stiffness for names in params.axes.values()])
+        self._signals = [
+            (NOUNS.index(noun), axis)
+            for axis, names in enumerate(params.axes.values())
+            for noun in NOUNS
+            if getattr(names, noun) is not None
+        ]
+        self.reset()
+
+    def reset(self) -> None:
+        super().reset()
+        self._taken = 0
+        process = self._process
+        if process is not None and process.moved:
+            try:
+                process.set_back(self._params.start_within)
+                process.wait()
+            except RuntimeError as error:
+                raise ConfigError(f"rig.file = {process.name!r}: {error}") from error
+
+    def open(self) -> None:
+        self.close()
+        inputs, outputs = self._params.feeds()
+        process = FmuProcess(self._params.file, self._step, inputs, outputs, self._params.settings())
+        self.name = process.name
+        self._at_rest = process.start("rig", self._params.start_within)
+        self._process = process
+        if self._at_rest.any():
+            log.info("%s: the forces at the start, %s N, count as zero", self.name, self._at_rest.tolist())
+
+    def share_scheduling(self) -> None:
+        if self._process is not None:
+            self._process.share_scheduling()
+
+    def _ask(self, x: Array, v: Array, a: Array) -> Array:
+        assert self._process is not None
+        nouns = x, v, a
+        inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
+        self._process.begin(self._taken, inputs, self._params.answer_within)
+        self._taken += 1
+        return self._process.wait() - self._at_rest
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+@params
+class Analysis:
+    """Arguments of the OpenSees commands for a step of the specimen, separated by spaces."""
+
+    integrator: str = text("arguments of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
+    algorithm: str = text("arguments of ops.algorithm", "Newton")
+    test: str = text("arguments of ops.test", "NormDispIncr 1e-12 50")
+    system: str = text("arguments of ops.system", "BandGeneral")
+    numberer: str = text("arguments of ops.numberer", "RCM")
+
+    def validate(self, where: str) -> None:
+        if self.integrator.split()[:1] != ["Newmark"]:
+            raise ConfigError(f"{where}.integrator = {show(self.integrator)}: must be Newmark, gamma, beta")
+
+
+class OpenSees(Followed):
+    """Simulates actuators that move an OpenSees model."""
+
+    @params
+    class Params:
+        model: str = path("Python file with the function specimen(hold), which builds the specimen", opens="files")
+        files: tuple[str, ...] = texts(
+            "files that the model opens, relative to the model file; imported modules are included automatically"
+        )
+        interface: tuple[tuple[float, ...], ...] = matrix(
+            "node and degree of freedom that each axis moves, as numbered in OpenSees", "1"
+        )
+        actuators: dict[str, OfParams] = components(
+            "actuator", "actuator of each axis, by axis name, in the order of the axes"
+        )
+        gravity: bool = flag(
+            "the model has gravity loads, so that its forces include their P-Delta effect", default=False
+        )
+        every: int = integer("number of samples per step of the model", default=1, at_least=1, at_most=1000)
+        analysis: Analysis = section(Analysis, "OpenSees commands for a step")
+        start_within: float = number(
+            "timeout for building the model twice", "s", 60.0, more_than=0.0, at_most=3_600.0
+        )
+        answer_within: float = number("timeout for a step of the model", "s", 10.0, more_than=0.0, at_most=3_600.0)
+
+        def validate(self, where: str) -> None:
+            check_rows({f"{where}.interface": self.interface})
+
+        def fits(self, test: TestContext) -> None:
+            test.check_order("actuators", self.actuators)
+            check_count("interface", self.interface, len(test.axes), "axis")
+            check_files(self.model, self.files)
+            if self.gravity and test.has_gravity and test.gravity_of_rig is None:
+                raise ConfigError(
+                    "gravity = True: the structure computes the P-Delta effect of its gravity_loads. Set "
+                    "structure.experimental_gravity_loads to the part that the rig applies (0 N if it applies "
+                    "none)"
+                )
+            if not self.gravity and any(test.gravity_of_rig or ()):
+                raise ConfigError(
+                    "gravity = False: must be True, because the rig applies structure.experimental_gravity_loads"
+                )
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._params = params
+        self._hold(params.actuators, params.every, dt)
+        task = {
+            "interface": whole_rows(params.interface),
+            "analysis": commands_of(params.analysis),
+            "step": self._step,
+            "gravity": params.gravity,
+        }
+        self._process = ModelProcess(params.model, WORK, task)
+        self._channel: socket.socket | None = None
+        self.name = self._process.name
+
+    def open(self) -> None:
+        self.close()
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._channel, theirs = socket.socketpair()
+            self._channel.setblocking(False)
+            with theirs, within("rig.type = 'opensees'"):
+                self._process.start((theirs.fileno(),), channel=theirs.fileno())
+            n = self._n
+            try:
+                numbers = self._receive(n * n + n, self._params.start_within)
+                if ignored := self._process.line_with(IGNORED):
+                    raise RuntimeError(f"the model has constraints between nodes other than equalDOF ({ignored})")
+            except RuntimeError as error:
+                raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
+            self._stiffness = numbers[: n * n].reshape((n, n), order="F")
+            log.info(
+                "%s is built with the initial stiffness %s N/m. The forces at rest, %s N, count as zero",
+                self._process.name,
+                self._stiffness.tolist(),
+                numbers[n * n :].tolist(),
+            )
+            failed.pop_all()
+
+    def share_scheduling(self) -> None:
+        self._process.share_scheduling()
+
+    def _ask(self, x: Array, v: Array, a: Array) -> Array:
+        assert self._channel is not None
+        try:
+            self._channel.sendall(np.concatenate((x, v, a)).astype("<f8").tobytes())
+        except OSError as error:
+            raise RuntimeError(self._end(str(error))) from error
+        return self._receive(self._n, self._params.answer_within)
+
+    def _receive(self, size: int, within: float) -> Array:
+        assert self._channel is not None
+        data = b""
+        while len(data) < 8 * size:
+            if not select.select([self._channel], [], [], within)[0]:
+                raise RuntimeError(f"OpenSees has not answered within {within:g} s")
+            try:
+                part = self._channel.recv(8 * size - len(data))
+            except OSError as error:
+                raise RuntimeError(self._end(str(error))) from error
+            if not part:
+                raise RuntimeError(self._end("the connection was closed"))
+            data += part
+        return np.frombuffer(data, "<f8").copy()
+
+    def _end(self, otherwise: str) -> str:
+        return self._process.end(LEAVING_S) or f"OpenSees has ended: {otherwise}"
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._process.close()
