@@ -33,7 +33,7 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.rig import Rig, RigKernel, still
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.actuators.held_plant import FirstOrder
+from rths_nodes.laboratory.actuators.unloaded import FirstOrder
 from rths_nodes.laboratory.specimens.viscous import KelvinVoigt
 from rths_nodes.loop.embedded import Loop, Outcome, checked_loop
 from rths_nodes.loop.scenario import files

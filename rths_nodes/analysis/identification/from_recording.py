@@ -22,7 +22,7 @@ import numpy as np
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
-from rths_nodes.laboratory.actuators.held_plant import transition
+from rths_nodes.laboratory.actuators.unloaded import transition
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.butterworth import filtered

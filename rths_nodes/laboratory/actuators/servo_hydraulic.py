@@ -20,7 +20,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.specimen import Specimen, no_force
-from rths_nodes.laboratory.actuators.held_plant import transition
+from rths_nodes.laboratory.actuators.unloaded import transition
 
 Whole = tuple[float, float, float, float, float, float, Numbers]
 PASSES = (1, 2)

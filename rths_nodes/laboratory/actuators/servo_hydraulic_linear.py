@@ -27,7 +27,7 @@ from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.specimen import Specimen
-from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
+from rths_nodes.laboratory.actuators.unloaded import hold_parameter, transition
 from rths_nodes.mechanics.small_specimen import SMALL, slopes_of
 
 Parts = tuple[Numbers, Numbers]

@@ -17,7 +17,7 @@ from rths_nodes.core.parameters import component, number, params, type_of, vecto
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen, Specimen
-from rths_nodes.laboratory.actuators.held_plant import hold_parameter
+from rths_nodes.laboratory.actuators.unloaded import hold_parameter
 from rths_nodes.laboratory.rigs.linear_with_specimen import (
     Constants,
     State,

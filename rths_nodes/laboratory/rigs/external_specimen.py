@@ -158,6 +158,7 @@ class AxisVariables:
 class Fmu(Followed):
     """Simulates actuators that move an FMU."""
 
+    ABOUT = "Rehearsal with a functional mock-up unit (FMI) as specimen. The FMU computes the forces of all axes."
     SOURCES = ("blochwitz_2012",)
 
     @params
@@ -254,6 +255,8 @@ class Analysis:
 
 class OpenSees(Followed):
     """Simulates actuators that move an OpenSees model."""
+
+    ABOUT = "Rehearsal with an OpenSees specimen. A model in another process computes the forces of all axes."
 
     @params
     class Params:
