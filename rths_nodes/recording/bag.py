@@ -23,7 +23,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from io import BytesIO, FileIO
+from io import FileIO
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -45,6 +45,7 @@ from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
+    MAGIC,
     MESSAGE,
     RECORD,
     ROSBAG2,
@@ -162,25 +163,7 @@ class Topic:
         return self.type.startswith(f"{PACKAGE}/")
 
 
-def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
-    out = BytesIO()
-    writer = McapWriter(out, use_chunking=False, compression=CompressionType.NONE)
-    writer.start(profile="ros2", library=LIBRARY)
-    schemas: dict[str, int] = {}
-    for topic in topics:
-        if topic.type not in schemas:
-            schemas[topic.type] = writer.register_schema(topic.type, "ros2msg", definition(topic.type).encode())
-        writer.register_channel(topic.name, "cdr", schemas[topic.type], _of_channel(topic))
-    writer.add_metadata(ROSBAG2, {"ROS_DISTRO": os.environ.get("ROS_DISTRO", "")})
-    writer.add_metadata(INFORMATION, dict(information))
-    return out.getvalue()
-
-
-def _of_channel(topic: Topic) -> dict[str, str]:
-    return {"offered_qos_profiles": dump([dict(topic.qos)]), "topic_type_hash": type_hash(topic.type)}
-
-
-def _records(*records: Schema | Channel | Metadata) -> bytes:
+def _records(*records: Header | Schema | Channel | Metadata) -> bytes:
     builder = RecordBuilder()
     for record in records:
         record.write(builder)
@@ -227,9 +210,14 @@ class Writer:
     """
 
     def __init__(self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]) -> None:
-        head = _head(topics, information)
+        self._channels: dict[str, list[int]] = {}
+        """Number of the channel, and number of its messages, by topic."""
+        self._schemas: dict[str, int] = {}
+        head = MAGIC + _records(Header(profile="ros2", library=LIBRARY))
+        head += b"".join(map(self._declared, topics))
+        distribution = Metadata(ROSBAG2, {"ROS_DISTRO": os.environ.get("ROS_DISTRO", "")})
+        head += _records(distribution, Metadata(INFORMATION, dict(information)))
         self.path, self._file = _create(Path(directory), head)
-        self._channels = {topic.name: [number, 0] for number, topic in enumerate(topics, 1)}
         self._pending: list[bytes] = []
         self._failure = ""
         self._due = monotonic() + FLUSH_INTERVAL
@@ -241,11 +229,17 @@ class Writer:
     def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
         """Add a topic with messages of type ``kind``. Raises ConfigError if the type is not installed."""
         qos = offered_qos("reliable" if reliable else "best_effort", "transient_local" if latched else "volatile")
-        number = len(self._channels) + 1
-        schema = Schema(number, definition(kind).encode(), "ros2msg", kind)
-        channel = Channel(number, topic, "cdr", _of_channel(Topic(topic, kind, qos)), number)
-        self._pending.append(_records(schema, channel))
-        self._channels[topic] = [number, 0]
+        self._pending.append(self._declared(Topic(topic, kind, qos)))
+
+    def _declared(self, topic: Topic) -> bytes:
+        number, records = len(self._channels) + 1, list[Schema | Channel]()
+        if topic.type not in self._schemas:
+            records.append(Schema(number, definition(topic.type).encode(), "ros2msg", topic.type))
+            self._schemas[topic.type] = number
+        metadata = {"offered_qos_profiles": dump([dict(topic.qos)]), "topic_type_hash": type_hash(topic.type)}
+        records.append(Channel(number, topic.name, "cdr", metadata, self._schemas[topic.type]))
+        self._channels[topic.name] = [number, 0]
+        return _records(*records)
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         """Append the CDR bytes of a message, stamped in ns since the epoch.
@@ -295,7 +289,7 @@ class Writer:
         if self._file.closed:
             return
         try:
-            self._pending.append(_records(Metadata(name=INFORMATION, metadata=dict(information))))
+            self._pending.append(_records(Metadata(INFORMATION, dict(information))))
             self.flush()
             index(self.path)
         finally:
