@@ -103,12 +103,8 @@ def locked(stream: IO[bytes]) -> bool:
 def footer_of(path: Path) -> Footer | None:
     """Return the footer of an indexed file, or None for a journal."""
     with path.open("rb") as stream:
-        return _footer(stream)
-
-
-def _footer(stream: IO[bytes]) -> Footer | None:
-    stream.seek(max(0, stream.seek(0, 2) - _TAIL))
-    tail = stream.read()
+        stream.seek(max(0, stream.seek(0, 2) - _TAIL))
+        tail = stream.read()
     if not (tail.startswith(_FOOTER) and tail.endswith(MAGIC)):
         return None
     return Footer(*struct.unpack_from("<QQI", tail, len(_FOOTER)))
@@ -142,8 +138,8 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield opcode and content of index and metadata records. Raises RecordingError if they are damaged."""
+    footer = footer_of(path)
     with path.open("rb") as stream:
-        footer = _footer(stream)
         size = stream.seek(0, 2) - _TAIL
         if footer is None or not len(MAGIC) <= footer.summary_start <= size:
             raise RecordingError("the index is missing, or its position is damaged")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from rths_nodes.core.data import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
@@ -16,16 +15,12 @@ from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.recording.bag import MESSAGE_RECORD
-
-
-class Appender(Protocol):
-    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
-
-    def close(self, information: Mapping[str, str]) -> None: ...
+from rths_nodes.recording.bag import MESSAGE_RECORD, Writer
 
 
 class Volume:
+    """Counts the bytes of the messages in place of a writer."""
+
     def __init__(self) -> None:
         self.bytes = 0
 
@@ -39,7 +34,12 @@ class RecordingSink:
     """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop."""
 
     def __init__(
-        self, writer: Appender, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
+        self,
+        writer: Writer | Volume,
+        scenario: Scenario,
+        names: Names,
+        namespace: str,
+        information: dict[str, str],
     ) -> None:
         self._writer, self._information = writer, information
         self._scenario = scenario

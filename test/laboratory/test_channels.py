@@ -18,7 +18,7 @@ from rths_nodes.core.samples import FLAG_SATURATED, Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.calibration import Calibration, Channel, RigAxis, channels_of, si_names
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter, ForceCorrections, low_pass, shown_forces
-from rths_nodes.laboratory.ports.wrappers import calibrated
+from rths_nodes.laboratory.ports.wrappers import CalibratedPort
 from rths_nodes.laboratory.sensors import Output, SensorPair, Sensors, converted
 
 
@@ -61,7 +61,7 @@ AXES = {"first": axis(1), "second": axis(0, force={"unit": "N", "range": 1e3})}
 def test_measurement_is_converted_to_si_and_reordered() -> None:
     values = map(np.array, ([1.0, 2.0], [7.0, -3.0], [0.5, -0.25], [2.0, 1.0]))
     emulated = EmulatedPort(Measurement(3, *values, control_mode=b"\x01\x02"))
-    port: Any = calibrated(emulated, AXES, PRESSURE)  # type: ignore[arg-type]
+    port: Any = CalibratedPort(emulated, AXES, PRESSURE)  # type: ignore[arg-type]
     assert port.auxiliary_names == ("pressure [Pa]", "switch")
     measured = port.read()
     np.testing.assert_allclose(measured.displacement, [-0.020, -0.010])
@@ -75,7 +75,7 @@ def test_measurement_is_converted_to_si_and_reordered() -> None:
 def test_command_is_converted_and_read_back_exactly() -> None:
     values = np.array([0.0123, -0.0077])
     emulated = EmulatedPort(Measurement(0, *np.zeros((4, 2))))
-    port: Any = calibrated(emulated, AXES, PRESSURE)  # type: ignore[arg-type]
+    port: Any = CalibratedPort(emulated, AXES, PRESSURE)  # type: ignore[arg-type]
     port.write(Command(1, values, values))
     assert emulated.command is not None
     np.testing.assert_allclose(emulated.command.command, [-0.0077 / 0.020, 0.0123 / 0.020])

@@ -26,7 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.wrappers import calibrated, force_corrected
+from rths_nodes.laboratory.ports.wrappers import CalibratedPort, force_corrected
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -389,7 +389,7 @@ def test_real_port_gives_specimen_force_in_si(tmp_path: Path) -> None:
     scenario = files.load(NAME, rig=rig(tmp_path, corrections=FIXTURE, auxiliary=AUXILIARY))
     assert scenario.rig_file is not None
     raw = HarmonicPort()
-    port = calibrated(raw, scenario.axes, scenario.rig_file.auxiliary)  # type: ignore[arg-type]
+    port = CalibratedPort(raw, scenario.axes, scenario.rig_file.auxiliary)  # type: ignore[arg-type]
     port = force_corrected(port, scenario.axes, DT, simulated=False)
     assert port.auxiliary_names == ("accelerometer [m/s^2]", "uncorrected_force_axis_1 [N]")
     for _ in range(500):

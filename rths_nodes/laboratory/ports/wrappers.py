@@ -189,10 +189,13 @@ class PortBefore(Port):
 
 
 class CalibratedPort(PortBefore):
-    def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
+    """Converts numbers of a rig's port to SI units of ``axes``. ``auxiliary`` are channels by name."""
+
+    def __init__(self, port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> None:
         super().__init__(port)
-        self._calibration = calibration
-        self.auxiliary_names = auxiliary_names
+        channels = channels_of(port.auxiliary_names, auxiliary)
+        self._calibration = Calibration(axes, channels)
+        self.auxiliary_names = si_names(port.auxiliary_names, channels)
         self._sent: Command | None = None
         self._converted: Command | None = None
 
@@ -223,12 +226,6 @@ class CalibratedPort(PortBefore):
     def truth(self) -> Measurement | None:
         true = self._port.truth()
         return None if true is None else self._calibration.measured(true)
-
-
-def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
-    channels = channels_of(port.auxiliary_names, auxiliary)
-    calibration = Calibration(axes, channels)
-    return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))
 
 
 class CorrectedPort(PortBefore):

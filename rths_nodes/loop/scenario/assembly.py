@@ -22,7 +22,7 @@ from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, bound_of
 from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
-from rths_nodes.laboratory.ports.wrappers import NamedPort, calibrated, force_controlled, force_corrected
+from rths_nodes.laboratory.ports.wrappers import CalibratedPort, NamedPort, force_controlled, force_corrected
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.mechanics.sparse import is_sparse
@@ -301,7 +301,7 @@ class Assembly:
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
         port: Port = built if built_in else NamedPort(built, name)
         if real and scenario.rig_file:
-            port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
+            port = CalibratedPort(port, scenario.axes, scenario.rig_file.auxiliary)
         if scenario.rig_file is not None:
             port = force_corrected(port, scenario.axes, scenario.dt, simulated=not real)
         return (
