@@ -165,20 +165,13 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """Base of actuators whose motion does not depend on the specimen.
-
-    The motion is the kernel ``MOTION``, or the kernel that :meth:`motion_of` returns.
-    """
+    """Base of actuators whose motion, the kernel ``MOTION``, does not depend on the specimen."""
 
     MOTION: ClassVar[Kernel]
 
     @classmethod
-    def motion_of(cls, params: object) -> Kernel:
-        return cls.MOTION
-
-    @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        motion, path = cls.motion_of(params), path_of(specimen)
+        motion, path = cls.MOTION, path_of(specimen)
         step = with_specimen(motion.step, path.step)
         if not (specimen.initial_state or specimen.mass):
             step = with_force(motion.step, specimen.bound()[0].force)
@@ -255,15 +248,9 @@ def plant_rest(k: PlantConstants) -> PlantState:
 
 
 class HeldPlant(Unloaded):
-    """Base of actuators with a linear plant. Displacement and velocity are exact at each sample."""
+    """Base of actuators with a linear plant, ``Params.plant``. The motion is exact at each sample."""
 
-    @classmethod
-    def plant_of(cls, params: AnyParams) -> Plant:
-        raise NotImplementedError
-
-    @classmethod
-    def motion_of(cls, params: object) -> Kernel:
-        return Kernel(lambda p, dt: plant_constants(cls.plant_of(p), dt), plant_rest, move_plant)
+    MOTION = Kernel(lambda params, dt: plant_constants(params.plant(), dt), plant_rest, move_plant)
 
     def __init__(self, params: object, dt: float, specimen: Specimen) -> None:
         self._dt = dt
@@ -295,12 +282,11 @@ class SecondOrder(HeldPlant):
         damping_ratio: float = number("damping ratio zeta", default=0.6415455449, more_than=0.0, at_most=1e3)
         hold: str = hold_parameter()
 
-    @classmethod
-    def plant_of(cls, params: Params) -> Plant:
-        """Return the plant with the states d and d' / w (m), which have similar magnitudes."""
-        omega = 2.0 * math.pi * params.natural_frequency
-        a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
-        return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)
+        def plant(self) -> Plant:
+            """Return the plant with the states d and d' / w (m), which have similar magnitudes."""
+            omega = 2.0 * math.pi * self.natural_frequency
+            a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * self.damping_ratio]])
+            return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, self.hold)
 
 
 class TransferFunction(HeldPlant):
@@ -353,16 +339,15 @@ class TransferFunction(HeldPlant):
                 "command"
             ]
 
-    @classmethod
-    def plant_of(cls, params: Params) -> Plant:
-        numerator, denominator, rate = _scaled(params)
-        n = len(denominator) - 1
-        a = np.eye(n, k=-1)
-        a[0] = -denominator[1:]
-        b = np.zeros(n)
-        b[0] = 1.0
-        c, d = numerator[1:] - numerator[0] * denominator[1:], float(numerator[0])
-        return Plant(rate * a, rate * b, c, d, params.hold)
+        def plant(self) -> Plant:
+            numerator, denominator, rate = _scaled(self)
+            n = len(denominator) - 1
+            a = np.eye(n, k=-1)
+            a[0] = -denominator[1:]
+            b = np.zeros(n)
+            b[0] = 1.0
+            c, d = numerator[1:] - numerator[0] * denominator[1:], float(numerator[0])
+            return Plant(rate * a, rate * b, c, d, self.hold)
 
 
 def _trimmed(coefficients: tuple[float, ...]) -> Array:
