@@ -24,15 +24,15 @@ from rths_nodes.core.arithmetic import NAN, Numbers, copysign, rounded
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.kernels import Kernel, ToNumber, no_state
-from rths_nodes.core.parameters import integer, number, params, section, text
+from rths_nodes.core.parameters import Field, integer, number, params, section, text
 from rths_nodes.core.samples import Array
 
 LARGEST_SCALE = 1e3
 FURTHEST = 100.0
 
 
-def _scale(meaning: str) -> float:
-    declared: float = number(
+def _scale(meaning: str) -> Field:
+    return number(
         f"factor by which {meaning} is multiplied: 1 is correct, a negative factor inverts the sign, and 0 is "
         "refused",
         "1",
@@ -40,17 +40,14 @@ def _scale(meaning: str) -> float:
         at_least=-LARGEST_SCALE,
         at_most=LARGEST_SCALE,
     )
-    return declared
 
 
-def _offset(meaning: str) -> float:
-    declared: float = number(meaning, "m", 0.0, at_least=-FURTHEST, at_most=FURTHEST)
-    return declared
+def _offset(meaning: str) -> Field:
+    return number(meaning, "m", 0.0, at_least=-FURTHEST, at_most=FURTHEST)
 
 
-def _cable(meaning: str) -> str | None:
-    declared: str | None = text(f"{meaning}, by name; default: this axis", None)
-    return declared
+def _cable(meaning: str) -> Field:
+    return text(f"{meaning}, by name; default: this axis", None)
 
 
 def _check_scales(params: object, path: str, *names: str) -> None:

@@ -8,28 +8,26 @@ A port with a trigger output declares ``trigger`` in its ``Params`` and has a :c
 from __future__ import annotations
 
 from rths_nodes.core.declarations import OfPort
-from rths_nodes.core.parameters import flag, number
+from rths_nodes.core.parameters import Field, flag, number
 
 LONGEST_WAIT_S = 3600.0
 """Largest permitted wait, s. A rig under pressure must not wait longer for the test computer."""
 TRIGGER_CHANNEL = "trigger [1]"
 
 
-def longest_wait_parameter() -> float:
-    parameter: float = number(
+def longest_wait_parameter() -> Field:
+    return number(
         "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=LONGEST_WAIT_S
     )
-    return parameter
 
 
-def trigger_parameter() -> bool:
-    parameter: bool = flag(
+def trigger_parameter() -> Field:
+    return flag(
         "the rig has a digital output for other data acquisition, which is high from the first to the last "
         "sample of a running test, or to the safe stop; the auxiliary channel trigger [1] has the state of "
         "this output",
         False,
     )
-    return parameter
 
 
 class Trigger:
