@@ -113,7 +113,7 @@ class NearPort(UdpPort):
             self.wait(0.02)
         measured = Measured()
         self._c.near_read(self._session, ctypes.byref(measured))
-        report, n, channels = self.report, len(self._axes), len(self.auxiliary_names)
+        report, n, channels = self.report, len(self.axes), len(self.auxiliary_names)
         self.interlock = near.stopped(self, self._params, report)
         silent = self.interlock.startswith("port.silence")
         moved, force, command = (

@@ -73,8 +73,8 @@ NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 _ROUNDING = 1.0 + 1e-6
 # tolerance for the receiver's deceleration, relative to the declared deceleration
 _SAME = 0.01
-LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 
+LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 MOST_AT_ONCE = 256
 """Largest number of datagrams read in one call. Excess datagrams from another sender must not block the caller."""
 _REMEMBERED = 1024
