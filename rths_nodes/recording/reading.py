@@ -99,8 +99,7 @@ def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
             f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id), because a "
-            "converter dropped "
-            "them. Use the original recording, or convert the original with metadata"
+            "converter dropped them. Use the original recording, or convert the original with metadata"
         )
     return "is not a recording of a hybrid simulation (the file contains no scenario)"
 

@@ -163,11 +163,8 @@ class Run:
     @property
     def incomplete(self) -> str:
         """Number and range of the missing samples, as text; an empty string for a complete recording."""
-        recorded, stated, numbers = (
-            len(self.time),
-            self.information.get("samples", ""),
-            np.flatnonzero(self.missing),
-        )
+        recorded, stated = len(self.time), self.information.get("samples", "")
+        numbers = np.flatnonzero(self.missing)
         sent = int(stated) if recorded and stated.isdecimal() else 0
         if self.outcome == "finished":
             sent = self.scenario.samples + 1
