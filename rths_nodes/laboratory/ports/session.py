@@ -664,7 +664,7 @@ def _opened(port: SessionPort, lockstep: bool) -> Answer:
 
 def _asked(port: SessionPort, lockstep: bool, number: int) -> tuple[Head, bytes]:
     link = port.link
-    request = replace(port.head, kind=datagrams.OPEN, counter=number, flags=port.flags(lockstep))
+    request = replace(port.head, kind=datagrams.OPEN, counter=number, heard=0, flags=port.flags(lockstep))
     end = time.monotonic() + port.params.connect_within
     while (now := time.monotonic()) < end:
         link.send(request)
