@@ -163,17 +163,13 @@ class Loop:
         rig.settle()
         metrics = self.monitor.metrics()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
-        machine = rig.machine
         late = rig.late(rig.bridged)
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
         times |= rig.counts
         with suppress(PortError):  # a failed port cannot report its counters
             times |= port_numbers(rig.port)
-        integrator_results = self.substructure.numbers()
-        failed = self._failed or bool(rig.failure)
-        return Outcome(
-            machine.state, machine.reason, measured.sample, metrics, state, times, failed, integrator_results
-        )
+        result = rig.machine.state, rig.machine.reason, measured.sample, metrics, state, times
+        return Outcome(*result, self._failed or bool(rig.failure), self.substructure.numbers())
 
     def _begin(self) -> Measurement:
         self._hand_on(self.substructure.first())
