@@ -76,10 +76,7 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario and all its components. Raises ConfigError if the scenario cannot run.
-
-    ``make`` builds a loop of another class; ``port`` replaces the port of the scenario.
-    """
+    """Build the loop of a scenario, by ``make`` and with ``port``. Raises ConfigError if it cannot run."""
     assembly = Assembly(scenario, port)
     try:
         assembly.codec()

@@ -54,11 +54,9 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface.
+    """Return the names of an option: ``everywhere`` in all interfaces, ``places`` by interface.
 
-    ``everywhere`` is the name in all interfaces, ``places`` the name in single interfaces. Further keys are
-    ``metavar`` for the command-line help, and ``roles``: the nodes with this parameter, separated by spaces
-    (default: all).
+    Further keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one text.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 

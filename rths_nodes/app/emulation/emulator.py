@@ -127,10 +127,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Moves the pistons of all ``axes``: by a controller if it closes the force loop, otherwise to the command.
-
-    Raises ConfigError if the law of a controller is not ``servo_valve``.
-    """
+    """Moves pistons by controllers, or to the command. Raises ConfigError if a law is not ``servo_valve``."""
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []

@@ -159,10 +159,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """Applies planted faults to an emulated receiver or rig.
-
-    Raises ConfigError if a fault is unknown, or if axes are swapped on a rig with one axis.
-    """
+    """Applies planted faults. Raises ConfigError for an unknown fault, or swapped axes on a rig with one."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:

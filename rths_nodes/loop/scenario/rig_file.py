@@ -260,10 +260,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or changes this file.
-
-    Force limits of axes in ``moved``, which follow displacements, are not compared.
-    """
+    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or changes this file."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -280,7 +277,7 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
         for key in NEVER_WIDER:
             unit = specs[key].unit
             before, now = getattr(stated, key), getattr(axis.limits, key)
-            if before is None or (key in OF_FORCE and name in moved):
+            if before is None or (key in OF_FORCE and name in moved):  # it follows displacements in this test
                 continue
             if now is None or now > before:
                 asked = "left out" if now is None else show(now, unit)

@@ -405,10 +405,7 @@ class Scenario:
 
     @property
     def stop_groups(self) -> tuple[int, ...]:
-        """Group number of each axis, in order. Axes of one group move one specimen and stop together.
-
-        Axes of a coupled rig form one group. For other rigs the setup declares groups (default: one).
-        """
+        """Group number of each axis, in order. Axes of one group move one specimen and stop together."""
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
         numbers: dict[int, int] = {}
