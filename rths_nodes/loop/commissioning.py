@@ -169,7 +169,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion, as one text, or none. ``build`` of the receiver: None if unknown."""
+    """Return the reasons that forbid motion, as one text; empty if there are none. An unknown build is None."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:

@@ -86,7 +86,7 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """General part of a rig file, stored in a scenario. Sections of the scenario contain the other parts."""
+    """General part of a rig file, as stored in a scenario."""
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")

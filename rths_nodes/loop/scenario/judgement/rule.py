@@ -67,6 +67,7 @@ refused, caution = partial(Rule, REFUSED), partial(Rule, CAUTION)
 
 
 RULES: list[Rule] = []
+"""All rules, in the order of their modules."""
 
 
 def rules(**named: Rule) -> Callable[[Look], Look]:

@@ -147,14 +147,6 @@ def _period(seen: Seen) -> Iterator[Found]:
     yield Found("period_of_structure", "structure", type_of(scenario.structure), text)
 
 
-def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
-    if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
-        yield "the stiffness in the rig file", axis.rig_axis.stiffness
-    equivalent = parameter(seen.scenario.integrator, "equivalent_stiffness")
-    if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
-        yield "integrator.equivalent_stiffness", equivalent
-
-
 @rules(
     specimen_of_another_rig=caution(
         "`specimen.stiffness` should be within a factor of 10 of the stiffnesses in rig file and integrator",
@@ -167,12 +159,17 @@ def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
     ),
 )
 def _specimen(seen: Seen) -> Iterator[Found]:
+    equivalent = parameter(seen.scenario.integrator, "equivalent_stiffness")
     for path, axis in seen.axes:
         stiffness, limits = parameter(axis.specimen, "stiffness"), axis.limits
         if not isinstance(stiffness, float):
             continue
-        key_path, shown = f"{path}.specimen.stiffness", f"{stiffness:g} N/m"
-        for who, other in _expected(seen, axis):
+        key_path, shown, expected = f"{path}.specimen.stiffness", f"{stiffness:g} N/m", {}
+        if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
+            expected["the stiffness in the rig file"] = axis.rig_axis.stiffness
+        if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
+            expected["integrator.equivalent_stiffness"] = equivalent
+        for who, other in expected.items():
             if not other / UNLIKE <= stiffness <= other * UNLIKE:
                 yield Found("specimen_of_another_rig", key_path, shown, f"{who} is {other:g} N/m")
         force = stiffness * limits.stroke + (parameter(axis.specimen, "damping") or 0.0) * limits.velocity
