@@ -14,7 +14,7 @@ import attrs
 from rths_nodes.analysis.index_definitions import DEFINITIONS
 from rths_nodes.app import cli
 from rths_nodes.app.commands import listing
-from rths_nodes.app.emulation import planted
+from rths_nodes.app.emulation import faults
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop import options
 from rths_nodes.loop.scenario import judgement
@@ -150,7 +150,7 @@ def indices() -> list[str]:
 def commissioning() -> list[str]:
     """Return the page of the commissioning trials and the faults that they detect."""
     trials = [(", ".join(trial.causes), trial.done, trial.bound, trial.proves) for trial in TRIALS.values()]
-    faults = [(f"`{name}`", meaning) for name, meaning in planted.KINDS.items()]
+    planted = [(f"`{name}`", meaning) for name, meaning in faults.PLANTED.items()]
     lines = ["# Commissioning trials", "", GENERATED]
     lines += ["[Safety](../safety.md#commissioning) describes their use."]
     lines += _table(("cause", "action", "requirement", "proves"), trials)
@@ -160,7 +160,7 @@ def commissioning() -> list[str]:
         "",
         "`rths emulate SCENARIO --plant FAULT`, for training and tests.",
     ]
-    return lines + _table(("fault", "effect"), faults)
+    return lines + _table(("fault", "effect"), planted)
 
 
 def layout() -> list[str]:

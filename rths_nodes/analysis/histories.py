@@ -204,7 +204,7 @@ class Evaluation:
         if true not in self._delays:
             target, moved = self._followed(true)
             kept = self._delays.get(False, [])
-            if kept and all(delay.kept for delay in kept):
+            if kept and all(delay.kept is not None for delay in kept):
                 self._delays[true] = [delay.again(column) for delay, column in zip(kept, moved.T, strict=True)]
             else:
                 self._delays[true] = [Delay(self._longest) for _ in self.run.axes]

@@ -26,7 +26,6 @@ from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.indices.delay import Delay
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
     AUTO,
@@ -49,7 +48,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import Overrides, override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.timing import gathered
+from rths_nodes.loop.timing import LateData, gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Collector, Run

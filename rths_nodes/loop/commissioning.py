@@ -60,11 +60,10 @@ VOID = (
 
 @dataclass
 class CommissioningRow:
-    """One trial of a commissioning, as texts with units.
+    """One trial of a commissioning, as texts with units. ``stated`` is the expected behaviour.
 
-    ``stated`` is the expected and ``measured`` the observed behaviour. ``speed`` is the speed of the trial, also
-    as a fraction of the limit. ``resolution`` is the smallest difference that the trial can show. ``speed`` and
-    ``resolution`` are empty in files of version 0.9.0.
+    ``speed`` is also shown as a fraction of the limit. ``resolution`` is the smallest difference that the trial
+    can show. Both are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -170,10 +169,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion of the rig of ``scenario``, as one text; empty if there are none.
-
-    ``build`` is the build of the receiver, or None while the build is unknown.
-    """
+    """Return the reasons that forbid motion, as one text; empty if there are none. An unknown build is None."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:

@@ -76,10 +76,7 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario and all its components. Raises ConfigError if the scenario cannot run.
-
-    ``make`` builds a loop of another class; ``port`` replaces the port of the scenario.
-    """
+    """Build the loop of a scenario, by ``make`` and with ``port``. Raises ConfigError if it cannot run."""
     assembly = Assembly(scenario, port)
     try:
         assembly.codec()
@@ -163,17 +160,13 @@ class Loop:
         rig.settle()
         metrics = self.monitor.metrics()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
-        machine = rig.machine
         late = rig.late(rig.bridged)
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
         times |= rig.counts
         with suppress(PortError):  # a failed port cannot report its counters
             times |= port_numbers(rig.port)
-        integrator_results = self.substructure.numbers()
-        failed = self._failed or bool(rig.failure)
-        return Outcome(
-            machine.state, machine.reason, measured.sample, metrics, state, times, failed, integrator_results
-        )
+        result = rig.machine.state, rig.machine.reason, measured.sample, metrics, state, times
+        return Outcome(*result, self._failed or bool(rig.failure), self.substructure.numbers())
 
     def _begin(self) -> Measurement:
         self._hand_on(self.substructure.first())

@@ -46,17 +46,13 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
     def handle(number: int, _: object) -> None:
         if number == signal.SIGHUP:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            for signal_number in printed:
-                os.dup2(nowhere, signal_number)
+            for output in printed:
+                os.dup2(nowhere, output)
             os.close(nowhere)
         action(number)
 
-    numbers = [
-        signal_number
-        for signal_number in STOPPING
-        if signal_number != signal.SIGHUP or signal.getsignal(signal_number) != signal.SIG_IGN
-    ]
-    return {number: signal.signal(number, handle) for number in numbers}
+    ignored = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else []
+    return {number: signal.signal(number, handle) for number in STOPPING if number not in ignored}
 
 
 @contextmanager
@@ -75,29 +71,23 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
     With ``resend``, the first signal is raised again after the ``with`` block, for the previous handler.
     """
-    asked: list[int] = []
-    asked_at = 0.0
+    asked: list[tuple[int, float]] = []
 
     def ask(number: int) -> None:
-        nonlocal asked_at
-        if asked and time.monotonic() - asked_at > SAME_REQUEST_S:
+        now = time.monotonic()
+        if asked and now - asked[0][1] > SAME_REQUEST_S:
             raise KeyboardInterrupt
-        if not asked:
-            asked_at = time.monotonic()
-            asked.append(number)
+        asked.append((number, now))
 
     with stop_signals_handled(ask):
         yield lambda: bool(asked)
     if asked and resend:
-        signal.raise_signal(signal.Signals(asked[0]))
+        signal.raise_signal(signal.Signals(asked[0][0]))
 
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt in the main thread at a stop request.
-
-    A finaliser or a callback may suppress the exception. The yielded function raises the exception again.
-    """
+    """Raise KeyboardInterrupt at a stop request. The yielded function raises a suppressed exception again."""
     asked = False
 
     def ask(_: int) -> None:
@@ -132,11 +122,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 
 
 def ignore_stop_signals() -> None:
-    """Ignore stop signals, so that a late signal does not change the exit code.
-
-    Call this function shortly before the exit. Otherwise, at the exit, the interpreter restores the default
-    handlers, which end the process.
-    """
+    """Ignore stop signals shortly before the exit, so that a late signal does not change the exit code."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 

@@ -54,11 +54,9 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface.
+    """Return the names of an option: ``everywhere`` in all interfaces, ``places`` by interface.
 
-    ``everywhere`` is the name in all interfaces, ``places`` the name in single interfaces. Further keys are
-    ``metavar`` for the command-line help, and ``roles``: the nodes with this parameter, separated by spaces
-    (default: all).
+    Further keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one text.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -203,7 +201,7 @@ class RunOptions:
                 )
             for name in ("actuator_nodes", "reliability", "transport", "clock"):
                 value = getattr(self, name)
-                if value != default_of(name):
+                if value != declared(RunOptions)[name].default:
                     raise ConfigError(
                         f"{name} = {value!r}: the host embedded has no nodes. Use the host composed or processes"
                     )
@@ -242,12 +240,18 @@ class Option:
     spec: Spec
     default: Any
     """``attrs.NOTHING`` for a required option."""
-    metavar: str = ""
-    roles: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:
         return self.default is attrs.NOTHING
+
+    @property
+    def metavar(self) -> str:
+        return self.spec.places.get("metavar", "")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(self.spec.places.get("roles", "").split())
 
     @property
     def doc(self) -> str:
@@ -255,23 +259,11 @@ class Option:
 
 
 def options(interface: str) -> dict[str, Option]:
-    result = {}
-    for name, spec in declared(RunOptions).items():
-        if interface in spec.places:
-            default = DEFAULTS.get(interface, {}).get(name, spec.default)
-            result[spec.places[interface]] = Option(
-                name,
-                spec.places[interface],
-                spec,
-                default,
-                spec.places.get("metavar", ""),
-                tuple(spec.places.get("roles", "").split()),
-            )
+    defaults, result = DEFAULTS.get(interface, {}), {}
+    for field, spec in declared(RunOptions).items():
+        if name := spec.places.get(interface):
+            result[name] = Option(field, name, spec, defaults.get(field, spec.default))
     return result
-
-
-def default_of(name: str) -> object:
-    return declared(RunOptions)[name].default
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
@@ -285,16 +277,8 @@ def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: 
         if name not in known_options:
             raise unknown(name, "option", name, known_options)
         if value is not None:
-            option = known_options[name]
-            data[option.field] = os.fspath(value) if isinstance(value, os.PathLike) else value
-            _check_choice(name, data[option.field], option.spec.choices)
+            data[known_options[name].field] = os.fspath(value) if isinstance(value, os.PathLike) else value
     return from_data(RunOptions, data)
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    for entry in [value] if isinstance(value, str) else value if choices else ():
-        if choices and entry not in choices:
-            raise ConfigError(f"{name} = {entry!r}: must be one of {', '.join(choices)}")
 
 
 def check_clock(pace: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rths_nodes.loop.supervision.states import ENDED, State
 
 if TYPE_CHECKING:
-    from rths_nodes.loop.indices.late_periods import LateData
+    from rths_nodes.loop.timing import LateData
 
 
 class ExitCode(IntEnum):

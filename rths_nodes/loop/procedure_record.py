@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rths_nodes.core.data import Data
-from rths_nodes.loop.indices.late_periods import LateData
+from rths_nodes.loop.timing import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
 """Results of checking a sign or a scale. SIGNED means not verified, but accepted with the operator's signature."""
@@ -63,10 +63,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) of an axis at rest.
-
-    ``command`` is the active command of the controller; NaN if unknown.
-    """
+    """Mean and rms scatter of displacement (m) and force (N) at rest; active command, NaN if unknown."""
 
     displacement: float
     displacement_scatter: float
@@ -161,11 +158,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung.
-
-    ``differences`` holds relative rms differences from an earlier rung and from the rehearsal, by quantity and
-    axis.
-    """
+    """Record of one rung. ``differences`` (relative rms) are from an earlier rung and from the rehearsal."""
 
     name: str
     started: str
@@ -203,9 +196,8 @@ class RungRecord:
     code: str = ""
     armed_by: list[str] = field(default_factory=list)
     mandate: str = ""
-    """Hash of the mandate for a rung h, in versions up to 0.9.0."""
     run: int = 0
-    """Number of the run of a rung h, in versions up to 0.9.0."""
+    """Hash of the mandate, and number of the run, of a rung h in versions up to 0.9.0."""
 
     @property
     def not_valid(self) -> str:
@@ -247,10 +239,7 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """State of a held or tripped rig, and the reason for this state.
-
-    Displacements (m from the test's zero) and forces (N) are the last measured values, by axis.
-    """
+    """State of a held or tripped rig; last displacements (m from the test's zero) and forces (N) by axis."""
 
     time: str
     state: str
@@ -353,10 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the rung's rehearsal or, without a rehearsal, from another rung.
-
-    The result is 0 without differences, and inf if one of these differences is NaN.
-    """
+    """Return the largest difference from the rehearsal, otherwise from another rung: 0 if none, inf for NaN."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

@@ -45,22 +45,17 @@ def files_of(module: str) -> list[Path]:
 
 
 def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
-    paths: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        paths += [Path(parent, name) for name in names if name.endswith(tuple(endings))]
-    return sorted(path for path in paths if path.is_file())
+    paths = (path for path in folder.rglob("*") if path.name.endswith(tuple(endings)) and path.is_file())
+    return sorted(path for path in paths if "__pycache__" not in path.parts)
 
 
 def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
-    return {str(path): _hash_now(path if isinstance(path, Path) else Path(path)) for path in paths}
-
-
-def _hash_now(path: Path) -> str:
-    try:
-        return _hash(path, *version_of(path))
-    except OSError:
-        return ""
+    digests = {}
+    for path in map(Path, paths):
+        digests[str(path)] = ""
+        with suppress(OSError):
+            digests[str(path)] = _hash(path, *version_of(path))
+    return digests
 
 
 @cache
@@ -110,8 +105,7 @@ def information(
     recorded: bool = True,
 ) -> dict[str, str]:
     """Return the information to store when a run starts, as texts by name; with the scenario if ``recorded``."""
-    layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
-    layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
+    layout = {"actuator_nodes": actuator_nodes, "engine": engine, "library": library}
     injected = " ".join(faults)
     sections = scenario.data().items() if recorded else ()
     text = "".join(_section(json.dumps({name: value})) for name, value in sections)
@@ -122,7 +116,7 @@ def information(
         "rig_kind": rig_kind(scenario),
         "host": host,
         "pace": pace,
-        **layout,
+        **{name: value for name, value in layout.items() if value},
         "version": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         **({"faults": injected} if injected else {}),
@@ -136,10 +130,7 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes a scenario. ``names`` are versions and hashes for display. ``files`` are hashes by path.
-
-    ``build`` is the build that the receiver reported, or empty.
-    """
+    """Code of a scenario: versions and hashes for display, hashes by path, and the reported receiver build."""
 
     names: Mapping[str, str]
     files: Mapping[str, str]

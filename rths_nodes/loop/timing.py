@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a run, and the offset of another machine's clock. The fastest of many requests determines this offset.
+"""Timing of a run: late periods, statistics, and the offset of another machine's clock.
 
-A request is sent at t0 and received at t1. The answer is sent at t2 and received at t3. The other machine's clock
-measures t1 and t2:
+The fastest of many requests determines this offset. A request is sent at t0 and received at t1. The answer is sent
+at t2 and received at t3. The other machine's clock measures t1 and t2:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
@@ -13,7 +13,7 @@ Distributed Computing 3, 146-158; RFC 5905, section 8, and its clock filter).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,57 @@ from rths_nodes.core.data import Data, unflatten
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import Durations, histogram, periods, statistics
 from rths_nodes.core.errors import counted
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
+
+MOST_LATE = 0.02
+"""Largest fraction of late periods in a valid test."""
+
+
+@dataclass(frozen=True)
+class LateData:
+    """Late periods: number of ``bridged`` samples, and number of periods whose tick the host's clock ``missed``.
+
+    ``gap`` is the longest time of consecutive late periods, and ``max_bridge`` its bound in a valid test, s.
+    """
+
+    bridged: int = 0
+    missed: float = 0.0
+    gap: float = 0.0
+    max_bridge: float = math.inf
+
+    @classmethod
+    def from_timing(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
+        return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
+
+    @classmethod
+    def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
+        """Return late periods from sorted numbers of bridged ``samples`` of ``dt`` s, without missed periods."""
+        count = longest = length = 0
+        previous = -1
+        for sample in samples:
+            length = length + 1 if sample == previous + 1 else 1
+            longest, previous, count = max(longest, length), sample, count + 1
+        return cls(count, gap=longest * dt, max_bridge=max_bridge)
+
+    @property
+    def counts(self) -> str:
+        return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
+
+    def not_valid(self, samples: float) -> str:
+        """Return the reasons why a test of ``samples`` samples is not valid, as one text; empty if it is valid."""
+        late, reasons = self.bridged + self.missed, []
+        if late > MOST_LATE * (max(samples, 0) + self.missed):
+            share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
+            late_by = " or ".join(name for name in ("missed", "bridged") if getattr(self, name))
+            reasons.append(f"{share:.{0 if share >= 10.0 else 1}f} % {late_by} (at most {100.0 * MOST_LATE:g} %)")
+        if self.gap > self.max_bridge * (1.0 + ROUNDING):
+            bound = f"bridge.max_bridge = {1e3 * self.max_bridge:g} ms"
+            reasons.append(f"no sample for {1e3 * self.gap:.4g} ms ({bound})")
+        return f"not valid: {'; '.join(reasons)}" if reasons else ""
+
+    def ending(self, outcome: str, samples: float) -> str:
+        reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
+        return reason or outcome
 
 
 def of_hop(durations: Durations) -> dict[str, object]:
@@ -44,14 +94,11 @@ def pause_notes(timing: Data) -> list[str]:
 
 
 def clock_notes(timing: Data) -> list[str]:
-    notes = []
+    notes, names = [], ("offset_s", "bound_s", "drift_s", "drift_bound_s")
     for peer, clock in timing.get("clocks", {}).items():
-        offset, bound, drift, of_drift = (
-            1e3 * float(clock[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
-        )
-        later = (
-            "" if math.isnan(drift) else f", with a drift of {drift:+.3g} ms during the test (± {of_drift:.2g} ms)"
-        )
+        offset, bound, drift, of_drift = (1e3 * float(clock[name]) for name in names)
+        later = f", with a drift of {drift:+.3g} ms during the test (± {of_drift:.2g} ms)"
+        later = "" if math.isnan(drift) else later
         notes.append(f"the clock of the {peer} node is {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
     return notes
 
@@ -74,25 +121,13 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
         return report
     report["hops"] = hops
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
-    if (
-        "loop" in report and integrator.get("count") and compensator.get("count")
-    ):  # a node that died has not reported
+    # a node that died has not reported
+    if "loop" in report and integrator.get("count") and compensator.get("count"):
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
         rest = report["loop"]["mean_s"] - compensator["mean_s"] - a_sample
         if rest >= 0.0:
             hops["transport"] = {"mean_s": rest}
     return report
-
-
-def _around(period: float) -> Array:
-    edges = period * (np.arange(82) - 0.5) / 20.0
-    return np.asarray(edges.clip(0.0), dtype=np.float64)
-
-
-def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
-    nothing = np.zeros(0)
-    result = timing(running_s, nothing, nothing, 0, 0)
-    return result | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}
 
 
 def timing(
@@ -103,21 +138,22 @@ def timing(
     bridged: int,
     period: float | None = None,
     gap: float = 0.0,
+    counts: Array | None = None,
 ) -> Data:
     """Return statistics and histograms of ``loop``, ``lateness`` and the times between ticks, in s.
 
     ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
-    the longest time of consecutive missed or bridged periods, s.
+    the longest time of consecutive missed or bridged periods, s. ``counts`` are the frequencies of ``loop``.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
-    clocks = {"loop": loop, "lateness": lateness}
+    clocks: dict[str, tuple[Array, Array | None, Array | None]]
+    clocks = {"loop": (loop, None, counts), "lateness": (lateness, None, None)}
     if period is not None:
-        clocks["period"] = periods(lateness, period)
-    for name, seconds in clocks.items():
-        report[name] = statistics(seconds)
+        clocks["period"] = periods(lateness, period), (period * (np.arange(82) - 0.5) / 20.0).clip(0.0), None
+    for name, (seconds, edges, weights) in clocks.items():
+        report[name] = statistics(seconds, weights)
         if len(seconds):
-            edges = _around(period) if name == "period" and period else None
-            report[f"{name}_histogram"] = histogram(seconds, edges)
+            report[f"{name}_histogram"] = histogram(seconds, edges, weights)
     return report
 
 

@@ -26,7 +26,7 @@ from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of, simulated
+from rths_nodes.loop.scenario.rehearsal import elastic_limits, simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.handover import Handover, Tares
@@ -51,7 +51,7 @@ def program_of(scenario: Scenario) -> str:
 
 def armed_hash(scenario: Scenario) -> str:
     """Return the hash by which a rung of ``scenario`` is armed. It covers the program of the scenario's engine."""
-    return hash_of(scenario, program_of(scenario))
+    return scenario.whole_hash(program_of(scenario))
 
 
 def two_persons(rung: str, scenario: Scenario) -> bool:

@@ -24,11 +24,11 @@ from rths_nodes.core.samples import (
     Measurement,
     Target,
 )
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import assembly
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.timing import LateData
 
 Flags = NDArray[np.uint32]
 

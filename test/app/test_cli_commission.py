@@ -21,9 +21,9 @@ from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
 from rths_nodes.app.commands.commission import AtTerminal
-from rths_nodes.app.emulation import emulator, planted
+from rths_nodes.app.emulation import emulator, faults
 from rths_nodes.app.emulation.emulator import Switches
-from rths_nodes.app.emulation.planted import Planted
+from rths_nodes.app.emulation.faults import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
@@ -64,17 +64,17 @@ require_compiler()
 
 HIGHEST, SESSION = "from the highest speed", "session of the receiver"
 FAULTS = {
-    planted.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
-    planted.HARD: ("closed", 1, CLOSED, "the axis brakes in 3 samples instead of the stated 8"),
-    planted.STROKE: ("limits", 1, STROKE, "20.4 mm"),
-    planted.VELOCITY: ("limits", 1, VELOCITY, "0.42 m/s"),
-    planted.WATCHDOG: ("killed", 1, KILLED, "the session does not end"),
-    planted.ENDLESS: ("killed", 1, KILLED, "the axis does not brake"),
-    planted.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
-    planted.SWAPPED: ("signs", 2, SIGN, "south moved instead"),
-    planted.SIGN: ("signs", 1, SIGN, "north -1 mm: the axis moved in the wrong direction"),
-    planted.INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was detected within 1 s"),
-    planted.JUMP: ("pressure", 1, PRESSURE, "north moves "),
+    faults.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
+    faults.HARD: ("closed", 1, CLOSED, "the axis brakes in 3 samples instead of the stated 8"),
+    faults.STROKE: ("limits", 1, STROKE, "20.4 mm"),
+    faults.VELOCITY: ("limits", 1, VELOCITY, "0.42 m/s"),
+    faults.WATCHDOG: ("killed", 1, KILLED, "the session does not end"),
+    faults.ENDLESS: ("killed", 1, KILLED, "the axis does not brake"),
+    faults.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
+    faults.SWAPPED: ("signs", 2, SIGN, "south moved instead"),
+    faults.SIGN: ("signs", 1, SIGN, "north -1 mm: the axis moved in the wrong direction"),
+    faults.DEAD_INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was detected within 1 s"),
+    faults.JUMP: ("pressure", 1, PRESSURE, "north moves "),
 }
 """Planted fault -> trial that detects it, number of axes, cause and text of the failing row."""
 
@@ -143,7 +143,7 @@ def test_planted_fault_is_detected(make_bench: MakeBench, fault: str) -> None:
     assert text in rows[0].measured
 
 
-@pytest.mark.parametrize("fault", [planted.WATCHDOG, planted.ENDLESS, planted.BRIDGE])
+@pytest.mark.parametrize("fault", [faults.WATCHDOG, faults.ENDLESS, faults.BRIDGE])
 def test_pulled_cable_detects_faults_of_watchdog(make_bench: MakeBench, fault: str) -> None:
     rows = commission(make_bench(1, fault).bench, {"cable": TRIALS["cable"]})
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
@@ -191,7 +191,7 @@ def test_rig_that_counts_no_samples_ends_trial_of_cable(
 
 
 def test_every_planted_fault_has_its_row() -> None:
-    assert FAULTS.keys() == planted.KINDS.keys()
+    assert FAULTS.keys() == faults.PLANTED.keys()
 
 
 @pytest.mark.parametrize("trial", ["closed", "interlock", "pressure"])
@@ -274,7 +274,7 @@ def test_early_action_of_operator_is_repeated(make_bench: MakeBench) -> None:
 
 
 def test_wrong_sign_ends_commissioning(make_bench: MakeBench) -> None:
-    emulated = make_bench(1, planted.SIGN)
+    emulated = make_bench(1, faults.SIGN)
     rows = commission(emulated.bench)
     assert [row.cause for row in rows] == [SIGN]
     assert len(emulated.asked) == 1
@@ -421,7 +421,7 @@ def test_new_session_reports_earlier_switches(make_bench: MakeBench) -> None:
 
 def test_swapped_axes_need_two_axes() -> None:
     with pytest.raises(ConfigError, match=naming("rig", "two axes")):
-        Planted([planted.SWAPPED], 1)
+        Planted([faults.SWAPPED], 1)
 
 
 def test_warning_is_shown_after_clear(capsys: pytest.CaptureFixture[str]) -> None:

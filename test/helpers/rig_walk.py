@@ -12,7 +12,6 @@ from rths_nodes.core.samples import Command
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.rungs import RunOutcome
@@ -56,7 +55,7 @@ class Walk:
         self.states: list[State] = []
         self.on_state: Callable[[State], object] = lambda state: None
         self.progress: Callable[[int], None] | None = None
-        self.record = ProcedureRecord("test", scenario.name, hash_of(scenario))
+        self.record = ProcedureRecord("test", scenario.name, scenario.whole_hash())
         self.session = RigSession(scenario, self.record, realtime=False, changed=self._changed, **further)
         self.run: Run | None = None
 
@@ -104,7 +103,7 @@ class Walk:
         """Arm ``rung`` as it stands there."""
         assert self.session.offsets is not None
         scenario = scenario or self.scenario
-        self.session.arm(rung, scenario, hash_of(scenario), self.session.offsets.hash)
+        self.session.arm(rung, scenario, scenario.whole_hash(), self.session.offsets.hash)
 
     def climb(self, rung: str, scenario: Scenario | None = None) -> RungRecord:
         """Arm and run ``rung`` in the host embedded; its arrays are ``run``."""

@@ -15,7 +15,7 @@ from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.loop.procedure_record import ProcedureRecord
-from rths_nodes.loop.scenario import files, rehearsal
+from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.session import CLEAR, MOTIONS
 from rths_nodes.ros.transport.greeting import Credentials
 
@@ -81,7 +81,7 @@ def arguments_of(act: str, seen: Answer) -> dict[str, str]:
 def runner_of(folder: Path, number: int, duration: float = 0.1, planned: str = "g") -> ProcedureRunner:
     scenario = files.load("chen_ricles_2010", [f"duration={duration}"], rig="bench_simulated")
     record = ProcedureRecord(
-        f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=list(planned)
+        f"test {number}", scenario.name, scenario.whole_hash(), operator="A. Tester", planned=list(planned)
     )
     return ProcedureRunner(Ladder(scenario, planned, 0.2, 2, realtime=False), record, folder / str(number))
 

@@ -21,7 +21,7 @@ from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
+from rths_nodes.loop.scenario.rehearsal import simulated, slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.rungs import RunOutcome
 from rths_nodes.procedure.session import RigSession
@@ -75,7 +75,7 @@ class WatchedSession(RuleBasedStateMachine):
         sets += [] if closed else ["port.interlock=open"]
         self.scenario = self.bench.scenario(known, *sets, *self.sets)
         self.model = RigModel(known, bool(wrong), closed=closed, pressure=pressure)
-        self.hashes = {test.time_ratio: hash_of(test) for test in (self.scenario, slower(self.scenario, 2))}
+        self.hashes = {test.time_ratio: test.whole_hash() for test in (self.scenario, slower(self.scenario, 2))}
         """Hashes that the operator has seen, by time ratio."""
         self.record = ProcedureRecord("test", self.scenario.name, self.hashes[1])
         self.session = RigSession(self.scenario, self.record, realtime=False, changed=self._changed)

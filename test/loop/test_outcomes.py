@@ -13,9 +13,9 @@ import pytest
 from messages import mentions
 
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode, LastWords, of_nodes, of_state, valid
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import LateData
 
 
 def test_exit_codes_are_fixed() -> None:

@@ -30,7 +30,7 @@ from rths_nodes.loop import provenance
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.rehearsal import hash_of, slower
+from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.procedure import motions
@@ -154,7 +154,7 @@ class Sequences(WatchedSession):
         if what == "scenario":
             scenario_hash = "old"
         else:
-            scenario_hash = hash_of(changed["rig"]) if what == "rig" else self.hashes[right.time_ratio]
+            scenario_hash = changed["rig"].whole_hash() if what == "rig" else self.hashes[right.time_ratio]
         offsets = session.offsets.hash if session.offsets and what != "offsets" else "old"
         rung = {"simulated": "b", "unknown": "z"}.get(what, rung)
         armed = changed.get(what, right)

@@ -23,7 +23,7 @@ from rths_nodes.loop.procedure_record import SIGNED, ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
+from rths_nodes.loop.scenario.rehearsal import simulated, slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import port_numbers
 from rths_nodes.procedure import rungs, session
@@ -63,7 +63,7 @@ def test_full_procedure_enters_every_state(walk):
     assert w.states == [*before, *rung_states * 4, State.FINISHED]
     assert [rung.name for rung in w.record.rungs] == ["c", "d", "e", "g"]
     assert [rung.time_ratio for rung in w.record.rungs] == [1, 1, 2, 1]
-    assert w.record.rungs[0].scenario_hash == hash_of(w.scenario)
+    assert w.record.rungs[0].scenario_hash == w.scenario.whole_hash()
     assert w.record.offsets_before.confirmed
     assert w.record.offsets_after.axes.keys() == {"story_1"}
     assert w.record.outcome == "finished"
@@ -183,13 +183,13 @@ def test_unverified_scales_need_signatures(walk):
 
 def test_arming_changed_scenario_offsets_or_rig_is_refused(walk):
     w = walk().to_start()
-    right, offsets = hash_of(w.scenario), w.session.offsets.hash
+    right, offsets = w.scenario.whole_hash(), w.session.offsets.hash
     louder = override(w.scenario, ["ground_motion.scale=1.1"])
     stiffer = override(w.scenario, ["axes.story_1.limits.force=1.7e6"])
     for scenario, scenario_hash, offsets_hash, reason in (
         (louder, right, offsets, "the scenario has changed"),
         (w.scenario, right, "old", "the offsets have changed: the hash to be armed is old"),
-        (stiffer, hash_of(stiffer), offsets, "the rig has changed since it was connected: axes.story_1.limits"),
+        (stiffer, stiffer.whole_hash(), offsets, "rig has changed since it was connected: axes.story_1.limits"),
     ):
         with pytest.raises(ConfigError, match=reason):
             w.session.arm("g", scenario, scenario_hash, offsets_hash)

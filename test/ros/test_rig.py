@@ -19,9 +19,9 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import LateData
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import NODES
 

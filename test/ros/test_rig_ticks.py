@@ -15,11 +15,11 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import each_mentions, mentions
 
 from rths_nodes.core.samples import Command
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.pacing import ANSWERED, Pacer
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
+from rths_nodes.loop.timing import LateData
 from rths_nodes.ros.nodes.observers import LockstepWindow, RigClock, RigContext, SignsOfLife
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS, TickGate
 from rths_nodes.ros.transport.service_thread import LoopCalls

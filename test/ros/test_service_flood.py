@@ -31,7 +31,7 @@ from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.procedure_record import ProcedureRecord
-from rths_nodes.loop.scenario import files, rehearsal
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.descriptions import describe
@@ -105,7 +105,7 @@ def test_stop_reaches_rig_within_two_samples(gone: bool, tmp_path: Path, patienc
 def test_stop_of_procedure_reaches_rig_within_two_samples(tmp_path: Path, patience: list[str]) -> None:
     """Nodes of the run answer services in the process of the procedure."""
     scenario = files.load("chen_ricles_2010", ["duration=60", *patience], rig="bench_simulated")
-    record = ProcedureRecord("test", scenario.name, rehearsal.hash_of(scenario), operator="Ada", planned=["g"])
+    record = ProcedureRecord("test", scenario.name, scenario.whole_hash(), operator="Ada", planned=["g"])
     runner = ProcedureRunner(Ladder(scenario, ["g"], 0.2, 2, realtime=True), record, tmp_path / "test")
     served, accepted = Served(runner, print), list[int]()
 

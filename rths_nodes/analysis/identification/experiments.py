@@ -13,7 +13,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.loads import SHARE
+from rths_nodes.loop.scenario.force_axes import SHARE
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 

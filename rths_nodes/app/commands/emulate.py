@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 import numpy as np
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.emulation import misbehaviour, planted
+from rths_nodes.app.emulation import faults
 from rths_nodes.app.emulation.emulator import Emulator, Session, Switches
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         own_clock="refuse to wait for commands (lockstep), as a real rig does",
         again="accept another session after the end of a session",
     )
-    kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in misbehaviour.KINDS.items())
+    kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in faults.MISBEHAVIOURS.items())
     arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", f"injected fault. {kinds}")
-    faults = "; ".join(f"{kind}: {text}" for kind, text in planted.KINDS.items())
-    text = f"planted fault, which rths commission must detect. {faults}"
-    arguments.add_several(parser, "--plant", "FAULT", text, choices=planted.KINDS)
+    kinds = "; ".join(f"{kind}: {text}" for kind, text in faults.PLANTED.items())
+    text = f"planted fault, which rths commission must detect. {kinds}"
+    arguments.add_several(parser, "--plant", "FAULT", text, choices=faults.PLANTED)
     text = "emulate a rig without specimens, as rths commission requires"
     arguments.add_flags(parser, no_specimen=text)
     text = (
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         scenario = override(scenario, [f"port.address={options.address}"])
     if options.no_specimen:
         scenario = free(scenario)
-    plans = [misbehaviour.parse(plan) for plan in options.misbehave]
+    plans = [faults.parse(plan) for plan in options.misbehave]
     emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
     output = scenario.rig_file.warning.output if scenario.rig_file and scenario.rig_file.warning else ""
     emulator.warned = lambda on: terminal.print_now(f"{output}: {'on' if on else 'off'}")

@@ -21,7 +21,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANSWERS, FULL, RUNGS, ProcedureRecord, SpecimenRecord
-from rths_nodes.loop.scenario import files, rehearsal, schema
+from rths_nodes.loop.scenario import files, schema
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.rungs import check_second, two_persons
@@ -187,7 +187,7 @@ def _record(scenario: Scenario, answers: Answers, console: Console, planned: tup
     return ProcedureRecord(
         test_id=answers.test_id or scenario.run_id(),
         scenario=scenario.name,
-        scenario_hash=rehearsal.hash_of(scenario),
+        scenario_hash=scenario.whole_hash(),
         rig=head.name if head else "",
         rig_description=head.description if head else "",
         laboratory=head.laboratory if head else "",

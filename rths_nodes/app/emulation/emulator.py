@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.app.emulation.misbehaviour import Came, Misbehaviour, Saboteur
-from rths_nodes.app.emulation.planted import Planted
+from rths_nodes.app.emulation.faults import Came, Misbehaviour, Planted, Saboteur
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import AnyParams
@@ -100,10 +99,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return a force loop for each axis, in the order and units of the port.
-
-    The loop is empty unless a controller closes the force loop of the axis.
-    """
+    """Return a force loop for each axis, in port units; empty unless a controller closes the loop."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -131,10 +127,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Moves the pistons of all ``axes``: by a controller if it closes the force loop, otherwise to the command.
-
-    Raises ConfigError if the law of a controller is not ``servo_valve``.
-    """
+    """Moves pistons by controllers, or to the command. Raises ConfigError if a law is not ``servo_valve``."""
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -164,8 +157,7 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m, or N in force control. If ``stands`` is true, the rig is at rest and the valves are
-        shut.
+        ``command`` is in m, or N in force control. If ``stands`` is true, the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -183,10 +175,7 @@ class Controllers:
 
 
 class Switches:
-    """Holds the positions of the switches at the rig: interlock, pressure and cable. Thread-safe.
-
-    :attr:`position` contains only switches that were turned.
-    """
+    """Holds the positions of switches at the rig that were turned: interlock, pressure, cable. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -258,9 +247,6 @@ class Emulator:
                 f"port.type = {kind!r}: only a rig of the port udp can be emulated; "
                 "give --set 'port={type: udp, emulator: true}'"
             )
-        for axis in scenario.axes if scenario.rig is None else ():
-            for noun in ("actuator", "specimen"):
-                scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
         self.true: Measurement

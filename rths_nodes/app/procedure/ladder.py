@@ -50,7 +50,7 @@ class Step:
 
     @cached_property
     def hash(self) -> str:
-        return rehearsal.hash_of(self.scenario, self.program)
+        return self.scenario.whole_hash(self.program)
 
     @property
     def engine(self) -> str:
@@ -133,7 +133,7 @@ class Ladder:
     def rehearsed(self, name: str) -> Run:
         """Return the only simulation of the rung. Raises ConfigError if it is impossible or does not finish."""
         scenario = rehearsal.simulated(self.step(name).scenario)
-        key = rehearsal.hash_of(scenario)
+        key = scenario.whole_hash()
         if key not in self._rehearsed:
             done = hosts.run(scenario, progress=self.progress, interrupted=self.abandoned)
             if done.outcome != "finished":

@@ -28,7 +28,7 @@ from rths_nodes.loop.embedded import Loop, Outcome, Sink
 from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.timing import timing_in_chunks
+from rths_nodes.loop.timing import timing
 
 MANY = 12
 """Largest number of rows of a table that is kept in tuples. C may copy tuples at each access, so longer tables
@@ -210,7 +210,8 @@ class KernelLoop:
             if begin <= samples and interrupted and interrupted():
                 break
         parts.monitor.monitor.energy.resume(self._states["work"])
-        times = timing_in_chunks(time.perf_counter() - began, np.array(taken), np.array(counts))
+        running_s = time.perf_counter() - began
+        times = timing(running_s, np.array(taken), np.zeros(0), 0, 0, counts=np.array(counts))
         return self._outcome(self._states, min(begin, samples), times), histories
 
     def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:

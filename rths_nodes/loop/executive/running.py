@@ -34,12 +34,11 @@ from rths_nodes.loop.executive import near
 from rths_nodes.loop.executive.memory import WORD, Control, Memory, Table, links_of, noted, position_of, words_of
 from rths_nodes.loop.executive.messages import LAST, REFUSED, Messages, RowLayout
 from rths_nodes.loop.executive.parts import live_parts
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY, not_locked, not_scheduled
 from rths_nodes.loop.supervision.safe_stop import braking_time
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
-from rths_nodes.loop.timing import timing
+from rths_nodes.loop.timing import LateData, timing
 
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)

@@ -90,7 +90,7 @@ class Delay:
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
         """Result of :meth:`total`; None if samples have been added since that call."""
-        self._kept: list[_Chunks] | None = None
+        self.kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
@@ -113,17 +113,13 @@ class Delay:
 
     def keep(self) -> None:
         """Store all targets and their transforms from now on, for :meth:`again`."""
-        self._kept = []
-
-    @property
-    def kept(self) -> bool:
-        return self._kept is not None
+        self.kept = []
 
     def again(self, measured: Array) -> Delay:
         """Return a Delay of ``measured`` ``(n,)`` m for the same targets, which :meth:`keep` has stored."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
-        for chunks in self._kept or ():
+        for chunks in self.kept or ():
             part = measured[end : end + chunks.measured.size] - first
             other._sums = reduce(Sums.plus, chunks.sums(part.reshape(chunks.measured.shape)), other._sums)
             end += len(part)
@@ -173,8 +169,8 @@ class Delay:
     def _complete(self) -> None:
         self._work_off()  # process the previous chunk
         self._chunks = self._ready(0, self._full - self._beside)
-        if self._kept is not None and self._chunks is not None:
-            self._kept.append(self._chunks)
+        if self.kept is not None and self._chunks is not None:
+            self.kept.append(self._chunks)
         before, self._samples = self._samples, np.empty_like(self._samples)
         if self._first is None:
             self._first = before[0, : self._beside].copy()
@@ -249,10 +245,7 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for each moving axis whose delay or relative error is NaN.
-
-    ``axes`` are the indices by axis. ``longest`` is the longest measurable delay, s.
-    """
+    """Return notes about NaN in the indices of moving ``axes``; ``longest`` is the largest possible delay, s."""
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"
         for name, row in axes.items()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import INF, NAN
+from rths_nodes.core.arithmetic import INF
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
@@ -73,10 +73,6 @@ def step(
 def larger(a: float, b: float) -> float:
     """Return the larger number, or NaN if either number is NaN."""
     return a if not a <= b and b == b else b
-
-
-def percent(error: float, scale: float) -> float:
-    return 100.0 * error / scale if scale else NAN
 
 
 class EnergyMonitor:
@@ -179,14 +175,14 @@ class EnergyMonitor:
 
     def percent(self, error: float) -> float:
         """Return the final HSEM, in %, for an energy ``error`` (J); NaN if the input energy is zero."""
-        return percent(error, self.input)
+        return 100.0 * error / self.input if self.input else math.nan
 
     @property
     def scale(self) -> float:
         return abs(self.input) + self._reference
 
     def running_percent(self, error: float) -> float:
-        return percent(error, self.scale)
+        return 100.0 * error / self.scale if self.scale else math.nan
 
     @np.errstate(invalid="ignore", over="ignore")
     def running_percents(self, errors: Array, residual: Array) -> Array:

@@ -72,11 +72,7 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample with values by axis.
-
-        ``aimed`` is the measured value that is compared with the target: the force of a force axis, otherwise the
-        displacement; NaN if unknown.
-        """
+        """Add a sample. ``aimed`` is the force of a force axis, otherwise the displacement; NaN if unknown."""
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
             self._next += 1
@@ -89,10 +85,7 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return the first sample and the new columns ``(columns, curves, 4)``.
-
-        Without ``rest``, an incomplete column is left for a later call.
-        """
+        """Return first sample and new columns ``(columns, curves, 4)``; the incomplete one only with ``rest``."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -106,26 +99,18 @@ class LiveColumns:
 def columns_of(rows: Array, per: int) -> Array:
     """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
 
-    The last column may cover fewer rows.
+    Each has the first, lowest, highest and last value, without NaN. The last column may cover fewer rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
-    return envelopes(padded.reshape(-1, per, rows.shape[1]))
-
-
-def envelopes(samples: Array) -> Array:
-    """Return first, lowest, highest and last value ``(columns, curves, 4)`` of each column.
-
-    ``samples`` are ``(columns, samples, curves)``. NaN is ignored.
-    """
-    columns, per, width = samples.shape
-    curves = np.empty((columns, width, PER_CURVE))
-    if not columns:
-        return curves
-    curves[:, :, LOWEST], curves[:, :, HIGHEST] = np.fmin.reduce(samples, axis=1), np.fmax.reduce(samples, axis=1)
-    finite = np.isfinite(samples)
-    first, last = finite.argmax(axis=1), per - 1 - finite[:, ::-1].argmax(axis=1)
-    curves[:, :, FIRST] = np.take_along_axis(samples, first[:, None], axis=1)[:, 0]
-    curves[:, :, LAST] = np.take_along_axis(samples, last[:, None], axis=1)[:, 0]
+    samples = padded.reshape(-1, per, rows.shape[1])
+    curves = np.empty((len(samples), rows.shape[1], PER_CURVE))
+    if len(samples):
+        finite = np.isfinite(samples)
+        first, last = finite.argmax(axis=1), per - 1 - finite[:, ::-1].argmax(axis=1)
+        curves[:, :, LOWEST] = np.fmin.reduce(samples, axis=1)
+        curves[:, :, HIGHEST] = np.fmax.reduce(samples, axis=1)
+        curves[:, :, FIRST] = np.take_along_axis(samples, first[:, None], axis=1)[:, 0]
+        curves[:, :, LAST] = np.take_along_axis(samples, last[:, None], axis=1)[:, 0]
     return curves
 
 
@@ -145,10 +130,7 @@ class _Motion:
 
 
 class MotionCurves:
-    """Collects curves of successive motions at ``servo_rate`` Hz; thread-safe.
-
-    ``loaded`` is true for each force axis.
-    """
+    """Collects curves of successive motions; thread-safe. ``loaded`` is true for each force axis."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
@@ -157,27 +139,21 @@ class MotionCurves:
         self._number = 0
 
     def add(self, measured: Measurement, command: Array) -> None:
+        number, modes = measured.sample, measured.control_mode
+        moved, force = measured.displacement.tolist(), measured.force.tolist()
+        in_force = [len(modes) > axis and modes[axis] == MODE_FORCE for axis in range(len(moved))]
+        rows = zip(command.tolist(), self._loaded, in_force, strict=True)
+        values = [value if loaded == now else math.nan for value, loaded, now in rows]
+        aimed = [f if loaded else x for x, f, loaded in zip(moved, force, self._loaded, strict=True)]
         with self._lock:
-            motion = self._motion_of(measured.sample)
-            moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode
-            in_force = [len(modes) > axis and modes[axis] == MODE_FORCE for axis in range(len(moved))]
-            values = [
-                value if loaded == now else math.nan
-                for value, loaded, now in zip(command.tolist(), self._loaded, in_force, strict=True)
-            ]
-            aimed = [f if loaded else x for x, f, loaded in zip(moved, force, self._loaded, strict=True)]
+            last = self._motions[-1] if self._motions else None
+            if last is None or number != last.next or number - max(last.seen, last.first) > LONGEST_S * self._rate:
+                self._number += 1
+                last = _Motion(self._number, number, number, LiveColumns(len(self._loaded), self._rate))
+                self._motions.append(last)
             nothing = [math.nan] * len(moved)
-            sample = measured.sample - motion.first
-            motion.columns.add(sample, values, values, moved, force, aimed, nothing)
-            motion.next = measured.sample + 1
-
-    def _motion_of(self, sample: int) -> _Motion:
-        last = self._motions[-1] if self._motions else None
-        if last is None or sample != last.next or sample - max(last.seen, last.first) > LONGEST_S * self._rate:
-            self._number += 1
-            last = _Motion(self._number, sample, sample, LiveColumns(len(self._loaded), self._rate))
-            self._motions.append(last)
-        return last
+            last.columns.add(number - last.first, values, values, moved, force, aimed, nothing)
+            last.next = number + 1
 
     def take(self) -> list[Drawn]:
         """Return the new columns of all motions. A motion without new samples since the last call has ended."""

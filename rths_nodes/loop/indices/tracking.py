@@ -26,13 +26,8 @@ import numpy as np
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.delay import CHUNK, Delay, fast_length
 
-PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
-"""Names, in this package, of the indices of Wang et al. (TADC)."""
-
 MOST = 10.0
 """Ratio of error to target above which a relative error has no meaning, because the target has hardly moved."""
-FEI_POWER = 2.0
-"""Exponent l of the frequency evaluation index. An exponent of 2 weights frequencies by the target's power."""
 
 
 class FrequencyEvaluation(NamedTuple):
@@ -44,25 +39,20 @@ class FrequencyEvaluation(NamedTuple):
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def frequency_evaluation(
-    target: Array, measured: Array, dt: float, power: float = FEI_POWER
-) -> FrequencyEvaluation:
+def frequency_evaluation(target: Array, measured: Array, dt: float) -> FrequencyEvaluation:
     """Return the frequency evaluation index of histories ``(n, n_axes)`` (Guo, Chen, Xu & Sanchez 2014).
 
-        FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l,    f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l
+        FEI = sum_j (Y_j / X_j) |X_j|^2 / sum_j |X_j|^2,    f_eq = sum_j f_j |X_j|^2 / sum_j |X_j|^2
         A = |FEI|,    d = -arg(FEI) / (2 pi f_eq)
 
-    X and Y are the one-sided spectra of target and measurement at the frequencies f, and l is ``power``. A is the
-    amplitude ratio, d the delay and f_eq the equivalent frequency. Means are removed, because an offset is neither
-    amplitude nor delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not
-    move. With a constant delay over a wide band, A is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    X and Y are the one-sided spectra of target and measurement at the frequencies f, A is the amplitude ratio, d
+    the delay and f_eq the equivalent frequency. Means are removed, because an offset is neither amplitude nor
+    delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not move. With a
+    constant delay over a wide band, A is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
     shares = np.square(x.real) + np.square(x.imag)
-    if power != FEI_POWER:  # Y / X |X|^l = Y conj(X) |X|^(l - 2)
-        weight = np.where(shares > 0.0, shares ** (0.5 * power - 1.0), 0.0)
-        x, shares = x * weight, shares * weight
     frequencies = np.arange(1, x.shape[1] + 1) / (length * dt)
     total = shares.sum(axis=1)
     moved = np.where(total > 0.0, total, math.nan)
@@ -190,10 +180,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` of :func:`step`.
-
-        ``target`` and ``measured`` ``(n, n_axes)`` m are the samples since the last call.
-        """
+        """Continue after ``sample`` with ``states``; targets and measurements ``(n, n_axes)`` m since the last."""
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -205,9 +192,12 @@ class Tracking:
 
     def _follow(self, target: Array, measured: Array) -> None:
         self._hand_on()
-        for n, delay in enumerate(self.delays):
-            delay.extend(target[:, n], measured[:, n])
+        self._extend(target, measured)
         self._left = CHUNK - (CHUNK - self._left + len(target)) % CHUNK
+
+    def _extend(self, target: Array, measured: Array) -> None:
+        for delay, *columns in zip(self.delays, target.T, measured.T, strict=True):
+            delay.extend(*columns)
 
     @property
     def constants(self) -> list[Constants]:
@@ -247,14 +237,9 @@ class Tracking:
         return indicators, works
 
     def _hand_on(self) -> None:
-        if not self._targets:
-            return
-        targets, measured = (
-            np.frombuffer(buffer).reshape(-1, self._n) for buffer in (self._targets, self._measured)
-        )
-        for n, delay in enumerate(self.delays):
-            delay.extend(targets[:, n], measured[:, n])
-        self._new_samples()
+        if self._targets:
+            self._extend(*(np.frombuffer(row).reshape(-1, self._n) for row in (self._targets, self._measured)))
+            self._new_samples()
 
     @property
     def states(self) -> list[State]:

@@ -168,7 +168,11 @@ class Assembly:
             )
         if self._first is not None:
             return self._first.structure
-        return reduced_structure(self.scenario, self._build("reduction", params), full)
+        reduction: Reduction = self._build("reduction", params)
+        at = places("interface", self.scenario.interface, full)
+        refuse_tested_elsewhere(full, at, full.names)
+        condensed: Any = reduced(reduction, full, at)
+        return condensed  # type: ignore[no-any-return]
 
     @cached_property
     def ground_acceleration(self) -> Array:
@@ -256,10 +260,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes.
-
-        If its model excludes the transport delay, this delay is added to ``lead``.
-        """
+        """Compensator of all moved axes. ``lead`` includes a transport delay that its model excludes."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -317,9 +318,37 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
+        """Observation of the model. Raises ConfigError for unknown names, and a model that is too large."""
         if self._first is not None:
             return self._first.observation
-        return observation_of(self.scenario, self.full_structure, self.structure)
+        scenario, full = self.scenario, self.full_structure
+        model: object = self.structure
+        most = bound_of("Target", "displacement")
+        if full is None and not scenario.interface:
+            n_axes = len(scenario.moved_axes)
+            n_model = n_axes + len(scenario.observed)
+            _refuse_too_many(n_model, most)
+            return WithObserved(n_axes, n_model) if scenario.observed else Observation(n_axes)
+        if full is None:
+            raise ConfigError(
+                "interface: must be left out if there is no structure, because the axes themselves move"
+            )
+        names = full.names
+        if not scenario.interface:
+            if len(names) > most:
+                raise ConfigError(
+                    f"interface: missing, but the structure has {len(names)} degrees of freedom and a Target can "
+                    f"contain only {most}. Name the degrees of freedom that the setup transforms to axes, e.g. "
+                    f"{names[-1]}"
+                )
+            return Observation(len(names))
+        interface = places("interface", scenario.interface, full)
+        observed = interface + places("observed", scenario.observed, full)
+        _refuse_too_many(len(observed), most)
+        refuse_tested_elsewhere(full, interface, names)
+        if isinstance(model, Reduced):
+            return Recovery(model, interface, observed)
+        return Selection(len(names), interface, observed)
 
     @cached_property
     def names(self) -> Names:
@@ -340,10 +369,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return the matrices of a setup for small motion about zero.
-
-    The matrix ``(n_axes, n_dof)`` is for motion to the axes, and ``(n_dof, n_axes)`` for forces of the axes.
-    """
+    """Return matrices of motion ``(n_axes, n_dof)`` and forces ``(n_dof, n_axes)`` of a setup at small motion."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
@@ -359,45 +385,6 @@ def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
         if name not in numbers:
             raise unknown(key, "degree of freedom", name, numbers)
     return [numbers[name] for name in names]
-
-
-def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure) -> Structure:
-    at = places("interface", scenario.interface, full)
-    refuse_tested_elsewhere(full, at, full.names)
-    condensed: Any = reduced(reduction, full, at)
-    return condensed  # type: ignore[no-any-return]
-
-
-def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
-    """Return the observation of ``model``, which is the structure ``full``, its reduction, or None.
-
-    Raises ConfigError for unknown names, tested degrees of freedom outside the interface, and a model that is too
-    large for a Target.
-    """
-    most = bound_of("Target", "displacement")
-    if full is None and not scenario.interface:
-        n_axes = len(scenario.moved_axes)
-        n_model = n_axes + len(scenario.observed)
-        _refuse_too_many(n_model, most)
-        return WithObserved(n_axes, n_model) if scenario.observed else Observation(n_axes)
-    names = scenario.moved_axes if full is None else full.names
-    if not scenario.interface:
-        if len(names) > most:
-            raise ConfigError(
-                f"interface: missing, but the structure has {len(names)} degrees of freedom and a Target can "
-                f"contain only {most}. Name the degrees of freedom that the setup transforms to axes, e.g. "
-                f"{names[-1]}"
-            )
-        return Observation(len(names))
-    if full is None:
-        raise ConfigError("interface: must be left out if there is no structure, because the axes themselves move")
-    interface = places("interface", scenario.interface, full)
-    observed = interface + places("observed", scenario.observed, full)
-    _refuse_too_many(len(observed), most)
-    refuse_tested_elsewhere(full, interface, names)
-    if isinstance(model, Reduced):
-        return Recovery(model, interface, observed)
-    return Selection(len(names), interface, observed)
 
 
 def _refuse_too_many(observed: int, most: int) -> None:

@@ -41,10 +41,10 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
         is_file = path.is_file()
     except OSError as error:  # e.g. the name is too long
         raise ConfigError(f"{kind} {show(str(path))}: no such file ({error.strerror})") from error
-    if path.suffix in (".yaml", ".yml") or is_file:
-        if not is_file:
-            raise ConfigError(f"{kind} {str(path)!r}: no such file")
+    if is_file:
         return path
+    if path.suffix in (".yaml", ".yml"):
+        raise ConfigError(f"{kind} {str(path)!r}: no such file")
     names = shipped(kind)
     if str(name) not in names:
         raise unknown(kind, kind, str(name), names)
@@ -71,7 +71,9 @@ def load(
     if isinstance(scenario, Scenario):
         data, stages = parts_of(scenario), _on(on)
     elif isinstance(scenario, Mapping):
-        data, stages = _contained(plain(scenario)), _on(on) or [("", dict)]
+        contents = plain(scenario)
+        inputs.make_absolute(Scenario, contents, Path())
+        data, stages = with_absolute_cases(contents, Path()), _on(on) or [("", dict)]
     else:
         path = locate(scenario)
         data = _of_scenario(text_of(path, SCENARIO), str(path), path.parent)
@@ -163,11 +165,6 @@ def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = Fal
 
 def from_data(data: dict[str, object], origin: str) -> Scenario:
     return built(with_absolute_cases(data, Path()), [(origin, dict)])
-
-
-def _contained(data: Data) -> Data:
-    inputs.make_absolute(Scenario, data, Path())
-    return with_absolute_cases(data, Path())
 
 
 def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, object]:

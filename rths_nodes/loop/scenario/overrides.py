@@ -56,10 +56,7 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key``, and its declaration (None for a key of a mapping).
-
-    Raises ConfigError if ``key`` is unknown.
-    """
+    """Return value and declaration (None in a mapping) of ``key``. Raises ConfigError if ``key`` is unknown."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):

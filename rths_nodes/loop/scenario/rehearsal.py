@@ -25,8 +25,8 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
-OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
-"""Monitor settings that switch the corridor off, because its bands are valid only at full level in real time."""
+WITHOUT_CORRIDOR = ((["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate"))
+"""Changes that switch the corridor off, because its bands are valid only at full level in real time."""
 
 SHARE_OF_STROKE = 0.05
 """Amplitude of the cycle for the rate dependence, as a fraction of the stroke, if no elastic limit is set."""
@@ -39,13 +39,9 @@ SAME_FORCE = 0.01
 def simulated(scenario: Scenario) -> Scenario:
     """Return the test on a simulator, without injected faults. Raises ConfigError if models are missing."""
     data, real = scenario.data(), not scenario.port.builds_axes
-    port = {} if real else data["port"]
-    data["port"] = port | {
-        "type": "simulator",
-        "transport_samples": scenario.port.transport_samples,
-        "longest_wait": scenario.port.longest_wait,
-    }
-    data["port"] |= dict.fromkeys(("hydraulics", "interlock", "watchdog")) if not real else {}
+    kept = {} if real else data["port"] | dict.fromkeys(("hydraulics", "interlock", "watchdog"))
+    times = {name: getattr(scenario.port, name) for name in ("transport_samples", "longest_wait")}
+    data["port"] = kept | {"type": "simulator"} | times
     for axis in data["axes"].values():
         axis["sensors"] |= _right(Sensors(), Sensors.WRONG)
         axis["output"] |= _right(Output(), Output.WRONG)
@@ -70,16 +66,11 @@ def _drop_channels(levels: Data) -> None:
     def of_rig(text: str) -> bool:
         return any(noun == "channel" or (noun == "quantity" and whose in gone) for noun, whose in named(text))
 
-    kept = {}
     for name, quantity in levels["quantities"].items():
         if any(map(of_rig, quantity["of"])):
             gone.add(name)
-        else:
-            kept[name] = quantity
-    levels["quantities"] = kept
-    levels["expressions"] = {
-        name: level for name, level in levels["expressions"].items() if not of_rig(level["of"])
-    }
+    levels["quantities"] = {name: row for name, row in levels["quantities"].items() if name not in gone}
+    levels["expressions"] = {name: row for name, row in levels["expressions"].items() if not of_rig(row["of"])}
 
 
 def _right(true: object, names: tuple[str, ...]) -> Data:
@@ -87,33 +78,22 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test with the rig slowed down by the factor ``ratio``; structure time is unchanged.
-
-    Raises ConfigError if the slower test is invalid.
-    """
+    """Return the test, at the rig slower by the factor ``ratio``. Raises ConfigError if it is then invalid."""
     if ratio == 1:
         return scenario
-    changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
-    return replace(scenario, changes)
+    return replace(scenario, [(["time_ratio"], scenario.time_ratio * ratio), *WITHOUT_CORRIDOR])
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation multiplied by ``level`` (> 0).
-
-    Raises ConfigError if scaling is impossible.
-    """
+    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if impossible."""
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
     if level == 1.0:
         return scenario
-    changes = [*_scaled(scenario, level), *_without_corridor()]
+    changes = [*_scaled(scenario, level), *WITHOUT_CORRIDOR]
     if scenario.soft_start is not None:
         changes.append((["soft_start", "amplitude"], level * scenario.soft_start.amplitude))
     return replace(scenario, changes)
-
-
-def _without_corridor() -> list[tuple[list[str], object]]:
-    return [(["monitor", key], value) for key, value in OF_FULL_TEST.items()]
 
 
 def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
@@ -135,18 +115,11 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
             )
         changes.append(([*path, name], level * getattr(motion, name)))
     if not changes:
-        who = scenario.integrator.who
-        reason = (
-            f"{who} of the integrator applies the excitation. Reduce the excitation there"
-            if who
-            else "the test has no excitation"
-        )
+        reason = "the test has no excitation"
+        if who := scenario.integrator.who:
+            reason = f"{who} of the integrator applies the excitation. Reduce the excitation there"
         raise ConfigError(f"level = {level:g}: cannot be applied, because {reason}")
     return changes
-
-
-def hash_of(scenario: Scenario, program: str = "") -> str:
-    return scenario.whole_hash(program)
 
 
 def elastic_limits(scenario: Scenario) -> dict[str, float]:
@@ -155,22 +128,20 @@ def elastic_limits(scenario: Scenario) -> dict[str, float]:
 
 
 def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
-    if ratio <= 1:
-        return []
-    return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]
+    return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)] if ratio > 1 else []
 
 
 def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
     if scenario.rig is not None:
         yield f"rig ({type_of(scenario.rig)}): the rate dependence of its forces is unknown before the test"
-    for name, axis in scenario.axes.items() if scenario.rig is None else ():
+        return
+    limits = elastic_limits(scenario)
+    for name, axis in scenario.axes.items():
         if axis.specimen is None:
-            yield (
-                f"axes.{name}.specimen: there is no model of the specimen, so that the rate dependence of its "
-                "force is unknown"
-            )
+            path = f"axes.{name}.specimen"
+            yield f"{path}: there is no model of the specimen, so that the rate dependence of its force is unknown"
             continue
-        amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
+        amplitude = limits.get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
         over = f"in cycles of {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
         path = f"axes.{name}.specimen ({type_of(axis.specimen)})"
@@ -219,8 +190,5 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
             f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so that this rung "
             "does not show the tracking of a test in real time"
         )
-    if scenario.force_lead:
-        yield (
-            f"force_lead: relative to the motion, {1e3 * scenario.force_lead:g} ms are {ratio} times shorter "
-            "than in real time"
-        )
+    if lead := scenario.force_lead:
+        yield f"force_lead: relative to the motion, {1e3 * lead:g} ms are {ratio} times shorter than in real time"

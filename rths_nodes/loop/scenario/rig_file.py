@@ -86,10 +86,7 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """General part of a rig file, as stored in a scenario.
-
-    Sections of the scenario contain the other parts of the file.
-    """
+    """General part of a rig file, as stored in a scenario."""
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")
@@ -169,47 +166,42 @@ class RigFile(RigHead):
                 "clock"
             )
         for name, axis in watch.axes.items():
-            if axis.limits.displacement < self.axes[name].limits.stroke:
-                raise ConfigError(
-                    f"watch.axes.{name}.limits.displacement = {axis.limits.displacement:g} m: must be >= "
-                    f"{self.axes[name].limits.stroke:g} m, the stroke of the axis, so that the test stops first"
-                )
-            if axis.limits.force < self.axes[name].limits.force:
-                raise ConfigError(
-                    f"watch.axes.{name}.limits.force = {axis.limits.force:g} N: must be >= "
-                    f"{self.axes[name].limits.force:g} N, the limit of the axis, so that the test stops first"
-                )
+            mine, limits = axis.limits, self.axes[name].limits
+            for key, value, least, unit, noun in (
+                ("displacement", mine.displacement, limits.stroke, "m", "stroke"),
+                ("force", mine.force, limits.force, "N", "limit"),
+            ):
+                if value < least:
+                    raise ConfigError(
+                        f"watch.axes.{name}.limits.{key} = {value:g} {unit}: must be >= {least:g} {unit}, the "
+                        f"{noun} of the axis, so that the test stops first"
+                    )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
         """Return the rig's axis for each axis in ``names``. Raises ConfigError unless they match one to one."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
-        choices = "; ".join(
-            axis + (f" (serves {', '.join(entry.serves)})" if entry.serves else "")
-            for axis, entry in self.axes.items()
-        )
-        matches: dict[str, str] = {}
+        users: dict[str, str] = {}
         for name in wanted:
             if name not in served:
+                serves = {axis: ", ".join(entry.serves) for axis, entry in self.axes.items()}
+                choices = "; ".join(f"{axis} (serves {more})" if more else axis for axis, more in serves.items())
                 problems.append(
                     f"axes.{name}: no axis of the rig {self.name} has or serves this name. The axes of the rig "
                     f"are {choices}"
                 )
-            elif (axis := served[name]) in matches.values():
-                other = next(other_name for other_name, taken in matches.items() if taken == axis)
+            elif (user := users.setdefault(served[name], name)) != name:
                 problems.append(
-                    f"axes.{name}: this name means the axis {axis} of the rig {self.name}, but {other} already "
-                    "uses this axis"
+                    f"axes.{name}: this name means the axis {served[name]} of the rig {self.name}, but {user} "
+                    "already uses this axis"
                 )
-            else:
-                matches[name] = axis
-        if idle := [axis for axis in self.axes if axis not in matches.values()]:
+        if idle := [axis for axis in self.axes if axis not in users]:
             problems.append(
                 f"axes: no axis of the scenario uses {', '.join(idle)} of the rig {self.name}. The axes of the "
                 f"scenario are {', '.join(wanted)}"
             )
         problems.refuse()
-        return matches
+        return {name: axis for axis, name in users.items()}
 
 
 def check_engine(engine: str, port: OfPortParams) -> None:
@@ -225,19 +217,16 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
-    same = rig.servo_rate is None or not isinstance(rate, (int, float)) or rate == rig.servo_rate
-    if not same:
+    if rig.servo_rate is not None and isinstance(rate, (int, float)) and rate != rig.servo_rate:
         raise ConfigError(
             f"servo_rate = {show(rate)} Hz: must be {rig.servo_rate:g} Hz, the rate of the controller of the rig "
             f"{rig.name}"
         )
-    chosen, places = rig.axis_of(axes), list(rig.axes)
+    chosen = rig.axis_of(axes)
     merged = dict(data) | {
         "port": rig.port,
         "rig_file": RigHead(**{key: getattr(rig, key) for key in declared(RigHead)}),
-        "axes": {
-            name: _on_axis(entry, rig, chosen[name], places.index(chosen[name])) for name, entry in axes.items()
-        },
+        "axes": {name: _on_axis(entry, rig, chosen[name]) for name, entry in axes.items()},
     }
     if rig.engine != AUTO:
         merged["engine"] = rig.engine
@@ -246,7 +235,9 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
     if rig.levels is not None:
         merged["levels"] = _levels(rig, rig.levels, chosen)
     if rig.monitor is not None:
-        merged["monitor"] = _beside(merged.get("monitor"), _explicit_values(rig.monitor))
+        usual = MonitorParams()
+        stated = {key: value for key, value in opened(rig.monitor).items() if value != getattr(usual, key)}
+        merged["monitor"] = _added(merged.get("monitor"), stated)
     return merged
 
 
@@ -269,10 +260,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or changes this file.
-
-    Force limits of axes in ``moved``, which follow displacements, are not compared.
-    """
+    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or changes this file."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -289,7 +277,7 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
         for key in NEVER_WIDER:
             unit = specs[key].unit
             before, now = getattr(stated, key), getattr(axis.limits, key)
-            if before is None or (key in OF_FORCE and name in moved):
+            if before is None or (key in OF_FORCE and name in moved):  # it follows displacements in this test
                 continue
             if now is None or now > before:
                 asked = "left out" if now is None else show(now, unit)
@@ -304,52 +292,38 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
     problems.refuse()
 
 
-def _explicit_values(built: object) -> dict[str, object]:
-    usual = type(built)()
-    return {key: value for key, value in opened(built).items() if value != getattr(usual, key)}
-
-
-def _beside(before: object, values: Mapping[str, object]) -> object:
+def _added(before: object, values: Mapping[str, object]) -> object:
     return opened(before) | dict(values) if is_section(before) else before
 
 
-def _on_axis(entry: object, rig: RigFile, name: str, index: int) -> object:
+def _on_axis(entry: object, rig: RigFile, name: str) -> object:
     if not is_section(entry):
         return entry
     merged, axis = opened(entry), rig.axes[name]
-    merged["limits"] = axis.limits
-    if (
-        merged.get("mode", DISPLACEMENT) == DISPLACEMENT
-    ):  # an axis that supports both modes follows displacements in this test
+    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # also an axis that supports both modes
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
+        merged["limits"] = axis.limits
         merged["force_control"] = axis.force_control
-    merged["rig_axis"] = axis.axis(name, index)
+    merged["rig_axis"] = axis.axis(name, list(rig.axes).index(name))
     if axis.actuator is not None:
         merged["actuator"] = axis.actuator
-    merged["sensors"] = sensors = _beside(merged.get("sensors"), _sensors(axis))
+    channels = {"displacement": axis.displacement, "force": axis.force}
+    stated = {
+        f"{noun}_{key}": value
+        for noun, channel in channels.items()
+        for key, value in _in_si(channel, "range", "resolution", "noise_rms").items()
+    }
+    merged["sensors"] = sensors = _added(merged.get("sensors"), stated)
     levels = axis.limits.levels.in_effect() if axis.limits.levels is not None else {}
     level = levels.get("displacement_disagreement")
     if isinstance(level, Disagreement) and level.channel in rig.auxiliary and is_section(sensors):
-        second = {"channel": level.channel} | _noise(rig.auxiliary[level.channel])
-        merged["sensors"] = opened(sensors) | {"second": _beside(opened(sensors).get("second") or {}, second)}
-    merged["output"] = _beside(merged.get("output"), _converter(axis.command))
+        second = {"channel": level.channel} | _in_si(rig.auxiliary[level.channel], "noise_rms")
+        merged["sensors"] = opened(sensors) | {"second": _added(opened(sensors).get("second") or {}, second)}
+    merged["output"] = _added(merged.get("output"), _in_si(axis.command, "range", "resolution"))
     return merged
 
 
-def _sensors(axis: RigFileAxis) -> dict[str, float]:
-    return {
-        f"{noun}_{key}": value
-        for noun, channel in (("displacement", axis.displacement), ("force", axis.force))
-        for key, value in (_converter(channel) | _noise(channel)).items()
-    }
-
-
-def _noise(channel: Channel) -> dict[str, float]:
-    return {"noise_rms": channel.noise_rms * channel.unit_si} if channel.noise_rms else {}
-
-
-def _converter(channel: Channel) -> dict[str, float]:
-    return {"range": channel.range_si} | (
-        {"resolution": channel.resolution * channel.unit_si} if channel.resolution else {}
-    )
+def _in_si(channel: Channel, *names: str) -> dict[str, float]:
+    values = {name: getattr(channel, name) * channel.unit_si for name in names}
+    return {name: value for name, value in values.items() if value}

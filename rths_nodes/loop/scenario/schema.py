@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,11 @@ from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.laboratory.calibration import RigAxis, Similitude
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.options import AUTO, EXECUTIVE
-from rths_nodes.loop.scenario.force_axes import AXIS_MODES, AxesByMode, check_force_axes, check_mode
-from rths_nodes.loop.scenario.loads import Load
+from rths_nodes.loop.scenario.force_axes import AXIS_MODES, FORCE, Load, check_force_axes, check_mode
 from rths_nodes.loop.scenario.rig_file import ENGINE, RigFile, RigHead, check_engine
 from rths_nodes.loop.scenario.updating import Updating, check_updating
 from rths_nodes.loop.supervision.bridges import BridgeParams
@@ -79,10 +79,7 @@ class SoftStart:
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
-        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all Targets.
-
-        Each result has ``steps + 1`` values. The last Target is at rest at zero, the start of the test.
-        """
+        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all ``steps + 1`` Targets."""
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
         corners, heights = [0.0, self.rise_time, self.duration, fallen, fallen + 1.0], [0.0, 1.0, 1.0, 0.0, 0.0]
@@ -190,7 +187,7 @@ class Axis:
 
 
 @params
-class Scenario(AxesByMode):
+class Scenario:
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the scenario")
     description: str = text("purpose of the test", "")
@@ -295,14 +292,13 @@ class Scenario(AxesByMode):
                     )
 
     def _validate_rig(self) -> None:
-        needed = self.rig is None and self.port.builds_axes
         for name, axis in self.axes.items():
             for noun in ("actuator", "specimen"):
                 present = getattr(axis, noun) is not None
                 if present and self.rig is not None:
                     raise ConfigError(f"axes.{name}.{noun}: must be left out, because rig defines it for all axes")
-                if not present and needed:
-                    raise self._missing(name, noun, "or set rig for all axes")
+                if not present and self.rig is None and self.port.builds_axes:
+                    raise _missing(name, noun, "or set rig for all axes")
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not self.port.cannot_be_built:
                 raise ConfigError(
@@ -333,22 +329,14 @@ class Scenario(AxesByMode):
                 path = f"axes.{name}.rig_axis"
                 axis.rig_axis.check_corrections(self.rig_file.auxiliary, self.servo_rate, path)
 
-    @staticmethod
-    def _missing(axis: str, noun: str, meaning: str) -> ConfigError:
-        types = ", ".join(registry.names(noun))
-        return ConfigError(f"axes.{axis}.{noun}: missing ({meaning}); known: {types}")
-
     def model_of(self, axis: str, noun: str) -> OfParams:
         section: OfParams | None = getattr(self.axes[axis], noun)
         if section is None:
-            raise self._missing(axis, noun, "required by the simulation")
+            raise _missing(axis, noun, "required by the simulation")
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component or part of ``section`` refuses this test.
-
-        ``parts`` is the result of :meth:`parts`, if already computed.
-        """
+        """Raise ConfigError if a component of ``section`` refuses this test. ``parts`` are of :meth:`parts`."""
         problems = Problems()
         for path, part, context in parts or self.parts():
             if path == section or path.startswith(f"{section}."):
@@ -390,22 +378,38 @@ class Scenario(AxesByMode):
             force_axes=self.force_axes,
             strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
             force_lead=self.force_lead,
-            to_axes=self._to_axes,
+            to_axes=partial(_to_axes, self),
         )
 
-    def _to_axes(self, displacement: Array, velocity: Array) -> tuple[Array, Array]:
-        n = len(self.moved_axes)
-        lengths = [scale.length for scale in self.similitude[:n]]
-        if type(self.setup).type_name == "identity":
-            return displacement / lengths, velocity / lengths
-        try:
-            setup: Setup = registry.build("setup", self.setup, n, n)
-        except ConfigError:  # the setup reports this error itself
-            return np.zeros_like(displacement), np.zeros_like(velocity)
-        still = [0.0] * n
-        rows = zip(displacement.tolist(), velocity.tolist(), strict=True)
-        moved = np.array([setup.moved((x, v, still))[:2] for x, v in rows])
-        return moved[:, 0] / lengths, moved[:, 1] / lengths
+    @property
+    def force_axes(self) -> tuple[str, ...]:
+        return tuple(name for name, axis in self.axes.items() if axis.mode == FORCE)
+
+    @property
+    def moved_axes(self) -> tuple[str, ...]:
+        return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
+
+    @property
+    def scaled(self) -> bool:
+        return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
+
+    @property
+    def similitude(self) -> list[Similitude]:
+        return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
+
+    @property
+    def energy_scale(self) -> Array | None:
+        """Ratio of structure energy to specimen energy, by moved axis; None without scale models."""
+        scales = self.similitude[: len(self.moved_axes)]
+        return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
+
+    @property
+    def stop_groups(self) -> tuple[int, ...]:
+        """Group number of each axis, in order. Axes of one group move one specimen and stop together."""
+        n_axes, n_moved = len(self.axes), len(self.moved_axes)
+        groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
+        numbers: dict[int, int] = {}
+        return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
 
     @property
     def dt(self) -> float:
@@ -446,8 +450,7 @@ class Scenario(AxesByMode):
         return {name: axis.limits for name, axis in self.axes.items()}
 
     def data(self) -> Data:
-        complete: dict[str, object] = to_data(self)
-        return complete
+        return dict(to_data(self))
 
     def shared_hash(self, run_id: str = "") -> str:
         """Return the hash of the run id and of all settings that nodes must share."""
@@ -467,15 +470,35 @@ class Scenario(AxesByMode):
             shared |= {"rig": data["rig_file"], "rig_axes": [axis["rig_axis"] for axis in data["axes"].values()]}
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
-    def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run id. Named files are hashed by content, not by path."""
+    def whole_hash(self, run: str = "") -> str:
+        """Return the hash of scenario and run id or program. Named files are hashed by content, not by path."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
-        everything = [inputs.contained(data), run_id]
+        everything = [inputs.contained(data), run]
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+def _missing(axis: str, noun: str, meaning: str) -> ConfigError:
+    types = ", ".join(registry.names(noun))
+    return ConfigError(f"axes.{axis}.{noun}: missing ({meaning}); known: {types}")
+
+
+def _to_axes(scenario: Scenario, displacement: Array, velocity: Array) -> tuple[Array, Array]:
+    n = len(scenario.moved_axes)
+    lengths = [scale.length for scale in scenario.similitude[:n]]
+    if type(scenario.setup).type_name == "identity":
+        return displacement / lengths, velocity / lengths
+    try:
+        setup: Setup = registry.build("setup", scenario.setup, n, n)
+    except ConfigError:  # the setup reports this error itself
+        return np.zeros_like(displacement), np.zeros_like(velocity)
+    still = [0.0] * n
+    rows = zip(displacement.tolist(), velocity.tolist(), strict=True)
+    moved = np.array([setup.moved((x, v, still))[:2] for x, v in rows])
+    return moved[:, 0] / lengths, moved[:, 1] / lengths
 
 
 SIMULATED, EMULATED = "simulated", "emulated"

@@ -232,9 +232,8 @@ def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
     strange, first = numbers.get("unexplained", 0), numbers.get("first_unexplained_sample", 0)
     notes = []
     if first:
-        share = (
-            100.0 * strange / max(1.0, sum(numbers.get(name, 0) for name in ("learnt", "unexplained", *TROUBLE)))
-        )
+        total = sum(numbers.get(name, 0) for name in ("learnt", "unexplained", *TROUBLE))
+        share = 100.0 * strange / max(1.0, total)
         notes.append(
             f"the model of the copies does not explain the specimen in {share:.3g} % of the samples, first at "
             f"{first * scenario.dt:.4g} s. The copies then returned towards their initial values, and the "

@@ -2,8 +2,8 @@
 """Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
 A force axis is held at the start of the test, then controlled by force, and possibly held again. The command of a
-force axis equals its target (``loop/scenario/loads.py``), because only the force controller knows the delay and
-compliance of the actuator.
+force axis equals its target (``loop/scenario/force_axes.py``), because only the force controller knows the delay
+and compliance of the actuator.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rths_nodes.core.samples import (
     Target,
 )
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.loads import LoadHistory
+from rths_nodes.loop.scenario.force_axes import LoadHistory
 from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge, fading_of

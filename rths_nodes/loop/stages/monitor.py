@@ -21,13 +21,13 @@ from rths_nodes.core.samples import (
     Measurement,
     Target,
 )
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.indices.live_columns import LiveColumns
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import FrozenSensors
 from rths_nodes.loop.supervision.corridor import load
 from rths_nodes.loop.supervision.monitor import Monitor
+from rths_nodes.loop.timing import LateData
 
 
 class LoadTracking:

@@ -27,7 +27,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, ROUNDING, Array, Command, Motion, by_force
-from rths_nodes.loop.indices.late_periods import LateData
+from rths_nodes.loop.timing import LateData
 
 
 @params

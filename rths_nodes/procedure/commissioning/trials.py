@@ -20,7 +20,6 @@ from rths_nodes.loop import commissioning as sheet
 from rths_nodes.loop.commissioning import CommissioningRow
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import judgement
-from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
@@ -191,7 +190,7 @@ def _clear_to_move(session: RigSession) -> None:
 @contextmanager
 def _session(bench: Bench) -> Iterator[RigSession]:
     def connected() -> RigSession:
-        record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
+        record = ProcedureRecord("commissioning", bench.scenario.name, bench.scenario.whole_hash())
         session = RigSession(bench.scenario, record, realtime=bench.realtime)
         session.connect()
         return session

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import LateData
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples
 from rths_nodes.ros.nodes.recorder import recording_gaps

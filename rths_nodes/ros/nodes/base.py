@@ -28,7 +28,6 @@ from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, stamp_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.faults.kinds import STREAMS
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
@@ -39,6 +38,7 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import LateData
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import answer_questions
 from rths_nodes.ros.nodes.handshake import Handshake

@@ -16,12 +16,12 @@ from contextlib import ExitStack
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.samples import FLAG_BRIDGED, Command, Measurement, Target
 from rths_nodes.loop.executive.running import ExecutiveLoop
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import LateData
 
 
 class Feed:

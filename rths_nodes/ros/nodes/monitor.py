@@ -15,7 +15,6 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import counted
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.layout import stamp_of
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -23,6 +22,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
+from rths_nodes.loop.timing import LateData
 from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.ros.names import COMMANDS, MONITOR, STATES, TARGETS
 from rths_nodes.ros.nodes.base import RthsNode

@@ -10,13 +10,12 @@ import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND, Durations
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.pacing import ANSWERED, SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.heartbeat import Heartbeat
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
-from rths_nodes.loop.timing import timing
+from rths_nodes.loop.timing import LateData, timing
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
 from rths_nodes.ros.nodes.shutdown import Shutdown

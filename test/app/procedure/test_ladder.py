@@ -60,7 +60,7 @@ def test_rungs_have_level_ratio_host_and_port(scenario: Scenario) -> None:
     assert {name for name, step in steps.items() if step.host == "composed"} == {"b"}
     assert {step.pace for step in steps.values()} == {"lockstep"}
     assert steps["g"].scenario == scenario
-    assert steps["a"].hash == steps["b"].hash == rehearsal.hash_of(rehearsal.simulated(scenario))
+    assert steps["a"].hash == steps["b"].hash == rehearsal.simulated(scenario).whole_hash()
     assert len({steps[name].hash for name in "deg"}) == 3
 
 

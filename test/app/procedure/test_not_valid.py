@@ -18,11 +18,11 @@ from rths_nodes.app.procedure.console import Console, counts
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import HeldRecord, ProcedureRecord, RungRecord, SpecimenRecord, verdict
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import LateData
 from rths_nodes.recording import procedure
 
 NAME = "chen_ricles_2010"

@@ -18,7 +18,6 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import HYDRAULICS_LOW
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
@@ -144,7 +143,7 @@ def test_wrong_sign_is_the_reason_of_a_held_test(tmp_path: Path) -> None:
 
 
 def test_recordings_of_a_test_share_hash_and_identity(runner: ProcedureRunner, tmp_path: Path) -> None:
-    runner.record.scenario_hash = hash_of(runner.ladder.scenario)
+    runner.record.scenario_hash = runner.ladder.scenario.whole_hash()
     positioned(runner)
     arm(runner, "d")
     runner.do("run", clear="CLEAR")

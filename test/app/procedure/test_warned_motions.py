@@ -27,7 +27,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop.procedure_record import PAGE, SOCKET, TERMINAL, ProcedureRecord
-from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioning.trials import signs
 from rths_nodes.procedure.machine import ActRefused
@@ -72,7 +71,7 @@ def bench(tmp_path: Path) -> Iterator[EmulatedBench]:
 @pytest.fixture
 def session(bench: EmulatedBench) -> Iterator[RigSession]:
     scenario = bench.bench.scenario
-    record = ProcedureRecord("test", scenario.name, hash_of(scenario))
+    record = ProcedureRecord("test", scenario.name, scenario.whole_hash())
     with closing(RigSession(scenario, record, realtime=False)) as session:
         yield session
 

@@ -33,7 +33,6 @@ from rths_nodes.loop import provenance
 from rths_nodes.loop.commissioning import rig_hash
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import Corridor
 from rths_nodes.mechanics.models.file import LoadingModel, save
@@ -93,7 +92,7 @@ def scenario_of(folder: Path, overrides: list[str]) -> Scenario:
 
 
 def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> ProcedureRunner:
-    record = ProcedureRecord("test", scenario.name, hash_of(scenario), operator="A. Tester")
+    record = ProcedureRecord("test", scenario.name, scenario.whole_hash(), operator="A. Tester")
     return ProcedureRunner(ladder, record, folder / "test")
 
 
@@ -179,7 +178,7 @@ def test_folder_of_a_test_is_self_contained(kind: str, tmp_path: Path) -> None:
     runner.folder.rename(moved)
     run = read_run(moved / rung.recording)
     assert str(moved / "inputs" / digest / file.name) in str(run.scenario.data())
-    assert hash_of(run.scenario) == rung.scenario_hash
+    assert run.scenario.whole_hash() == rung.scenario_hash
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -227,7 +226,7 @@ def test_hash_covers_content_of_a_file_in_set(path: str, tmp_path: Path, monkeyp
     hashes = set()
     for scale in (1.0, 3.0):
         motion(tmp_path / "motion.txt", scale)
-        hashes.add(hash_of(files.load(NAME, [f"ground_motion.file={path}", "ground_motion.unit=m/s^2"])))
+        hashes.add(files.load(NAME, [f"ground_motion.file={path}", "ground_motion.unit=m/s^2"]).whole_hash())
     assert len(hashes) == 2
 
 
@@ -238,7 +237,7 @@ def test_hash_covers_content_of_a_model_in_set(tmp_path: Path, monkeypatch: pyte
         model(tmp_path / "model.yaml", scale)
         scenario = files.load(NAME, ["compensator={type: identified_inverse, model: model.yaml}"])
         assert scenario.compensator.model == str(tmp_path / "model.yaml")
-        hashes.add(hash_of(scenario))
+        hashes.add(scenario.whole_hash())
     assert len(hashes) == 2
 
 
@@ -387,14 +386,14 @@ def opensees(tmp_path: Path) -> list[str]:
 def test_replaced_file_of_opensees_model_changes_nothing(
     file: str, text: str, opensees: list[str], tmp_path: Path
 ) -> None:
-    first = hash_of(files.load(NAME, opensees))
+    first = files.load(NAME, opensees).whole_hash()
     runner = armed(tmp_path, opensees)
     (tmp_path / file).write_text(text)
     runner.do("run", clear="CLEAR")
     rung, run = result(runner)
     assert rung.outcome == "finished", rung.reason
     assert np.abs(run.displacement).max() > 1e-5
-    assert hash_of(files.load(NAME, opensees)) != first
+    assert files.load(NAME, opensees).whole_hash() != first
 
 
 def test_edited_published_record_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,7 +496,7 @@ def test_rung_without_commands_runs_the_armed_program(tmp_path: Path) -> None:
     runner = runner_with_executive(tmp_path, "ac")
     runner.do("rehearse", rung="a")
     armed, step = arm_rung_c(runner), runner.ladder.step("c")
-    assert step.hash != hash_of(step.scenario)
+    assert step.hash != step.scenario.whole_hash()
     assert mentions(armed, step.hash, f"executive, program {step.program}")
     assert step.program in "".join(armed_table(step, runner.ladder, "").columns[1]._cells)
     assert Served(runner, print).situation().engine == step.engine

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rths_nodes.core.parameters import declared, is_params
+from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 REFUSED, CAUTION = "refused", "caution"
@@ -17,10 +18,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true if no actuator is real.
-
-    Calibrations are judged on the date ``today``.
-    """
+    """Input of a rule. ``simulated``: no actuator is real. ``today`` is the date for calibrations."""
 
     scenario: Scenario
     simulated: bool
@@ -30,12 +28,13 @@ class Seen:
     def axes(self) -> Iterator[tuple[str, Axis]]:
         return ((f"axes.{name}", axis) for name, axis in self.scenario.axes.items())
 
+    @property
+    def rig_axes(self) -> Iterator[tuple[str, Axis, RigAxis]]:
+        return ((path, axis, axis.rig_axis) for path, axis in self.axes if axis.rig_axis is not None)
+
 
 class Found(NamedTuple):
-    """Number at ``place`` that violates the named ``rule``, with its ``value`` and unit.
-
-    ``words`` state the requirement.
-    """
+    """Number at ``place`` that violates the named ``rule``: its ``value`` with unit, and the requirement."""
 
     rule: str
     place: str
@@ -46,31 +45,39 @@ class Found(NamedTuple):
 Look = Callable[[Seen], Iterable[Found]]
 
 
-class Text(NamedTuple):
-    """Text of a rule: its ``relation`` and the reason. If ``real`` is true, it applies only to real rigs."""
+class Rule(NamedTuple):
+    """Relation between numbers, and its reason. If ``real`` is true, the rule applies only to real rigs.
+
+    The function ``look`` yields the numbers that violate this rule, and numbers that violate others.
+    """
 
     weight: str
     relation: str
     reason: str
     real: bool = False
+    name: str = ""
+    look: Look = lambda seen: ()
+
+    def text(self, finding: Found) -> str:
+        value = f" = {finding.value}" if finding.value else ""
+        return f"{finding.place}{value}: {finding.words}. {self.reason}"
 
 
-class Rule(NamedTuple):
-    """Rule whose function ``look`` yields the numbers that violate this rule, and numbers that violate others."""
-
-    name: str
-    look: Look
-    weight: str
-    relation: str
-    reason: str
-    real: bool
+refused, caution = partial(Rule, REFUSED), partial(Rule, CAUTION)
 
 
-refused, caution = partial(Text, REFUSED), partial(Text, CAUTION)
+RULES: list[Rule] = []
+"""All rules, in the order of their modules."""
 
 
-def rules(look: Look, **texts: Text) -> list[Rule]:
-    return [Rule(name, look, *text) for name, text in texts.items()]
+def rules(**named: Rule) -> Callable[[Look], Look]:
+    """Return a decorator that adds rules to RULES, with the decorated function as their ``look``."""
+
+    def added(look: Look) -> Look:
+        RULES.extend(rule._replace(name=name, look=look) for name, rule in named.items())
+        return look
+
+    return added
 
 
 @dataclass(frozen=True)

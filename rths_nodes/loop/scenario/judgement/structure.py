@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +15,11 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import walk
-from rths_nodes.loop.scenario.judgement.rule import Found, Seen, caution, parameter, refused, rules
+from rths_nodes.loop.scenario.judgement.rule import Found, Judgement, Seen, caution, parameter, refused, rules
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
-
-if TYPE_CHECKING:
-    from rths_nodes.core.samples import Array
-    from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
 """Ratios of two values of one stiffness: the values are doubtful above the first ratio, and refused above the
@@ -42,6 +38,18 @@ STRONGEST = 15.0
 LARGEST = 64
 
 
+@rules(
+    stiffness_of_another_structure=refused(
+        "the stiffness of a restoring force must be within a factor of 100 of the stiffness from "
+        "`mass` and `frequency`",
+        "One of the three values is wrong or in another unit",
+    ),
+    stiffness_beside_frequency=caution(
+        "the stiffness of a restoring force should be within a factor of 2 of the stiffness from "
+        "`mass` and `frequency`",
+        "Damping and motion use different stiffnesses",
+    ),
+)
 def _stiffness(seen: Seen) -> Iterator[Found]:
     structure = seen.scenario.structure
     mass, frequency = parameter(structure, "mass"), parameter(structure, "frequency")
@@ -53,35 +61,6 @@ def _stiffness(seen: Seen) -> Iterator[Found]:
             rule = "stiffness_of_another_structure" if ratio > CONTRARY else "stiffness_beside_frequency"
             text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz give {other:.4g} N/m"
             yield Found(rule, "structure.restoring_force.stiffness", f"{component:g} N/m", text)
-
-
-def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
-    scenario = seen.scenario
-    section = "integrator" if scenario.structure is None else "structure"
-    params: Any = getattr(scenario, section)
-    name = next((key for key in STATED if parameter(params, key) is not None), None)
-    if name is None or scenario.rig is not None:
-        return
-    from rths_nodes.loop.scenario.assembly import Assembly, transformation
-
-    try:
-        assembly = Assembly(scenario)
-        tested = np.array(parameter(params, name), float) if assembly.structure is None else _under_test(assembly)
-        moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
-        stated = np.diag(forces @ tested @ moved)
-    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses the part later, with the reason
-        return
-    for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
-        if stiffness > ROUNDING * np.abs(tested).max():
-            yield f"axes.{axis}", f"{section}.{name}", scenario.axes[axis], stiffness
-
-
-def _under_test(assembly: Assembly) -> Array:
-    assert assembly.structure is not None
-    stiffness = assembly.structure.experimental_stiffness
-    if is_sparse(stiffness) or len(stiffness) > LARGEST:
-        raise ValueError
-    return np.asarray(stiffness)
 
 
 def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
@@ -96,22 +75,49 @@ def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
     yield f"{section}.specimen" + ".stiffness" * (parameter(axis.specimen, "stiffness") == small), small
 
 
+@rules(
+    specimen_beside_partition=caution(
+        "the initial stiffness of the specimen should be within a factor of 2 of the experimental "
+        "stiffness in structure or integrator",
+        "The stiffness omitted from the numerical part differs from the specimen's stiffness",
+    ),
+)
 def _partition(seen: Seen) -> Iterator[Found]:
-    for section, path, axis, stated in _stated(seen):
-        for where, tested in _tested(section, axis):
-            ratio = max(tested / stated, stated / tested) if tested > 0.0 else math.inf
+    scenario = seen.scenario
+    section = "integrator" if scenario.structure is None else "structure"
+    params: Any = getattr(scenario, section)
+    name = next((key for key in STATED if parameter(params, key) is not None), None)
+    if name is None or scenario.rig is not None:
+        return
+    from rths_nodes.loop.scenario.assembly import Assembly, transformation
+
+    try:
+        assembly = Assembly(scenario)
+        built = assembly.structure
+        matrix: Any = parameter(params, name) if built is None else built.experimental_stiffness
+        if built is not None and (is_sparse(matrix) or len(matrix) > LARGEST):
+            return
+        tested = np.array(matrix, float)
+        moved, forces = (np.linalg.pinv(columns) for columns in transformation(assembly))
+        stated = np.diag(forces @ tested @ moved)
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses the part later, with the reason
+        return
+    least = ROUNDING * np.abs(tested).max()
+    for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
+        for where, slope in _tested(f"axes.{axis}", scenario.axes[axis]) if stiffness > least else ():
+            ratio = max(slope / stiffness, stiffness / slope) if slope > 0.0 else math.inf
             if ratio > OTHER:
-                text = f"{path} is {stated:g} N/m in the direction of this axis, a ratio of {ratio:.3g}"
-                yield Found("specimen_beside_partition", where, f"{tested:g} N/m", text)
+                text = f"{section}.{name} is {stiffness:g} N/m in the direction of this axis, a ratio of "
+                text += f"{ratio:.3g}"
+                yield Found("specimen_beside_partition", where, f"{slope:g} N/m", text)
 
 
 def first_period(scenario: Scenario) -> float | None:
     """Return the longest period (s) of the structure with its tested part; None if it cannot be computed."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    from rths_nodes.numerical.structures.damping import (
-        modes,
-    )  # imported late, because the import of scipy is slow and a run does not need scipy
+    # imported late, because the import of scipy is slow and a run does not need scipy
+    from rths_nodes.numerical.structures.damping import modes
 
     try:
         built = registry.build("structure", scenario.structure)
@@ -123,6 +129,13 @@ def first_period(scenario: Scenario) -> float | None:
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
 
+@rules(
+    period_of_structure=caution(
+        "the first period of the structure should be at least 10 integration steps, and at most "
+        "`duration` or 20 s, whichever is larger",
+        "Check that mass and stiffness are in kg and N/m",
+    ),
+)
 def _period(seen: Seen) -> Iterator[Found]:
     scenario, period = seen.scenario, first_period(seen.scenario)
     if period is None or STEPS * scenario.step <= period <= max(scenario.duration, LONGEST_PERIOD):
@@ -134,21 +147,29 @@ def _period(seen: Seen) -> Iterator[Found]:
     yield Found("period_of_structure", "structure", type_of(scenario.structure), text)
 
 
-def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
-    if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
-        yield "the stiffness in the rig file", axis.rig_axis.stiffness
-    equivalent = parameter(seen.scenario.integrator, "equivalent_stiffness")
-    if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
-        yield "integrator.equivalent_stiffness", equivalent
-
-
+@rules(
+    specimen_of_another_rig=caution(
+        "`specimen.stiffness` should be within a factor of 10 of the stiffnesses in rig file and integrator",
+        "One of the two values is for another specimen or in another unit",
+    ),
+    specimen_without_force=caution(
+        "the force of a `kelvin_voigt` specimen at the limits of stroke and velocity should be at "
+        "least 1/10 000 of `limits.force`",
+        "The force of such a specimen is negligible; check that its stiffness is in N/m",
+    ),
+)
 def _specimen(seen: Seen) -> Iterator[Found]:
+    equivalent = parameter(seen.scenario.integrator, "equivalent_stiffness")
     for path, axis in seen.axes:
         stiffness, limits = parameter(axis.specimen, "stiffness"), axis.limits
         if not isinstance(stiffness, float):
             continue
-        key_path, shown = f"{path}.specimen.stiffness", f"{stiffness:g} N/m"
-        for who, other in _expected(seen, axis):
+        key_path, shown, expected = f"{path}.specimen.stiffness", f"{stiffness:g} N/m", {}
+        if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
+            expected["the stiffness in the rig file"] = axis.rig_axis.stiffness
+        if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
+            expected["integrator.equivalent_stiffness"] = equivalent
+        for who, other in expected.items():
             if not other / UNLIKE <= stiffness <= other * UNLIKE:
                 yield Found("specimen_of_another_rig", key_path, shown, f"{who} is {other:g} N/m")
         force = stiffness * limits.stroke + (parameter(axis.specimen, "damping") or 0.0) * limits.velocity
@@ -157,20 +178,30 @@ def _specimen(seen: Seen) -> Iterator[Found]:
             yield Found("specimen_without_force", key_path, shown, text + f"{limits.force:g} N")
 
 
+@rules(
+    small_move_beyond_force=caution(
+        "`stiffness` x `small_move.displacement` should be at most ten times `small_move.force`",
+        "The small move is aborted before it yields a result",
+    ),
+)
 def _small_move(seen: Seen) -> Iterator[Found]:
-    for path, axis in seen.axes:
-        rig = axis.rig_axis
-        if rig is None or rig.small_move is None or rig.stiffness is None:
+    for path, _, rig in seen.rig_axes:
+        if rig.small_move is None or rig.stiffness is None:
             continue
         move, force = rig.small_move, rig.stiffness * rig.small_move.displacement
         if force > UNLIKE * move.force:
-            text = (
-                f"the force is {force:.4g} N with a stiffness of {rig.stiffness:g} N/m, but small_move.force is "
-            )
+            text = f"the force is {force:.4g} N with a stiffness of {rig.stiffness:g} N/m, but small_move.force "
+            text += f"is {move.force:g} N"
             key_path, shown = f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m"
-            yield Found("small_move_beyond_force", key_path, shown, text + f"{move.force:g} N")
+            yield Found("small_move_beyond_force", key_path, shown, text)
 
 
+@rules(
+    record_of_another_unit=caution(
+        "the peak of a record should be at most 15 m/s^2, unless `accept_any_peak` is set",
+        "Hardly any earthquake reached this value; check the unit",
+    ),
+)
 def _record(seen: Seen) -> Iterator[Found]:
     for path, part in walk(seen.scenario):
         if parameter(part, "accept_any_peak") is not False:
@@ -182,83 +213,23 @@ def _record(seen: Seen) -> Iterator[Found]:
             yield Found("record_of_another_unit", f"{path}.unit", unit, text)
 
 
+@rules(
+    copies_that_follow=refused(
+        "`updating.mode` must be `shadow`",
+        "Copies of the specimen may affect a test only on a simulated rig",
+        True,
+    ),
+)
 def _copies(seen: Seen) -> Iterator[Found]:
     updating = seen.scenario.updating
     if updating is not None and updating.mode == USED:
         yield Found("copies_that_follow", "updating.mode", USED, f"must be {SHADOW}")
 
 
-def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def of_components(scenario: Scenario) -> Iterator[Judgement]:
     many: Counter[str] = Counter()
     for path, part, component in scenario.parts():
         for text in part.cautions(component):
             many[path] += 1
             number = f" ({many[path]})" if many[path] > 1 else ""
-            yield f"component: {path}{number}", f"{path}: {text}"
-
-
-PARTS = (
-    *rules(
-        _stiffness,
-        stiffness_of_another_structure=refused(
-            "the stiffness of a restoring force must be within a factor of 100 of the stiffness from "
-            "`mass` and `frequency`",
-            "One of the three values is wrong or in another unit",
-        ),
-        stiffness_beside_frequency=caution(
-            "the stiffness of a restoring force should be within a factor of 2 of the stiffness from "
-            "`mass` and `frequency`",
-            "Damping and motion use different stiffnesses",
-        ),
-    ),
-    *rules(
-        _partition,
-        specimen_beside_partition=caution(
-            "the initial stiffness of the specimen should be within a factor of 2 of the experimental "
-            "stiffness in structure or integrator",
-            "The stiffness omitted from the numerical part differs from the specimen's stiffness",
-        ),
-    ),
-    *rules(
-        _period,
-        period_of_structure=caution(
-            "the first period of the structure should be at least 10 integration steps, and at most "
-            "`duration` or 20 s, whichever is larger",
-            "Check that mass and stiffness are in kg and N/m",
-        ),
-    ),
-    *rules(
-        _specimen,
-        specimen_of_another_rig=caution(
-            "`specimen.stiffness` should be within a factor of 10 of the stiffnesses in rig file and integrator",
-            "One of the two values is for another specimen or in another unit",
-        ),
-        specimen_without_force=caution(
-            "the force of a `kelvin_voigt` specimen at the limits of stroke and velocity should be at "
-            "least 1/10 000 of `limits.force`",
-            "The force of such a specimen is negligible; check that its stiffness is in N/m",
-        ),
-    ),
-    *rules(
-        _small_move,
-        small_move_beyond_force=caution(
-            "`stiffness` x `small_move.displacement` should be at most ten times `small_move.force`",
-            "The small move is aborted before it yields a result",
-        ),
-    ),
-    *rules(
-        _record,
-        record_of_another_unit=caution(
-            "the peak of a record should be at most 15 m/s^2, unless `accept_any_peak` is set",
-            "Hardly any earthquake reached this value; check the unit",
-        ),
-    ),
-    *rules(
-        _copies,
-        copies_that_follow=refused(
-            "`updating.mode` must be `shadow`",
-            "Copies of the specimen may affect a test only on a simulated rig",
-            True,
-        ),
-    ),
-)
+            yield Judgement(f"component: {path}{number}", f"{path}: {text}")

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate faults of an emulated rig or its network, written KIND@SAMPLE or KIND@SAMPLE:N."""
+"""Deliberate faults of an emulated rig.
+
+A misbehaviour of the rig or its network is written KIND@SAMPLE or KIND@SAMPLE:N. A planted fault is not reported:
+commissioning must detect it.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import random
@@ -11,15 +16,19 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_CLOSED, Array
 from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.receiver import ReceiverLimits
 
 LOSE, MUTE, DUPLICATE, REORDER, DELAY, DIE, FREEZE, SESSION, GARBAGE, INTERLOCK, HYDRAULICS = (
     *("lose", "mute", "duplicate", "reorder", "delay", "die", "freeze", "session", "garbage", "interlock"),
     "hydraulics",
 )
 PRESSURES = ("off", "low", "high")
-KINDS = {
+MISBEHAVIOURS = {
     LOSE: (1, "N commands are lost on the way to the rig"),
     MUTE: (1, "N states are lost on the way to the test computer"),
     DUPLICATE: (1, "N datagrams arrive twice, in both directions"),
@@ -49,9 +58,9 @@ def parse(text: str) -> Misbehaviour:
     if not match:
         raise ConfigError(f"--misbehave = {show(text)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
     kind, sample, count = match.groups()
-    if kind not in KINDS:
-        raise unknown("--misbehave", "kind", kind, KINDS)
-    number = KINDS[kind][0] if count is None else int(count)
+    if kind not in MISBEHAVIOURS:
+        raise unknown("--misbehave", "kind", kind, MISBEHAVIOURS)
+    number = MISBEHAVIOURS[kind][0] if count is None else int(count)
     if kind == HYDRAULICS and number >= len(PRESSURES):
         raise ConfigError(f"--misbehave = {show(text)}: N must be <= {len(PRESSURES) - 1}")
     if number > _LONGEST:
@@ -110,10 +119,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``: 0 for no freeze, infinity for ever.
-
-        Exit if the process must die at this tick.
-        """
+        """Return the number of ticks to freeze at tick ``sample``, or infinity. Exit if the process must die."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -127,3 +133,87 @@ class Saboteur:
     def pressure(self, sample: int) -> str:
         levels = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
         return PRESSURES[levels[-1]] if levels else ""
+
+
+BRAKING, HARD, STROKE, VELOCITY, WATCHDOG, ENDLESS, BRIDGE, SWAPPED, SIGN, DEAD_INTERLOCK, JUMP = (
+    *("longer_braking", "hard_braking", "wider_stroke", "wider_velocity", "dead_watchdog", "endless_bridge"),
+    *("longer_bridge", "swapped_axes", "wrong_sign", "dead_interlock", "jump_on_pressure"),
+)
+PLANTED = {
+    BRAKING: "the receiver brakes with half of the deceleration that it states",
+    HARD: "the receiver brakes with twice the deceleration that it states",
+    STROKE: "the stroke limit of the receiver is a fifth wider than stated",
+    VELOCITY: "the velocity limit of the receiver is twice the stated limit",
+    WATCHDOG: "the receiver brakes if a command is missing, but continues with the next command, however late",
+    ENDLESS: "the receiver continues for ever with constant velocity if commands are missing",
+    BRIDGE: "the receiver bridges twice as many samples as it states",
+    SWAPPED: "the displacement sensors of the first two axes are swapped",
+    SIGN: "the displacement sensor of the first axis has the wrong sign",
+    DEAD_INTERLOCK: "the receiver ignores the interlock",
+    JUMP: "after pressure returns, the actuators are 1 mm away from their commands",
+}
+FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
+FACTORS |= {VELOCITY: ("velocity", 2.0)}
+JUMP_M = 1e-3
+LONGEST_S = 9.9
+"""Longest possible timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s and more."""
+
+
+class Planted:
+    """Applies planted faults. Raises ConfigError for an unknown fault, or swapped axes on a rig with one."""
+
+    def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
+        for kind in kinds:
+            if kind not in PLANTED:
+                raise unknown("--plant", "fault", kind, PLANTED)
+        if SWAPPED in kinds and n_axes < 2:
+            raise ConfigError(f"--plant = {SWAPPED!r}: requires a rig with at least two axes")
+        self._kinds = frozenset(kinds)
+        self._pressure = HYDRAULICS_NOT_TOLD
+        self._off = 0.0
+
+    def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
+        limits = list(stated)
+        for kind, (name, factor) in FACTORS.items():
+            if kind in self._kinds:
+                limits = [row._replace(**{name: factor * getattr(row, name)}) for row in limits]
+        return limits
+
+    def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
+        """Return the samples that the receiver bridges, and those after which it ends the session."""
+        longest = int(LONGEST_S / dt)
+        if ENDLESS in self._kinds:
+            return longest, longest + 1
+        if WATCHDOG in self._kinds:
+            return bridged, longest
+        return (2 * bridged, watchdog + bridged) if BRIDGE in self._kinds else (bridged, watchdog)
+
+    def answer(self, data: bytes, stated: Sequence[ReceiverLimits], bridged: int, watchdog: int) -> bytes:
+        if not self._kinds & {*FACTORS, WATCHDOG, ENDLESS, BRIDGE}:
+            return data
+        head, start = datagrams.head_of(data), datagrams.HEAD.size
+        rows = b""
+        for index, limits in enumerate(stated):
+            active = datagrams.ANSWER_ROW.unpack_from(data, start + index * datagrams.ANSWER_ROW.size)[:2]
+            shown = (limits.stroke, limits.velocity, limits.acceleration, limits.force, limits.error)
+            rows += datagrams.ANSWER_ROW.pack(*active, *shown)
+        end = datagrams.ANSWER_END.unpack_from(data, start + len(rows))
+        behind = data[start + len(rows) + datagrams.ANSWER_END.size : -datagrams.CHECKSUM.size]
+        return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)
+
+    def shows(self, sensors: ctypes.Structure) -> None:
+        shown = sensors.displacement
+        if SIGN in self._kinds:
+            shown[0] = -shown[0]
+        if SWAPPED in self._kinds:
+            shown[0], shown[1] = shown[1], shown[0]
+        if DEAD_INTERLOCK in self._kinds:
+            sensors.interlock = INTERLOCK_CLOSED
+
+    def leads(self, command: Array, hydraulics: int) -> Array:
+        if JUMP not in self._kinds:
+            return command
+        if self._pressure == HYDRAULICS_OFF != hydraulics:
+            self._off = JUMP_M
+        self._pressure = hydraulics
+        return np.asarray(command + self._off)
