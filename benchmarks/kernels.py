@@ -28,7 +28,7 @@ import numpy as np
 from processor_time import least
 
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.compiled import native
+from rths_nodes.loop.compiled import running
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, Way, forces_of, in_arrays, plain
@@ -120,7 +120,7 @@ def compiling(scenario: Bench) -> tuple[Way, float, float]:
     """Return the compiled loop, and the processor times (s) to compile it and to load it in another process."""
     parts = scenario.parts()
     before = sum(os.times()[:4])  # includes child processes, among them the compiler
-    way = native.way_of(parts)
+    way = running.way_of(parts)
     cold = sum(os.times()[:4]) - before
     command = [sys.executable, __file__, "--warm", scenario.name]
     return way, cold, json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -130,7 +130,7 @@ def warm(name: str) -> float:
     """Return the processor time (s) to load the compiled loop, including its import."""
     parts = Bench(name, CASES[name][0], 1.0).parts()
     before = thread_time_ns()
-    assert native.way_of(parts).compiled
+    assert running.way_of(parts).compiled
     return 1e-9 * (thread_time_ns() - before)
 
 

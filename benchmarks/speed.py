@@ -30,8 +30,7 @@ from processor_time import least
 
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import Measurement, Target
-from rths_nodes.loop.compiled.native import loop_over_kernels
-from rths_nodes.loop.compiled.running import KernelLoop
+from rths_nodes.loop.compiled.running import KernelLoop, loop_over_kernels
 from rths_nodes.loop.embedded import Loop, Sink
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

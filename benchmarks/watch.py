@@ -34,7 +34,7 @@ from rths_nodes.app.procedure.operator_socket import Answer, SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import PulseListener
+from rths_nodes.loop.watch import PulseListener
 
 SCENARIO, RIG = "chen_ricles_2010", "bench_watched"
 STATED_S = 0.05

@@ -19,8 +19,7 @@ from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.compiled.native import loop_over_kernels
-from rths_nodes.loop.compiled.running import KernelLoop
+from rths_nodes.loop.compiled.running import KernelLoop, loop_over_kernels
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import kinds as faulty

@@ -99,13 +99,15 @@ def first_of(names: tuple[str, ...]) -> Toolchain:
         command = shutil.which(name)
         if command is None:
             continue
-        done = subprocess.run(
-            [command, "--version"], capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
-        )
+        done = _run(command, "--version")
         if done.returncode == 0:
             machine = platform.machine(), instructions(), *platform.libc_ver()
             return command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS])
     raise Unbuilt(f"no C compiler was found ({', '.join(names)}). Install gcc (sudo apt install gcc)")
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
 
 
 def instructions() -> str:
@@ -121,7 +123,7 @@ def key_of(text: str, tools: Toolchain) -> str:
 
 
 def kept(key: str, kind: str = LIBRARY) -> Library | None:
-    with suppress(OSError, Unbuilt):
+    with suppress(OSError):
         check_private(folder())
         for path in folder().glob(f"{key}-*{kind}"):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -155,11 +157,8 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
                 path.unlink()
             notes = (f"{directory}: a damaged library was rebuilt",) if damaged else ()
             return _made(directory, key, text, tools, kind)._replace(notes=notes)
-    except (OSError, Unbuilt) as error:
-        if isinstance(error, Refused):
-            raise
-        reason = str(error.strerror or error) if isinstance(error, OSError) else str(error)
-        note = f"{directory}: {reason}. The compiled loop is not kept for later processes"
+    except OSError as error:
+        note = f"{directory}: {error.strerror or error}. The compiled loop is not kept for later processes"
     with tempfile.TemporaryDirectory(prefix="rths_nodes_") as private:
         try:
             return _made(Path(private), key, text, tools, kind)._replace(notes=(note,))
@@ -167,25 +166,19 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
             raise Unbuilt(f"{private}: no compiled loop can be loaded ({error.strerror or error})") from error
 
 
-class Refused(Unbuilt):
-    """Raised if the compiler refuses a text or does not finish."""
-
-
 def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> Library:
+    """Build a library or program. Raises Unbuilt if the compiler refuses the text or does not finish."""
     source, new = directory / f"{key}.c", directory / f"{key}.{os.getpid()}.new"
     try:
         source.write_text(text, encoding="utf-8")
-        command = [tools[0], *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
-        )
+        done = _run(tools[0], *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm")
         system = os.statvfs(directory)
         if done.returncode != 0:
             if system.f_bavail * system.f_frsize <= SMALLEST_ROOM:
                 raise OSError(errno.ENOSPC, "no space left on the device")
             first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
             first = f"the compiler was ended by signal {-done.returncode}" if done.returncode < 0 else first
-            raise Refused(f"{tools[0]} cannot compile {source.name}: {first}")
+            raise Unbuilt(f"{tools[0]} cannot compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
         if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
@@ -197,9 +190,10 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
 
 
 def check_private(directory: Path) -> None:
+    """Raise OSError if other users could change the files in ``directory``."""
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
-        raise Unbuilt(
+        raise OSError(
             f"must be a folder of this user with the mode 0700, but belongs to the user {state.st_uid} and has "
             f"the mode {stat.S_IMODE(state.st_mode):04o}"
         )

@@ -5,19 +5,26 @@ Each function becomes one static C function for each form of its arguments. The 
 arrays of the arguments, and a pointer for each result; a single number is returned by value. Integers and booleans
 of known value are constants in the text. A generated Python function passes all arguments to the entry point and
 assembles the result.
+
+``FORMS`` lists functions of Python, the C library, numpy and ``core/arithmetic.py`` that have their own C form. A
+function of ``arithmetic`` is listed only if its Python form uses numpy or a list. Both forms return the same bits,
+because they sum in the same order.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import ctypes
 import inspect
+import math
+import operator
 import re
 import struct
 import textwrap
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import count, permutations
 from types import FunctionType
 from typing import Any, TypeGuard
@@ -26,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rths_nodes.codegen.building import Library, Toolchain, built
-from rths_nodes.codegen.intrinsics import FORMS
 from rths_nodes.codegen.translating import Expressions, FunctionTranslator
 from rths_nodes.codegen.values import (
     BOOL,
@@ -38,21 +44,213 @@ from rths_nodes.codegen.values import (
     Arr,
     Lines,
     Plain,
+    Range,
     Return,
     Scalar,
     Tup,
     Untranslatable,
     Value,
+    array,
     constant,
     field_names,
     form,
+    integer_of,
     kind_of_number,
     leaves,
     rebuilt,
     row_strides,
+    scalar,
+    wrapped,
 )
+from rths_nodes.core import arithmetic
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import identity, unguarded
+
+MATHEMATICAL = ("sqrt", "exp", "log", "pow", "sin", "cos", "tanh", "copysign")
+
+
+def _mathematical(name: str, t: Expressions, *arguments: Value) -> Value:
+    return Scalar(FLOAT, f"{name}({', '.join(in_kind(FLOAT, argument).c for argument in arguments)})")
+
+
+def in_kind(kind: str, value: Value) -> Scalar:
+    number = scalar(value, "the arguments of this function must be numbers")
+    if number.const is not None:
+        return constant(float(number.const) if kind == FLOAT else int(number.const))
+    return number if number.kind == kind else Scalar(kind, f"({C_TYPES[kind]}){wrapped(number.c)}")
+
+
+def _absolute(t: Expressions, value: Value) -> Value:
+    number = scalar(value, "the argument of abs() must be a number in a kernel")
+    return Scalar(number.kind, f"{'fabs' if number.kind == FLOAT else 'llabs'}({number.c})")
+
+
+def _length(t: Expressions, value: Value) -> Value:
+    if isinstance(value, Tup):
+        return constant(len(value.items))
+    if isinstance(value, Arr) and value.shape[0] is not None:
+        return constant(value.shape[0])
+    raise Untranslatable("the length is not known while the kernel is translated")
+
+
+def _extreme(sign: str, t: Expressions, *arguments: Value) -> Value:
+    best, *more = map(t.stable, map(scalar, t.items_of(arguments[0]) if len(arguments) == 1 else arguments))
+    for other in more:
+        if best.kind != other.kind:
+            best, other = in_kind(FLOAT, best), in_kind(FLOAT, other)
+        best = t.stable(Scalar(best.kind, f"({other.c} {sign} {best.c}) ? {other.c} : {best.c}"))
+    return best
+
+
+def _larger_or_nan(sign: str, t: Expressions, *arguments: Value) -> Value:
+    def beyond(a: Scalar, b: Scalar) -> Scalar:
+        x, y = wrapped(in_kind(FLOAT, a).c), wrapped(in_kind(FLOAT, b).c)
+        return Scalar(FLOAT, f"({x} {sign}= {y} || {x} != {x}) ? {x} : {y}")
+
+    return t.elementwise(beyond, *arguments)
+
+
+def _range(t: Expressions, *bounds: Value) -> Value:
+    if len(bounds) > 2:
+        raise Untranslatable("range() cannot have a step in a kernel")
+    return Range(*map(scalar, bounds if len(bounds) == 2 else (constant(0), *bounds)))
+
+
+def _tuple_of(t: Expressions, *arguments: Value) -> Value:
+    return Tup(tuple(t.items_of(arguments[0]))) if arguments else Tup(())
+
+
+def _zipped(t: Expressions, *arguments: Value) -> Value:
+    columns = [t.items_of(argument) for argument in arguments]
+    if len(set(map(len, columns))) > 1:
+        raise Untranslatable("the arguments of zip() must have the same length in a kernel")
+    return Tup(tuple(Tup(items) for items in zip(*columns, strict=True)))
+
+
+def _filled(number: float | None, t: Expressions, shape: Value, *values: Value) -> Value:
+    lengths = shape.items if isinstance(shape, Tup) else (shape,)
+    of_floats = bool(values) and values[-1] == Plain(float)
+    values = values[:-1] if of_floats else values
+    if len(values) > (number is None) or any(isinstance(value, Plain) for value in values):
+        raise Untranslatable("np.zeros, np.full and np.empty must have no dtype except float in a kernel")
+    contents = list(map(scalar, values)) if number is None else [constant(number)]
+    contents = [in_kind(FLOAT, content) for content in contents] if of_floats else contents
+    kind = contents[0].kind if contents else FLOAT
+    result = t.fresh(kind, [integer_of(item, "the shape of an array") for item in lengths])
+    for content in contents:
+        t.store(result, content)
+    return result
+
+
+def _as_array(t: Expressions, value: Value) -> Value:
+    if isinstance(value, Tup):
+        return t.array_of(value)
+    return replace(t.copy(value), listed=False) if isinstance(value, Arr) and value.listed else value
+
+
+def _dot(t: Expressions, one: Value, other: Value) -> Value:
+    total = t.variable(constant(0.0), "total")
+    if isinstance(one, Tup) or isinstance(other, Tup):
+        for a, b in zip(map(scalar, t.items_of(one)), map(scalar, t.items_of(other)), strict=False):
+            t.emit(f"{total.c} += {wrapped(a.c)} * {wrapped(b.c)};")
+        return total
+    left, right = array(one), array(other)
+    if left.shape != right.shape:
+        raise Untranslatable(f"dot() needs two vectors of the same length, not {left.shape} and {right.shape}")
+    with t.over(left.shape) as (position,):
+        t.emit(f"{total.c} += {left.at(position)} * {right.at(position)};")
+    return total
+
+
+def _matvec_into(t: Expressions, target: Value, factor: Value, values: Value) -> Value:
+    result, matrix = array(target), array(factor, "the first factor of a product must be a matrix")
+    vector = values if isinstance(values, Arr) and values.contiguous else t.array_of(values)
+    rows, columns = matrix.shape
+    if columns == 0:
+        raise Untranslatable("the matrix of a product must have columns")
+    if (*result.shape, *vector.shape) != (rows, columns):
+        raise Untranslatable(f"a matrix {matrix.shape} cannot multiply a vector {vector.shape}")
+    t.written |= t.memory_of(result)
+    shared = t.memory_of(result) & (t.memory_of(matrix) | t.memory_of(vector))
+    product = result if result.contiguous and not shared else t.fresh(FLOAT, result.shape, "product")
+    addresses = ", ".join(part.c for part in (product, matrix, vector))
+    t.emit(f"matrix_product({addresses}, {rows}, {columns}, {matrix.strides[0]}, {matrix.strides[1]});")
+    t.store(result, product)
+    return Plain(None)
+
+
+def _matvec(t: Expressions, factor: Value, values: Value) -> Arr:
+    result = t.fresh(FLOAT, array(factor, "the first argument of matvec() must be a matrix").shape[:1], "product")
+    _matvec_into(t, result, factor, values)
+    return result
+
+
+def _groups(t: Expressions, like: Value, factor: Value, values: Value) -> Value:
+    numbers = iter(t.items_of(_matvec(t, factor, values)))
+    return t.stable(Tup(tuple(Tup(tuple(next(numbers) for _ in t.items_of(row))) for row in t.items_of(like))))
+
+
+def _put(t: Expressions, table: Value, begin: Value, values: Value) -> Value:
+    target = array(table, "put() needs an array and a position")
+    part = target.moved(t.stable(scalar(begin)).c, target.strides[0])
+    t.store(replace(part, shape=(len(t.items_of(values)),)), values)
+    return Plain(None)
+
+
+def _record_across(t: Expressions, table: Value, begin: Value, values: Value, step: Value) -> Value:
+    target, first, apart = array(table), t.stable(scalar(begin)), scalar(step)
+    t.written |= t.memory_of(target)
+    for at, value in enumerate(t.items_of(values)):
+        t.emit(f"{target.at(f'{first.c} + {apart.c} * {at}')} = {scalar(value).c};")
+    return Plain(None)
+
+
+def _times(t: Expressions, rows: Value, vector: Value) -> Value:
+    numbers = [t.stable(scalar(number)) for number in t.items_of(vector)]
+    sums: list[Value] = []
+    for row in t.items_of(rows):
+        pairs = zip(map(scalar, t.items_of(row)), numbers, strict=True)
+        sums.append(Scalar(FLOAT, " + ".join(f"{wrapped(a.c)} * {b.c}" for a, b in pairs)))
+    return Tup(tuple(sums))
+
+
+FORMS: dict[object, Callable[..., Value]] = {
+    operator.add: lambda t, one, other: t.operated(ast.Add(), one, other),
+    operator.sub: lambda t, one, other: t.operated(ast.Sub(), one, other),
+    operator.mul: lambda t, one, other: t.operated(ast.Mult(), one, other),
+    operator.truediv: lambda t, one, other: t.operated(ast.Div(), one, other),
+    operator.getitem: lambda t, rows, position: t.row(array(rows), scalar(position)),
+    builtins.abs: _absolute,
+    builtins.len: _length,
+    builtins.range: _range,
+    builtins.float: lambda t, value: in_kind(FLOAT, value),
+    builtins.int: lambda t, value: in_kind(INT, value),
+    builtins.bool: lambda t, value: t.truth(value),
+    builtins.max: partial(_extreme, ">"),
+    builtins.min: partial(_extreme, "<"),
+    builtins.tuple: _tuple_of,
+    builtins.list: _tuple_of,
+    builtins.zip: _zipped,
+    np.zeros: partial(_filled, 0.0),
+    np.full: partial(_filled, None),
+    np.empty: partial(_filled, None),
+    np.array: lambda t, value: t.array_of(value),
+    np.asarray: _as_array,
+    np.maximum: partial(_larger_or_nan, ">"),
+    np.minimum: partial(_larger_or_nan, "<"),
+    arithmetic.dot: _dot,
+    arithmetic.matvec: _matvec,
+    arithmetic.matvec_into: _matvec_into,
+    arithmetic.groups: _groups,
+    arithmetic.numbers: lambda t, value: replace(t.copy(value), listed=True) if isinstance(value, Arr) else value,
+    arithmetic.put: _put,
+    arithmetic.record: _put,
+    arithmetic.record_across: _record_across,
+    arithmetic.rounded: partial(_mathematical, "rint"),
+    arithmetic.times: _times,
+    **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
+}
+
 
 HEAD = """\
 #include <math.h>
@@ -361,49 +559,66 @@ def call(*arguments):
 """
 
 
-class Entry(Expressions):
-    def __init__(self, program: Program, arguments: list[Arr]) -> None:
+class EntryPoint(Expressions):
+    """Entry point of a C program for a ``function`` with arguments in the form of ``values``.
+
+    ``all_arrays`` are its arrays: first the arguments, then arrays that the call creates. ``results`` are its
+    numbers. ``result`` is the result of the function, which consists of these arrays and numbers.
+    """
+
+    def __init__(self, function: FunctionType, values: Sequence[Value]) -> None:
+        program = Program()
         super().__init__(program.call, {})
-        self.whole, self.made = arguments, [name_of(argument) for argument in arguments]
-        self.results: list[str] = []
+        self.values = Tup(tuple(values))
+        handed = [part for part in leaves(self.values) if is_handed(part)]
+        self.numbers = [part for part in handed if isinstance(part, Scalar)]
+        self.all_arrays = [part for part in handed if isinstance(part, Arr)]
+        self.passed = len(self.all_arrays)
+        self.results: list[Scalar] = []
+        self.result = self._returned(program.call(self, function, values))
+        self.text = program.text(body_of(ENTRY, self.arrays, self.lines))
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
-        c = f"(({C_TYPES[kind]} *)arrays[{len(self.made)}])"
-        self.whole.append(Arr(kind, c, tuple(shape)))
-        self.made.append(f"empty({tuple(shape)}, {PACKED[kind][0]!r})")
-        return self.whole[-1]
+        self.all_arrays.append(Arr(kind, f"(({C_TYPES[kind]} *)arrays[{len(self.all_arrays)}])", tuple(shape)))
+        return self.all_arrays[-1]
 
-    def returned(self, value: Value) -> str:
+    def _returned(self, value: Value) -> Value:
         if isinstance(value, Tup):
-            return f"({''.join(self.returned(item) + ', ' for item in value.items)})"
+            return replace(value, items=tuple([self._returned(item) for item in value.items]))
         if isinstance(value, Arr):
-            part = value if value in self.whole else self.copy(value)
-            return f"arrays[{self.whole.index(part)}]"
+            return value if value in self.all_arrays else self.copy(value)
         if not is_handed(value):
-            return repr(value.const) if isinstance(value, Scalar) else "None"
-        slot = f"results[{len(self.results)}]"
-        self.results.append(PACKED[value.kind])
-        self.emit(f"{slot}.{FIELDS[value.kind]} = {value.c};")
-        return slot
+            return value
+        self.results.append(Scalar(value.kind, f"results[{len(self.results)}].{FIELDS[value.kind]}"))
+        self.emit(f"{self.results[-1].c} = {value.c};")
+        return self.results[-1]
+
+    def python(self) -> str:
+        created = [f"empty({array.shape}, {PACKED[array.kind][0]!r})" for array in self.all_arrays[self.passed :]]
+        return PYTHON.format(
+            pattern=pattern_of(self.values),
+            result=python_of(self.result),
+            numbers=", ".join(map(name_of, self.numbers)),
+            kinds="".join(PACKED[number.kind] for number in self.numbers),
+            arrays=", ".join([*map(name_of, self.all_arrays[: self.passed]), *created]),
+            pointers=len(self.all_arrays),
+            result_kinds="".join(PACKED[number.kind] for number in self.results),
+            count=len(self.results),
+        )
+
+    def memory(self, arguments: Sequence[object]) -> tuple[bytes, list[npt.NDArray[np.generic]]]:
+        """Return the packed numbers and the arrays of a call."""
+        pairs = [*zip(leaves(self.values), flat(arguments), strict=True)]
+        numbers: list[Any] = [value for part, value in pairs if isinstance(part, Scalar) and is_handed(part)]
+        arrays: list[Any] = [value for part, value in pairs if isinstance(part, Arr)]
+        arrays += [np.empty(array.size, PACKED[array.kind][0]) for array in self.all_arrays[self.passed :]]
+        return struct.pack("=" + "".join(PACKED[number.kind] for number in self.numbers), *numbers), arrays
 
 
-def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, str]:
-    arguments = [part for value in values for part in leaves(value) if is_handed(part)]
-    numbers = [part for part in arguments if isinstance(part, Scalar)]
-    program = Program()
-    entry = Entry(program, [part for part in arguments if isinstance(part, Arr)])
-    result = entry.returned(program.call(entry, function, values))
-    python = PYTHON.format(
-        pattern=pattern_of(Tup(tuple(values))),
-        result=result,
-        numbers=", ".join(map(name_of, numbers)),
-        kinds="".join(PACKED[number.kind] for number in numbers),
-        arrays=", ".join(entry.made),
-        pointers=len(entry.made),
-        result_kinds="".join(entry.results),
-        count=len(entry.results),
-    )
-    return program.text(body_of(ENTRY, entry.arrays, entry.lines)), python
+def flat(value: object) -> list[object]:
+    if isinstance(value, (tuple, list, bytes)):
+        return [leaf for item in value for leaf in flat(item)]
+    return [value]
 
 
 def pattern_of(value: Value) -> str:
@@ -412,19 +627,33 @@ def pattern_of(value: Value) -> str:
     return name_of(value) if is_handed(value) else "_"
 
 
+def python_of(value: Value) -> str:
+    if isinstance(value, Tup):
+        return f"({''.join(python_of(item) + ', ' for item in value.items)})"
+    if is_handed(value):
+        return f"{'arrays' if isinstance(value, Arr) else 'results'}[{position_of(value)}]"
+    return repr(value.const) if isinstance(value, Scalar) else "None"
+
+
 def name_of(argument: Scalar | Arr) -> str:
     return re.sub(r"\W+", "_", argument.c)
+
+
+def position_of(value: Value) -> int:
+    """Return the position of a number or an array among the arguments or results of the entry point."""
+    assert is_handed(value)
+    return int(re.sub(r".*\[(\d+)\].*", r"\1", value.c))
 
 
 def loaded(
     function: FunctionType, values: Sequence[Value], tools: Toolchain
 ) -> tuple[Callable[..., Any], Library]:
-    text, python = program_of(function, values)
-    library = built(text, tools)
+    entry = EntryPoint(function, values)
+    library = built(entry.text, tools)
     library.handle.entry.restype = None
     space: Data = {"entry": library.handle.entry, "pack": struct.pack, "unpack": struct.unpack}
     space |= {"empty": np.empty, "pointers": pointers, "c_double": ctypes.c_double}
-    exec(python, space)
+    exec(entry.python(), space)
     return space["call"], library
 
 

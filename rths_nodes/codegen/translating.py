@@ -16,6 +16,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -75,6 +76,8 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] =
     ast.GtE: (">=", operator.ge),
 }
 HANDED_ON = "handed_on__"
+TRANSLATED = ("env", "arrays", "taken", "sources", "written", "copied", "counting", "indent", "loops")
+"""Attributes of a translator that change with every translated line, in addition to ``lines``."""
 
 
 class Expressions(Scope):
@@ -557,15 +560,12 @@ class FunctionTranslator(Expressions):
         self.loops.pop()
 
     def _undo(self) -> Callable[[], None]:
-        env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
-        lines, indent, loops, counting = len(self.lines), self.indent, list(self.loops), set(self.counting)
-        written, copied = set(self.written), len(self.copied)
+        """Return a function that restores the present state of the translation."""
+        saved, lines = {name: copy(getattr(self, name)) for name in TRANSLATED}, len(self.lines)
 
         def undo() -> None:
-            self.env, self.arrays, self.taken, self.sources = env, arrays, taken, sources
-            del self.lines[lines:], self.copied[copied:]
-            self.written = written
-            self.indent, self.loops, self.counting = indent, loops, counting
+            vars(self).update(saved)
+            del self.lines[lines:]
 
         return undo
 

@@ -188,7 +188,8 @@ class Loop:
             if (target := self._next_target(measured)) is not None:
                 self._hand_on(target)
             command = None if self._abandoned else self._command(measured)
-            if self.substructure.learning is not None and (learnt := self.substructure.learnt()) is not None:
+            learning = self.substructure.learning
+            if learning is not None and (learnt := learning.learn()) is not None:
                 for sink in self._sinks:
                     sink.updating(*learnt)
             if not (silent or self.rig.stopping):

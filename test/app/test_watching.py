@@ -33,7 +33,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseListener, Watch, pulses
+from rths_nodes.loop.watch import MAGIC, SIZE, VERSION, PulseListener, Watch, pulses
 
 RIG = files.load_rig("bench_watched")
 

@@ -12,7 +12,7 @@ import pytest
 from rths_nodes.codegen import building
 from rths_nodes.codegen.building import toolchain
 from rths_nodes.codegen.calling import Slots, loaded
-from rths_nodes.loop.compiled import native
+from rths_nodes.loop.compiled import running
 
 
 def compiled(function: Any, arguments: Sequence[object], fixed: Sequence[bool]) -> Callable[..., Any]:
@@ -40,7 +40,7 @@ def defined(text: str, source: Path, **names: Any) -> dict[str, Any]:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget all loaded libraries, and the compiler."""
-    monkeypatch.setattr(native, "_ways", {})
-    monkeypatch.setattr(native, "_reported", set())
+    monkeypatch.setattr(running, "_ways", {})
+    monkeypatch.setattr(running, "_reported", set())
     building.first_of.cache_clear()
     building.check_elementary.cache_clear()

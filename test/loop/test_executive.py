@@ -24,8 +24,8 @@ from rths_nodes.app import hosts
 from rths_nodes.core import samples
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.executive import memory, messages, running
-from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.executive import memory, running
+from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.safe_stop import braking_time
@@ -230,7 +230,7 @@ def test_constants_match_program(names: tuple[str, ...], numbers: Any) -> None:
     assert defined["HEAD"] == memory.HEAD
     assert defined["SLIPPED"] == samples.FLAG_SLIPPED
     assert defined["TRIPPED"] == samples.FLAG_TRIPPED
-    assert messages.LAST == 5
+    assert memory.LAST == 5
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -28,7 +28,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
 from rths_nodes.laboratory.receiver import ReceiverLimits
 from rths_nodes.loop.executive import near, running
-from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 

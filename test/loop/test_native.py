@@ -24,7 +24,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.codegen import building, calling
 from rths_nodes.core import arithmetic
-from rths_nodes.loop.compiled import native, running
+from rths_nodes.loop.compiled import running
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -52,7 +52,7 @@ def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Pa
 def text_of(name: str = "chen_ricles_2010", *overrides: str) -> str:
     """Return the C text of a loop."""
     loop = parts(name, *overrides)
-    return calling.program_of(running.function_of(loop), native.values_of(native._arguments(loop), loop))[0]
+    return calling.EntryPoint(running.function_of(loop), running.values_of(running.arguments_of(loop), loop)).text
 
 
 def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[Any, Run]:
@@ -72,8 +72,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Folder with the library of one loop."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(native, "_ways", {})
-        native.way_of(parts())
+        patch.setattr(running, "_ways", {})
+        running.way_of(parts())
         yield building.folder()
 
 
@@ -178,7 +178,7 @@ def test_c_text_has_names_and_docstrings_of_kernels() -> None:
 
 def test_second_process_uses_stored_library(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "_made", None)
-    way = native.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20", "duration=7"))
+    way = running.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20", "duration=7"))
     assert (way.compiled, way.notes) == (True, ())
     assert way.library in digests(process)
 
@@ -192,13 +192,13 @@ def test_second_process_uses_stored_library(process: Path, monkeypatch: pytest.M
 )
 def test_parameter_values_share_library(scenario: str, change: str, process: Path) -> None:
     """A search changes these values in every run."""
-    ways = [native.way_of(parts(*scenario.split("|"), change.format(value))) for value in (14, 15, 20, 25)]
+    ways = [running.way_of(parts(*scenario.split("|"), change.format(value))) for value in (14, 15, 20, 25)]
     assert len({id(way.run) for way in ways}) == 1
 
 
 def test_durations_share_library(process: Path) -> None:
     changes = "integrator={type: hht_alpha, iterations: 3}"
-    ways = [native.way_of(parts("chen_ricles_2010", changes, f"duration={duration}")) for duration in (3, 4)]
+    ways = [running.way_of(parts("chen_ricles_2010", changes, f"duration={duration}")) for duration in (3, 4)]
     assert [(way.compiled, way.notes) for way in ways] == [(True, ())] * 2
     assert ways[0].library == ways[1].library
 
@@ -301,7 +301,7 @@ def test_loop_runs_in_plain_python_without_compiler(
 def test_different_results_of_c_library_are_refused(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = {**building.RESULTS, "exp": " ".join(["0x1.0p+0"] * len(building.ARGUMENTS))}
     monkeypatch.setattr(building, "RESULTS", results)
-    way = native.way_of(parts())
+    way = running.way_of(parts())
     assert not way.compiled
     assert "exp(0.1)" in way.notes[0]
 

@@ -26,7 +26,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.validation import walk
-from rths_nodes.loop.compiled import native
+from rths_nodes.loop.compiled import running
 from rths_nodes.loop.compiled.parts import parts_of
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
@@ -286,7 +286,7 @@ def test_commands_in_transit_are_applied_on_arrival(compiled: bool) -> None:
     changes = ["duration=3", "hops.depth=3", "axes.story_1.output.resolution=1e-6"]
     scenario, plain, computed = files.load("chen_ricles_2010", changes), Messages(), Messages()
     loop = checked_loop(scenario)
-    over_kernels = native.loop_over_kernels(checked_loop(scenario), compiled)
+    over_kernels = running.loop_over_kernels(checked_loop(scenario), compiled)
     assert not isinstance(over_kernels, str)
     assert loop.run([plain]).state == over_kernels.run([computed]).state == State.FINISHED
     assert over_kernels.by_kernels

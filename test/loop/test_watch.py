@@ -16,8 +16,7 @@ from messages import mentions
 
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.section import WatchSection
-from rths_nodes.loop.watch.watcher import MOVING, Sample, Statement, Watch
+from rths_nodes.loop.watch import MOVING, Sample, Statement, Watch, WatchSection
 
 # Rig of two axes in simulated time, a test that sends its state, and a watcher with its own sensors.
 #

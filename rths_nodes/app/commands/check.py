@@ -24,7 +24,7 @@ from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
-from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL

@@ -31,7 +31,7 @@ from rths_nodes.loop.realtime import ABOVE, real_time
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.watch.section import WatchSection
+from rths_nodes.loop.watch import WatchSection
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

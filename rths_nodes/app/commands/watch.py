@@ -35,7 +35,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import Sample, Statement, Watch, pulses
+from rths_nodes.loop.watch import Sample, Statement, Watch, pulses
 from rths_nodes.ros import environment
 
 TURNS = 2

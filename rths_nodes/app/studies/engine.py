@@ -14,7 +14,7 @@ from functools import partial
 
 from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, with_components
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.compiled.native import loop_over_kernels
+from rths_nodes.loop.compiled.running import loop_over_kernels
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import AUTO, COMPILED, KERNELS, STAGES, STUDY_ENGINES

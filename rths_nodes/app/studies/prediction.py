@@ -80,7 +80,8 @@ def reproduced(run: Run) -> Reproduction:
             if target is not None:
                 commands.target(target)
             command = commands.next(measured)
-            numerical.learnt()
+            if numerical.learning is not None:
+                numerical.learning.learn()
             if command is None:
                 break
             compared += 1

@@ -24,7 +24,7 @@ from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.compiled.native import remarks
+from rths_nodes.loop.compiled.running import remarks
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

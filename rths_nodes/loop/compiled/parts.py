@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,10 +72,9 @@ def parts_of(assembly: Assembly) -> Parts | str:
 class _Gathered:
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
-        self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
-        self._kernels["record_across"] = record_across
-        self._kernels |= {"numbers": numbers, "put": put, "acting": limits.acting, "index_step": tracking.step}
-        self._kernels |= {"broken_alone": limits.broken_alone, "work_step": energy_monitor.step}
+        functions = all_finite, record, record_across, numbers, put, limits.acting, limits.broken_alone
+        self._kernels: dict[str, Function] = {function.__name__: function for function in functions}
+        self._kernels |= {"index_step": tracking.step, "work_step": energy_monitor.step}
         self._constants: dict[str, object] = {}
         self._states: Data = {}
         self._facts: Data = {}
@@ -95,14 +94,12 @@ class _Gathered:
         ground, chance = self._control()
         for name, kernel in self._kernels.items():
             if held := foreign(kernel):
-                raise Resists(
-                    f"{name}: {kernel.__qualname__} contains the object {held}, which a kernel cannot use"
-                )
+                kernel_name = f"{name}: {kernel.__qualname__}"
+                raise Resists(f"{kernel_name} contains the object {held}, which a kernel cannot use")
         for name, value in (self._constants | self._states).items():
             if not is_plain(value):
                 raise Resists(f"{self._owner(name)}: this part is computed by an object, not by a kernel")
-        streams = self._port.sensors
-        noise = [pair.noise if pair.noise.any else None for pair in streams]
+        noise = [pair.noise if pair.noise.any else None for pair in self._port.sensors]
         integrator: Any = self._a.integrator
         return Parts(
             Kind(**self._facts),
@@ -142,27 +139,25 @@ class _Gathered:
         if port.parts is None:
             raise Resists("port: the simulated rig has a fault or further channels")
         self._port = port.parts
-        if s.force_axes:
-            raise Resists(f"axes: the mode of {', '.join(s.force_axes)} is force")
-        if s.updating is not None:
-            raise Resists("updating: the copies of the specimen are updated outside the loop")
-        if s.monitor.corridor is not None:
-            raise Resists("monitor.corridor: the corridor is checked sample by sample")
+        names, acting = a.port.auxiliary_names, s.levels.in_effect(True, s.servo_rate)
+        levels = LevelWatch(s.limits, s.dt, names, None, acting, s.levels.quantities)
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude
-        if any(entry is not None for entry in steep):
-            raise Resists("monitor.tracking_indicator_rate: this rate is checked sample by sample")
-        if s.monitor.stuck_displacement is not None or s.monitor.stuck_force is not None:
-            raise Resists(
-                "monitor.stuck_displacement, monitor.stuck_force: these limits are checked sample by sample"
-            )
-        names = a.port.auxiliary_names
-        levels = s.levels.in_effect(True, s.servo_rate)
-        if LevelWatch(s.limits, s.dt, names, None, levels, s.levels.quantities):
-            raise Resists("limits.levels: levels are checked sample by sample")
-        if shown_forces(names, list(s.axes)):
-            raise Resists("port: a second channel measures the force")
-        if type(a.observation) is not Observation:
-            raise Resists("interface: a Target contains only a part of the model")
+        frozen = s.monitor.stuck_displacement, s.monitor.stuck_force
+        reasons: dict[str, object] = {
+            f"axes: the mode of {', '.join(s.force_axes)} is force": s.force_axes,
+            "updating: the copies of the specimen are updated outside the loop": s.updating,
+            "monitor.corridor: the corridor is checked sample by sample": s.monitor.corridor,
+            "monitor.tracking_indicator_rate: this rate is checked sample by sample": steep != (None, None),
+            "monitor.stuck_displacement, monitor.stuck_force: these limits are checked sample by sample": (
+                frozen != (None, None)
+            ),
+            "limits.levels: levels are checked sample by sample": levels,
+            "port: a second channel measures the force": shown_forces(names, list(s.axes)),
+            "interface: a Target contains only a part of the model": type(a.observation) is not Observation,
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                raise Resists(reason)
 
     def _numerical(self, target: Target) -> None:
         solver, scenario = self._a.integrator, self._scenario

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run of the loop over kernels, and the return to the embedded loop.
+"""A run of the loop over kernels, in C or in plain Python, and the return to the embedded loop.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. The
 embedded loop continues from an earlier sample (a handover) or, if no handover is possible, repeats the test.
@@ -16,23 +16,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
+from rths_nodes.codegen.calling import Slots, loaded
+from rths_nodes.codegen.values import Untranslatable, Value, form
 from rths_nodes.control.compensators.per_axis import Coupled, PerAxis
+from rths_nodes.core.component_guard import labelled
 from rths_nodes.core.data import Data
-from rths_nodes.core.kernels import Function
+from rths_nodes.core.kernels import Function, identity
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
-from rths_nodes.loop.compiled.history import CHUNK, Histories, Rows, given
+from rths_nodes.loop.compiled.history import CHUNK, Histories, Rows, given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.text import FEW
-from rths_nodes.loop.embedded import Loop, Outcome, Sink
+from rths_nodes.loop.embedded import Loop, Outcome, Sink, checked_loop
 from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.options import COMPILED, KERNELS
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 MANY = 12
 """Largest number of rows of a table that is kept in tuples. C may copy tuples at each access, so longer tables
 become arrays."""
+SLOWER = "which takes 20 to 100 times as long"
+HANDED = ("samples", "before")
+"""Names of integer constants that a library takes as arguments. Other integer constants are part of its text."""
+TABLES = 4
+"""Position of the first argument of ``run`` whose arrays may have any length."""
+_ways: dict[object, Way] = {}
+_reported: set[str] = set()
 
 
 class Way(NamedTuple):
@@ -85,6 +97,47 @@ def in_arrays(value: object, tables: bool = False) -> Any:
 def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
     external = parts.external.reshape(-1) if parts.kind.dofs <= FEW else parts.external
     return (in_arrays(parts.excitation), external) if compiled else (parts.excitation, external.tolist())
+
+
+def way_of(parts: Parts) -> Way:
+    """Return the loop in C or, if this fails, in plain Python with the reason in ``notes``.
+
+    Notes that this process has already reported are omitted.
+    """
+    kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
+    values = values_of(arguments_of(parts), parts)
+    key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
+    if key not in _ways:
+        try:
+            check_elementary(tools := toolchain())
+            call, library = loaded(function_of(parts), values, tools)
+            _ways[key] = Way(call, True, library.notes, library.digest)
+        except (Unbuilt, Untranslatable) as error:
+            note = f"{error}. The loop runs in plain Python, {SLOWER}"
+            line = labelled(str(error), parts.kernels.values()) if isinstance(error, Untranslatable) else ""
+            _ways[key] = plain(parts)._replace(notes=(note,), untranslatable=line)
+    way = _ways[key]
+    notes = tuple(note for note in way.notes if note not in _reported)
+    _reported.update(notes)
+    return way._replace(notes=notes)
+
+
+def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
+    slots, of_constants = Slots(), tuple(name not in HANDED for name in parts.constants)
+    return [
+        slots.value(argument, position == 2 and of_constants, lengths=position < TABLES)
+        for position, argument in enumerate(arguments)
+    ]
+
+
+def arguments_of(parts: Parts) -> tuple[object, ...]:
+    constants = in_arrays(tuple(parts.constants.values()), tables=True)
+    states = in_arrays(tuple(parts.states.values()))
+    quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
+    inputs = given(quiet, 1, forces_of(parts, True), False)
+    if parts.channel_noise is not None:
+        inputs = (*inputs, np.zeros((1, parts.kind.channels)))
+    return 0, 1, constants, states, inputs, room(parts, 1, 1)
 
 
 class KernelLoop:
@@ -228,6 +281,24 @@ class KernelLoop:
             shown = p.kernels[f"law_shown_{part}"]
             numbers += [float(number) for law in laws for number in shown(p.constants["of_law"], states[law])]
         return dict(zip(self.assembly.names.state, numbers, strict=True))
+
+
+def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
+    parts = parts_of(loop.assembly)
+    if isinstance(parts, str):
+        return parts
+    return KernelLoop(loop, parts, way_of(parts) if compiled else plain(parts))
+
+
+def remarks(scenario: Scenario) -> list[str]:
+    """Return the reasons why runs of ``scenario`` are not compiled, or an empty list.
+
+    A process reports each reason of :func:`way_of` only once. Raises ConfigError if the scenario cannot run.
+    """
+    parts = parts_of(checked_loop(scenario).assembly)
+    if isinstance(parts, str):
+        return [f"engine python: {parts}"]
+    return list(way_of(parts).notes)
 
 
 def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:

@@ -21,6 +21,7 @@ half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START, FLAG_TRIPPED
@@ -88,16 +89,12 @@ def step_columns(kind: Kind) -> dict[str, slice]:
 
 
 def _places(widths: Mapping[str, int]) -> dict[str, slice]:
-    found, first = {}, 0
-    for name, width in widths.items():
-        found[name] = slice(first, first + width)
-        first += width
-    return found
+    ends = zip(widths.items(), accumulate(widths.values()), strict=True)
+    return {name: slice(end - width, end) for (name, width), end in ends}
 
 
 def width(columns: Mapping[str, slice]) -> int:
-    found: int = max(place.stop for place in columns.values())
-    return found
+    return sum(place.stop - place.start for place in columns.values())
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
@@ -109,7 +106,11 @@ IN, IN_IN = 4 * " ", 8 * " "
 
 
 def each(pattern: str, count: int) -> str:
-    return ", ".join(pattern.replace("#", str(index)) for index in range(count))
+    return ", ".join(each_line(pattern, count))
+
+
+def each_line(pattern: str, count: int) -> list[str]:
+    return [pattern.replace("#", str(index)) for index in range(count)]
 
 
 def row(pattern: str, count: int) -> str:
@@ -122,11 +123,9 @@ def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], st
     noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]
     given = ["excitation", *["external"] * (not kind.live), *["ground", "chance"] * kind.control, *noise]
     results = "acted, stopping, stop_done >= stop_samples, " * kind.live
-    head = (
-        f'"""One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are\n\n{where}\n"""'
-    )
+    title = "One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are"
     lines = [
-        *(head, "", "import numpy as np", "", ""),
+        *(f'"""{title}\n\n{where}\n"""', "", "import numpy as np", "", ""),
         "def run(begin, end, constants, states, given, out):",
         f"{IN}({', '.join(constants)},) = constants",
         f"{IN}({', '.join(states)},) = states",
@@ -232,14 +231,10 @@ def _numbered(name: str, kind: Kind) -> str:
 def _solve(kind: Kind) -> list[str]:
     index = "step - before" if kind.soft_start else "step"
     forces = row(f"f_# + {_lead(kind)}" if kind.lead else "f_#", kind.axes)
-    lines = []
-    if kind.setup_on_arrays:
-        lines.append(f"felt = setup_forces(of_setup, np.array({forces}), np.array(pose))")
-    else:
-        lines.append(f"felt = setup_forces(of_setup, {forces}, pose)")
+    known = f"np.array({forces}), np.array(pose)" if kind.setup_on_arrays else f"{forces}, pose"
+    lines = [f"felt = setup_forces(of_setup, {known})"]
     felt = "felt[0]" if kind.in_floats else "felt" if kind.setup_on_arrays or kind.in_tuples else "np.array(felt)"
-    called = f"integrate(of_integrator, solver, {felt}, excitation, {index})"
-    lines.append(f"solver, (x, v, a, exact, r) = {called}")
+    lines.append(f"solver, (x, v, a, exact, r) = integrate(of_integrator, solver, {felt}, excitation, {index})")
     if kind.control:
         known = f"channels, float(ground[{index}]), float(chance[{index}])"
         lines += [f"controller, wanted = control(of_control, controller, {known})", "put(inputs, 0, wanted)"]
@@ -294,25 +289,24 @@ def _motion(kind: Kind) -> list[str]:
     if kind.ramp == TOGETHER:
         arrays = [f"{name} = np.array({row(f'{name}_#', d)})" for name in "xva"]
         lines += arrays if d <= FEW else [f"{name} = {name}.copy()" for name in "xva"]
-        lines += _stop("not (all_finite(x) and all_finite(v) and all_finite(a))")
-        if kind.in_time:
-            late = "v = in_time(step_s, half_s, x, x_before, a)"
-            lines += ["if step >= before:", IN + late] if kind.soft_start else [late]
-            lines.append("x_before = x")
+        lines += [*_stop("not (all_finite(x) and all_finite(v) and all_finite(a))"), *_in_time(kind, "")]
         return [*lines, "ramp = ramp_follow(of_ramp, ramp, x, v, a)"]
     if d > FEW:
         for name in "xva":
             lines += [f"of_{name} = numbers({name})", f"{_numbered(name, kind)} = {each(f'of_{name}[#]', d)}"]
     whole = " + ".join(f"{name}_{dof}" for name in "xva" for dof in range(d))
     lines += [f"whole = {whole}", *_stop("whole - whole != 0.0")]
-    for dof in range(d) if kind.in_time else ():
-        late = f"v_{dof} = in_time(step_s, half_s, x_{dof}, x_before_{dof}, a_{dof})"
-        lines += ["if step >= before:", IN + late] if kind.soft_start else [late]
-        lines.append(f"x_before_{dof} = x_{dof}")
+    lines += [line for dof in range(d) for line in _in_time(kind, f"_{dof}")]
     if kind.ramp == APART:
-        follow = "ramp_# = ramp_follow(of_ramp, ramp_#, x_#, v_#, a_#)"
-        lines += [follow.replace("#", str(dof)) for dof in range(d)]
+        lines += each_line("ramp_# = ramp_follow(of_ramp, ramp_#, x_#, v_#, a_#)", d)
     return lines
+
+
+def _in_time(kind: Kind, dof: str) -> list[str]:
+    if not kind.in_time:
+        return []
+    late = f"v{dof} = in_time(step_s, half_s, x{dof}, x_before{dof}, a{dof})"
+    return [*(["if step >= before:", IN + late] if kind.soft_start else [late]), f"x_before{dof} = x{dof}"]
 
 
 def _command(kind: Kind) -> list[str]:
@@ -320,8 +314,7 @@ def _command(kind: Kind) -> list[str]:
     names, ramp = ("rx", "rv", "ra"), []
     if kind.ramp == APART:
         motion = [row(f"{name}_#", d) for name in names]
-        step = f"{', '.join(f'{name}_#' for name in names)} = ramp_step(of_ramp, ramp_#, substep + 1)"
-        ramp = [step.replace("#", str(dof)) for dof in range(d)]
+        ramp = each_line("rx_#, rv_#, ra_# = ramp_step(of_ramp, ramp_#, substep + 1)", d)
     elif kind.ramp == HANDED_ON:
         motion = [row(f"{name}_#", d) for name in "xva"]
     else:
@@ -346,8 +339,7 @@ def _command(kind: Kind) -> list[str]:
         lines.append(f"{each('p_#', n)} = {each('wanted_p[#]', n)}")
     else:
         given = "c_#, cv_#, ca_#, m_#, f_#, rests, preparing"
-        step = f"law_#, p_# = law_step(of_law, law_#, {given})"
-        lines += [step.replace("#", str(axis)) for axis in range(n)]
+        lines += each_line(f"law_#, p_# = law_step(of_law, law_#, {given})", n)
     return [*lines, *_shown(kind), "if sample == samples:", f"{IN}break"]
 
 
@@ -447,14 +439,12 @@ def _judged(kind: Kind) -> list[str]:
         return [f"if {' or '.join(broken)}:", *_indented(["stopped = sample", *_begin_stop(kind)], IN)]
     for condition in broken:
         lines += _stop(condition)
-    step = "index_#, (i_#, e_#) = index_step(of_index_#, index_#, c_#, m_#, f_#)"
-    index = [step.replace("#", str(axis)) for axis in range(n)]
+    index = each_line("index_#, (i_#, e_#) = index_step(of_index_#, index_#, c_#, m_#, f_#)", n)
     sums = (each(f"{name}_#", n).replace(", ", " + ") for name in "ie")
     index.append("total, error = " + ", ".join(f"0.0 + {terms}" for terms in sums))
     index += _stop("total - total != 0.0")
     if kind.soft_start:
-        anew = [f"index_{axis} = index_anew(c_{axis}, m_{axis}, f_{axis})" for axis in range(n)]
-        anew.append("total = error = 0.0")
+        anew = [*each_line("index_# = index_anew(c_#, m_#, f_#)", n), "total = error = 0.0"]
         index = ["if preparing:", *_indented(anew, IN), "else:", *_indented(index, IN)]
     return ["# indices", *lines, *index]
 

@@ -8,6 +8,7 @@ the program brakes by itself (``executive.c``).
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,23 +21,23 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_elementary, key_of, toolchain
-from rths_nodes.codegen.calling import program_of
-from rths_nodes.codegen.values import Untranslatable, leaves
+from rths_nodes.codegen.calling import EntryPoint, position_of
+from rths_nodes.codegen.values import Tup, Untranslatable, leaves
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.port_readings import WITHOUT_PRESSURE
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.history import given, room
-from rths_nodes.loop.compiled.native import values_of
-from rths_nodes.loop.compiled.running import function_of, in_arrays
+from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.compiled.running import function_of, in_arrays, values_of
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
-from rths_nodes.loop.executive import near
-from rths_nodes.loop.executive.memory import WORD, Control, Memory, Table, links_of, noted, position_of, words_of
-from rths_nodes.loop.executive.messages import LAST, REFUSED, Messages, RowLayout
-from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.executive import memory, near
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY, not_locked, not_scheduled
-from rths_nodes.loop.supervision.safe_stop import braking_time
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.supervision.safe_stop import SafeStop, begin, braking_time, command_after
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import LateData, timing
 
@@ -72,6 +73,12 @@ PROBLEMS = {
 }
 
 
+OF_RIG = re.compile(
+    r"(of_actuator|of_sensors|of_rig|resolution|range|actuator|sense|sensed|rig)(_.*)?|driven|line|at|inputs"
+)
+"""Pattern of the names of kernels, constants and states of a simulated rig."""
+
+
 class ExecutiveLoop:
     """Runs a scenario in a native process, built from the embedded ``loop``; in real time if ``paced``.
 
@@ -89,7 +96,7 @@ class ExecutiveLoop:
         self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
         self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
         self.ahead, self.over, self.reasons = 3 * self._window, False, dict(REASONS)
-        self._layout, self._memory = RowLayout(parts), Memory()
+        self._layout, self._memory = memory.RowLayout(parts), memory.Memory()
         try:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
@@ -106,7 +113,7 @@ class ExecutiveLoop:
         """Time from the tick to the row, for each row, ns. ``late`` is the lateness of these ticks, ns."""
 
     def _build(self) -> Library:
-        scenario, parts, memory = self.scenario, self._parts, self._memory
+        scenario, parts, shared = self.scenario, self._parts, self._memory
         tools = toolchain()
         check_elementary(tools)
         stop = int(braking_time(scenario.limits.values()) * scenario.servo_rate) + 3
@@ -118,49 +125,45 @@ class ExecutiveLoop:
         asked = (0, 0, felt) if parts.kind.remote else (0,)
         arguments = 0, 1, constants, in_arrays(tuple(parts.states.values())), (*inputs, *asked), out
         values = values_of(arguments, parts)
-        text, python = program_of(function_of(parts), values)
-        call = noted(python, arguments)
-        stopped, made, driven, stopping, resting, states = call.results
-        links = links_of(values[3], call, states)
+        entry = EntryPoint(function_of(parts), values)
+        numbers, arrays = entry.memory(arguments)
+        assert isinstance(entry.result, Tup)
+        *results, states = entry.result.items
+        links = memory.links_of(values[3], states, arrays)
         widths = [2 * parts.kind.axes] * any(parts.kind.noise) + [parts.kind.channels] * parts.kind.channel_noise
         streams = dict(zip(map(id, inputs[len(inputs) - len(widths) :]), widths, strict=True))
         rows, _, shown, marks, steps = out
         by_slot = dict(zip(map(id, (rows, shown, marks, steps)), self._layout.begins(), strict=True))
-        pointers, at_felt = [], 0
-        for array in call.arrays:
+        words: dict[str, int] = {"trip_at": NEVER, "samples": scenario.samples, "bare": self._bare}
+        pointers: list[tuple[int, int, int]] = []
+        for array in arrays:
             if id(array) in by_slot:
                 pointers.append((by_slot[id(array)], 0, 1))
             else:
-                pointers.append((memory.add(laid_out(array), words_of(array)), streams.get(id(array), 0), 0))
-                at_felt = pointers[-1][0] if array is felt else at_felt
-        numbers, results = memory.add(call.numbers), memory.add(b"", call.n_results)
-        tables = memory.rows(pointers, *links)
-        slots = max(self._window, int(RING_S * scenario.servo_rate) if self._paced else 0)
-        ring = memory.add(b"", (slots + 1) * self._layout.words)
-        terms = report = 0
-        if parts.kind.remote:
-            terms = memory.add(bytes(near.terms_of(*self._udp, not self._paced)))
-            report = memory.add(bytes(near.Report()))
-        self._control = control = memory.open()
-        control.felt, control.terms, control.report = at_felt, terms, report
+                pointers.append((shared.add_array(array), streams.get(id(array), 0), 0))
+                if array is felt:
+                    words["felt"] = pointers[-1][0]
+        tables: list[Sequence[tuple[object, ...]]] = [pointers, *links]
         for name, table in zip(("pointers", "copies", "fixed", "moves"), tables, strict=True):
-            setattr(control, name, table[0])
-            setattr(control, f"n_{name}", table[1])
-        control.numbers, control.results = numbers, results
+            words |= {name: shared.rows(table), f"n_{name}": len(table)}
+        slots = max(self._window, int(RING_S * scenario.servo_rate) if self._paced else 0)
+        words |= {"numbers": shared.add(numbers), "results": shared.add(b"", len(entry.results))}
+        words |= {"slots": slots, "slot_words": self._layout.words, "at_marks": self._layout.at_marks}
+        words["ring"] = shared.add(b"", (slots + 1) * self._layout.words)
+        if parts.kind.remote:
+            words["terms"] = shared.add(bytes(near.terms_of(*self._udp, not self._paced)))
+            words["report"] = shared.add(bytes(near.Report()))
         positions = [position_of(value) for value in leaves(values[4])[-len(asked) :]]
-        control.asked, control.half = positions[0], positions[len(asked) // 2]
-        control.at_stopped, control.at_made, control.at_driven = stopped.position, made.position, driven.position
-        control.at_stopping, control.at_resting = stopping.position, resting.position
-        control.slots, control.slot_words, control.ring = slots, self._layout.words, ring
-        control.at_marks, control.samples, control.bare = self._layout.at_marks, scenario.samples, self._bare
-        control.trip_at = NEVER
+        words |= {"asked": positions[0], "half": positions[len(asked) // 2]}
+        at = zip(("stopped", "made", "driven", "stopping", "resting"), results, strict=True)
+        words |= {f"at_{name}": position_of(number) for name, number in at}
         if self._paced:
-            control.period, control.spin = round(1e9 * scenario.dt), round(1e9 * SPIN_S)
-            control.silence, control.priority, control.lock = round(1e9 * SILENCE_S), PRIORITY, 1
-            control.reserve = min(2 * stop, slots // 2)
+            words |= {"period": round(1e9 * scenario.dt), "spin": round(1e9 * SPIN_S), "priority": PRIORITY}
+            words |= {"silence": round(1e9 * SILENCE_S), "lock": 1, "reserve": min(2 * stop, slots // 2)}
+        self._control = shared.open(words)
         source = SOURCE.read_text(encoding="utf-8")
         side = near.text() if parts.kind.remote else ""
-        text = f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{side}\n{text}\n{source}"
+        text = f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{side}\n{entry.text}\n{source}"
         self._key = key_of(text, tools)
         return built(text, tools, PROGRAM)
 
@@ -177,7 +180,7 @@ class ExecutiveLoop:
 
     @property
     def _report(self) -> near.Report:
-        return near.Report.from_buffer_copy(self._memory.map, WORD * self._control.report)
+        return near.Report.from_buffer_copy(self._memory.map, memory.WORD * self._control.report)
 
     def run(
         self,
@@ -219,7 +222,7 @@ class ExecutiveLoop:
         """Run the program during the ``with`` block. Raises ConfigError if the program does not start."""
         with ExitStack() as leaving:
             leaving.callback(self.close)
-            self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
+            self._messages = memory.Messages(self._parts, self.assembly, sinks, self._judges)
             signals = self._start(leaving)
             leaving.callback(self._end)
             leaving.enter_context(signals_written(signals))
@@ -281,7 +284,7 @@ class ExecutiveLoop:
             rows = self._memory.table(control.ring, slots, self._layout.words)[first : first + count].copy()
             integers = rows.view(np.int64)
             for _, kind, _, late, taken in integers[:, :5].tolist():
-                if kind not in (REFUSED, LAST):  # these rows end no tick
+                if kind not in (memory.REFUSED, memory.LAST):  # these rows end no tick
                     self.late.append(late)
                     self.taken.append(taken)
             for pair in () if self._bare else zip(rows, integers, strict=True):
@@ -335,21 +338,13 @@ class ExecutiveLoop:
         return Outcome(state, reason, messages.sample, monitor.metrics(), shown, self.timing(), failed)
 
 
-def refusals(control: Control) -> Iterator[str]:
+def refusals(control: memory.Control) -> Iterator[str]:
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
         yield not_scheduled(os.strerror(control.no_priority))
     if control.period and len(os.sched_getaffinity(0)) == 1:
         yield "executive and Python share one processor, so the ring of rows may become full at a high servo rate"
-
-
-def laid_out(array: Table) -> bytes:
-    """Return the bytes of an array in their order in memory. Raises Untranslatable if the array has gaps."""
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise Untranslatable("an array of the loop is not contiguous")
-    content: bytes = array.tobytes("A")
-    return content
 
 
 @contextmanager
@@ -366,3 +361,59 @@ def signals_written(pipe: int) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(before)
+
+
+def live_parts(assembly: Assembly) -> Parts | str:
+    """Return the parts of a loop for the executive, or the reason why the executive cannot run the scenario."""
+    scenario = assembly.scenario
+    port: object = assembly.port
+    parts = remote_parts(assembly) if type(port) is UdpPort else parts_of(assembly)
+    if isinstance(parts, str):
+        return parts
+    if scenario.bridge.pauses:
+        return "bridge.when_late = pause requires an actuator node"
+    if scenario.bridge.overruns is not None:
+        return "bridge.overruns requires an actuator node, which counts late periods"
+    if scenario.hops.depth:
+        return f"hops.depth = {scenario.hops.depth} requires nodes that exchange messages"
+    stop = SafeStop(scenario.limits, scenario.dt, None, scenario.stop_groups)
+    kernels = dict(parts.kernels) | {"stop_begin": begin, "stop_command": command_after}
+    states = {name: part for name, part in parts.states.items() if name != "work"}
+    states |= {"stopping": 0, "stop": stop.state, "stop_done": 0.0, "stop_samples": 0.0}
+    sent = {f"before_{axis}": parts.states[f"sent_{axis}"] for axis in range(parts.kind.axes)}
+    return parts._replace(
+        kind=parts.kind._replace(live=True),
+        kernels=kernels,
+        constants=dict(parts.constants) | {"of_stop": stop.groups},
+        states=states | sent,
+    )
+
+
+def remote_parts(assembly: Assembly) -> Parts | str:
+    """Return the parts of a loop whose rig uses the port ``udp``, or the reason why the loop cannot run."""
+    params = assembly.scenario.port
+    assert isinstance(params, UdpPort.Params)
+    if not params.emulator:
+        return "only the nodes can drive a real rig (port.emulator = false)"
+    if params.trigger:
+        return "port.trigger requires an actuator node"
+    simulator = f"port={{type: simulator, transport_samples: {params.transport_samples}}}"
+    parts = parts_of(Assembly(override(assembly.scenario, [simulator])))
+    if isinstance(parts, str):
+        return parts
+    kind = parts.kind
+    if kind.inputs or kind.channels:
+        return "auxiliary channels of a rig over UDP require an actuator node"
+    if kind.lead:
+        return "integrator.force_lead requires an actuator node if the rig is connected over UDP"
+    no = (False,) * kind.axes
+    monitor = MonitorStage.of(assembly)
+    monitor.target(parts.target)
+    return parts._replace(
+        kind=kind._replace(remote=True, coupled_rig=False, transport=False, converts=True, sensors=no, noise=no),
+        kernels={name: part for name, part in parts.kernels.items() if not OF_RIG.fullmatch(name)},
+        constants={name: part for name, part in parts.constants.items() if not OF_RIG.fullmatch(name)},
+        states={name: part for name, part in parts.states.items() if not OF_RIG.fullmatch(name)} | {"doubt": 0},
+        noise=[None] * kind.axes,
+        monitor=monitor,
+    )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
-``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies faults
+``embedded.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies them
 to nodes.
 """
 

@@ -35,7 +35,7 @@ from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.levels import OF_AXES
 from rths_nodes.loop.supervision.monitor import MonitorParams
-from rths_nodes.loop.watch.section import WatchSection
+from rths_nodes.loop.watch import WatchSection
 
 REMOVED = {
     "roles": "this key was removed, together with passphrases and consents. Use two_persons: true",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -21,41 +21,38 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 
 def check_layout(scenario: Scenario) -> None:
-    if scenario.rig is not None:
-        raise ConfigError("rig: needs actuator_nodes = one, because the rig couples its axes")
-    if scenario.port.one_node:
-        kind = type(scenario.port).type_name
-        raise ConfigError(
-            f"port.type = {kind!r}: needs actuator_nodes = one, because each datagram contains all axes"
-        )
-    if scenario.port.watchdog is not None:
-        raise ConfigError(
-            f"port.watchdog = {scenario.port.watchdog:g} s: needs a rig with one actuator node, because a node "
-            "per axis stops its axis by itself"
-        )
-    for name, axis in scenario.axes.items():
-        control = axis.force_control
-        if control is not None and by_controller(axis) and control.law.column is not None:
-            raise ConfigError(
-                f"axes.{name}.force_control.law.column: needs a rig with one actuator node, because the "
-                "simulated controller of a single axis does not know the drift of another axis"
-            )
-        for noun in ("sensors", "output"):
-            if (other := getattr(axis, noun).cabled_to) not in (None, name):
-                raise ConfigError(
-                    f"axes.{name}.{noun}.cabled_to = {show(other)}: needs a rig with one actuator node, because "
-                    "a node per axis reaches only its own axis"
-                )
-        if axis.sensors.second is not None:
-            raise ConfigError(
-                f"axes.{name}.sensors.second: needs a rig with one actuator node, because a node per axis "
-                "has no auxiliary channels"
-            )
+    for path, reason in _coupled(scenario):
+        raise ConfigError(f"{path}: needs a rig with one actuator node (actuator_nodes = one), because {reason}")
+    for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
                 f"axes.{name}: must consist of ASCII letters, digits and single _, and must not begin with a "
                 "digit, because the namespace of the axis node has this name"
             )
+
+
+def _coupled(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield the path of each part that a node per axis cannot serve, and the reason."""
+    port = scenario.port
+    if scenario.rig is not None:
+        yield "rig", "the rig couples its axes"
+    if port.one_node:
+        yield f"port.type = {type(port).type_name!r}", "each datagram contains all axes"
+    if port.watchdog is not None:
+        yield f"port.watchdog = {port.watchdog:g} s", "a node per axis stops its axis by itself"
+    for name, axis in scenario.axes.items():
+        control = axis.force_control
+        if control is not None and by_controller(axis) and control.law.column is not None:
+            yield (
+                f"axes.{name}.force_control.law.column",
+                "the simulated controller of a single axis does not know the drift of another axis",
+            )
+        for noun in ("sensors", "output"):
+            if (other := getattr(axis, noun).cabled_to) not in (None, name):
+                path = f"axes.{name}.{noun}.cabled_to = {show(other)}"
+                yield path, "a node per axis reaches only its own axis"
+        if axis.sensors.second is not None:
+            yield f"axes.{name}.sensors.second", "a node per axis has no auxiliary channels"
 
 
 def alone(scenario: Scenario, axis: str) -> Scenario:
@@ -146,9 +143,8 @@ class AxisStage:
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
-        stopping = (
-            command.flags & FLAG_TRIPPED
-        )  # the rig stops all axes together, so that no measurement ends this stop
+        # the rig stops all axes together, so that no measurement ends this stop
+        stopping = command.flags & FLAG_TRIPPED
         reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
         if not stopping and (reason := reason or self.port.partial_stop):
             self.stop(reason)

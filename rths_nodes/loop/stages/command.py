@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -34,14 +34,12 @@ from rths_nodes.core.samples import (
     MODE_DISPLACEMENT,
     MODE_FORCE,
     ROUNDING,
-    Array,
     Command,
     Measurement,
     Target,
 )
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import LoadHistory
-from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck
@@ -127,8 +125,8 @@ class CommandStage:
         self._bridge = MotionBridge(
             self.setup, scenario.dt, self.substeps, fading_of(scenario.bridge, scenario.limits, scenario.dt)
         )
-        loads = scenario.force_axes
-        self._loads = ForceTargets(scenario.axes, n_axes, scenario.dt) if loads else None
+        loaded = [*enumerate(scenario.axes.values())][n_axes:]
+        self._loads = [ForceTarget(number, axis, scenario.dt) for number, axis in loaded]
         self._n_moved = n_axes
         self._targets: deque[Target] = deque()
         self._next_step = self._followed = 0
@@ -143,10 +141,7 @@ class CommandStage:
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
         self._bounds = bounds_of(self.compensator)
         self._finite = True
-        self._named = {
-            family: f"{family}.type = {type_of(params)!r}"
-            for family, params in (("ramp", scenario.ramp), ("compensator", scenario.compensator))
-        }
+        self._named = {family: type_of(getattr(scenario, family)) for family in ("ramp", "compensator")}
 
     def open(self) -> None:
         self.compensator.open()
@@ -248,7 +243,7 @@ class CommandStage:
         rests = (measured.flags | flags) & DOUBTFUL != 0 or of_target & FLAG_RESTING != 0
         preparing = of_target & FLAG_SOFT_START != 0
         displacement, force = measured.displacement.tolist(), measured.force.tolist()
-        if self._loads is not None:
+        if self._loads:
             n = self._n_moved
             displacement, force = displacement[:n], force[:n]
         x, v, a = self._rows
@@ -261,16 +256,17 @@ class CommandStage:
         flags |= of_target
         if self._bounds and self._at_bound():
             flags |= FLAG_AT_BOUND
-        if self._loads is None:
+        if not self._loads:
             return Command(sample, np.array(x), np.array(commands), self._auxiliary, flags)
-        loads, modes = self._loads.step(sample, measured, x)
-        target, command = np.concatenate((x, loads)), np.concatenate((commands, loads))
+        loads = [load.step(sample, measured, x) for load in self._loads]
+        modes = bytes([MODE_DISPLACEMENT] * self._n_moved + [load.mode for load in self._loads])
+        target, command = np.array([*x, *loads]), np.array([*commands, *loads])
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def _blame(self, family: str, name: str, values: Sequence[float]) -> None:
         for value in values:
             if not math.isfinite(value):
-                raise ComponentError(f"{self._named[family]}: {name} = {value}: must be finite")
+                raise ComponentError(f"{family}.type = {self._named[family]!r}: {name} = {value}: must be finite")
 
     def _at_bound(self) -> bool:
         values = self.compensator.state()
@@ -295,67 +291,38 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
     return bounds
 
 
-class ForceTargets:
-    """Computes the targets of the force axes; ``dt`` is in s.
+class ForceTarget:
+    """Computes the targets of axis ``number``, a force ``axis``; ``dt`` is in s."""
 
-    The force axes come after the first ``n_moved`` of all ``axes``.
-    """
-
-    def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
-        self._n, self._dt = n_moved, dt
-        self._rows = [_Row(axis, dt) for axis in list(axes.values())[n_moved:]]
-        self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
-
-    def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[Array, bytes]:
-        """Return the targets ``(n_force,)`` (m or N) of ``sample``, and the modes of all axes.
-
-        ``aimed`` are the targets of the other axes, m.
-        """
-        n = self._n
-        time = sample * self._dt
-        rows = zip(
-            self._rows,
-            measured.command[n:].tolist(),
-            measured.displacement[n:].tolist(),
-            measured.force[n:].tolist(),
-            strict=True,
-        )
-        targets = [
-            row.step(time, applied, displacement, force, row.upright(aimed))
-            for row, applied, displacement, force in rows
-        ]
-        modes = self._moved + bytes([MODE_FORCE if row.controlled else MODE_DISPLACEMENT for row in self._rows])
-        return np.array(targets), modes
-
-
-class _Row:
-    def __init__(self, axis: Any, dt: float) -> None:
+    def __init__(self, number: int, axis: Any, dt: float) -> None:
         load, law = axis.own_load, axis.force_control.law
+        self._number, self._dt = number, dt
         self._history = LoadHistory(load, axis.limits.force_rate, dt)
         self._from = load.held_for
         self._to = math.inf if load.held_from is None else load.held_from
         self._inclined = (law.coupled_to - 1, law.column.actuator_length) if load.vertical else None
         self._held: float | None = None
-        self.controlled = False
+        self.mode = MODE_DISPLACEMENT
 
-    def upright(self, aimed: Sequence[float]) -> float:
-        if self._inclined is None:
-            return 1.0
-        axis, length = self._inclined
-        return vertical_share(aimed[axis], length)
+    def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> float:
+        """Return the target (m or N, according to ``mode``) of ``sample``.
 
-    def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target. ``share`` is the vertical load divided by the force of the axis."""
+        ``aimed`` are the targets of the axes without a load, m. If the load is vertical, one of them inclines
+        this axis.
+        """
+        time, n = sample * self._dt, self._number
+        force, controlled = float(measured.force[n]), self.mode == MODE_FORCE
         if self._from < time <= self._to:
-            if not self.controlled:
-                self.controlled, self._begun = True, time
+            share = 1.0 if self._inclined is None else vertical_share(aimed[self._inclined[0]], self._inclined[1])
+            if not controlled:
+                self.mode, self._begun = MODE_FORCE, time
                 self._history.begin(force * share)
                 return force
             return self._history.step(time - self._begun) / share
-        if self.controlled or self._held is None:
+        if controlled or self._held is None:
             # the controller holds the last command; after force control only the measured position is known
-            self._held = displacement if self.controlled else applied
-            self.controlled = False
+            self._held = float((measured.displacement if controlled else measured.command)[n])
+            self.mode = MODE_DISPLACEMENT
         return self._held
 
 
@@ -365,7 +332,6 @@ class DueCommands:
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
         self.early: list[Command] = []
-        """Commands that arrived before their tick."""
 
     @property
     def number(self) -> int:

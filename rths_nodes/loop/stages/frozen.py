@@ -158,11 +158,10 @@ class _Axis:
         self.name = name
         sensors, rig = axis.sensors, axis.rig_axis
         steps = [sensors.displacement_resolution, sensors.force_resolution]
-        if rig is not None:
-            steps = [max(steps[0], rig.displacement.step_si), max(steps[1], rig.force.step_si)]
         noise = [sensors.displacement_noise_rms, sensors.force_noise_rms]
         if rig is not None:
             channels = rig.displacement, rig.force
+            steps = [max(step, one.step_si) for step, one in zip(steps, channels, strict=True)]
             noise = [max(rms, one.noise_rms * one.unit_si) for rms, one in zip(noise, channels, strict=True)]
         derived, felt = least_travel(steps, noise, axis.output.lost_motion, axis.limits.stroke)
         self.way = way = derived if way is None else way

@@ -42,13 +42,11 @@ class LoadTracking:
         self._sums = [(0, 0.0, 0.0, 0.0)] * len(axes)
 
     def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
-        if not modes:
-            return
-        n = self._n
-        for index, (samples, largest, most, squares) in enumerate(self._sums):
-            if modes[n + index] == MODE_FORCE:
-                wanted = target[n + index]
-                error = abs(wanted - force[n + index])
+        rows = zip(target[self._n :], force[self._n :], modes[self._n :], strict=False)
+        for index, (wanted, measured, mode) in enumerate(rows):
+            if mode == MODE_FORCE:
+                samples, largest, most, squares = self._sums[index]
+                error = abs(wanted - measured)
                 largest = largest if error <= largest else error  # keeps NaN
                 self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
@@ -65,11 +63,11 @@ class LoadTracking:
 
 
 class MonitorStage:
-    """Pairs Targets, Commands and Measurements by number and feeds the monitor in order.
+    """Pairs Targets, Commands and Measurements by number and feeds the ``monitor`` in order.
 
     ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. With
-    ``spread``, :meth:`spare` processes the chunks of the delay; otherwise each chunk is processed at its last
-    sample. With ``live``, curves are collected.
+    ``spread``, the caller processes the chunks of the delay (``monitor.work``); otherwise each chunk is processed
+    at its last sample. With ``live``, curves are collected.
     """
 
     def __init__(
@@ -183,12 +181,9 @@ class MonitorStage:
             return True
         if sample or self._known < 0:
             return False
-        n = len(self.monitor.names)
-        target, moved, force = (
-            values[:n].tolist() for values in (measured.command, measured.displacement, measured.force)
-        )
+        rows = measured.command, measured.displacement, measured.force
         feed = self.monitor.prepare if self._prepares else self.monitor.step
-        feed(sample, target, moved, force)
+        feed(sample, *(values[: len(self.monitor.names)].tolist() for values in rows))
         self._draw_undriven(measured)
         return True
 
@@ -213,25 +208,13 @@ class MonitorStage:
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])
-        return Command(
-            measured.sample,
-            target,
-            measured.command,
-            flags=flags | FLAG_BRIDGED,
-            control_mode=measured.control_mode,
-        )
+        modes = measured.control_mode
+        return Command(measured.sample, target, measured.command, flags=flags | FLAG_BRIDGED, control_mode=modes)
 
     @property
     def late(self) -> LateData:
         """Late periods known from the messages. The rig's clock may have missed further ticks."""
         return self._late(self._bridged)
-
-    @property
-    def spares(self) -> bool:
-        return self.monitor.waits
-
-    def spare(self) -> None:
-        self.monitor.work()
 
     def metrics(self) -> Data:
         force_axes = {} if self._loads is None else {"force_axes": self._loads.metrics()}

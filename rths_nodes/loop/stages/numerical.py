@@ -16,6 +16,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -59,13 +60,9 @@ class ForceLead:
         middle = ages - ages.mean()
         # weights of the last forces, oldest first: slope of a fitted line, times the extrapolation
         self.slope: list[float] = (-samples * middle / (middle @ middle)).tolist()
-        self._n_axes = n_axes
-        self.reset()
-
-    def reset(self) -> None:
-        rest = [0.0] * self._n_axes
+        rest = [0.0] * n_axes
         # plain floats are faster for one value per sample and few axes
-        self._forces = deque([rest] * (self._span + 1), maxlen=self._span + 1)
+        self._forces = deque([rest] * (span + 1), maxlen=span + 1)
         self._resting = 0
         self._change = rest
 
@@ -145,9 +142,7 @@ class NumericalStage:
         # the ratio of a nonlinear setup depends on the amplitude: take it at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
-        unit = np.append(
-            unit, np.zeros(len(self._nothing) - len(unit))
-        )  # observed degrees of freedom stay at rest
+        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # observed parts stay at rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
@@ -172,13 +167,6 @@ class NumericalStage:
     def numbers(self) -> Data:
         results = self.integrator.numbers()
         return results if self.learning is None else results | self.learning.numbers()
-
-    def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Update the estimates from the due sample; return its number and values, or None if none is due.
-
-        Call this method once the Target is published.
-        """
-        return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
         self.integrator.close()
@@ -262,16 +250,12 @@ class NumericalStage:
 
     def _target(self, external: Array, before: Array) -> Target:
         solver, ratio, restoring = self.integrator, self._ratio, self.integrator.restoring_force
-        moved: Sequence[Array] = (
-            solver.displacement,
-            solver.velocity,
-            solver.acceleration,
-            solver.exact_acceleration,
-        )
+        displacement, velocity = solver.displacement, solver.velocity
+        acceleration, exact = solver.acceleration, solver.exact_acceleration
         if not self._seen.complete:
-            moved = [*map(self._seen.motion, moved)]
+            moved = displacement, velocity, acceleration, exact
+            displacement, velocity, acceleration, exact = map(self._seen.motion, moved)
             restoring = self._seen.restoring(restoring, before)
-        displacement, velocity, acceleration, exact = moved
         if ratio != 1:  # messages contain the motion in the rig's time
             square = ratio * ratio
             velocity, acceleration, exact = velocity / ratio, acceleration / square, exact / square
@@ -347,38 +331,35 @@ class Learning:
             self._due = measured.sample, Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Update the estimates from the complete pair; return number and values of its sample, or None."""
+        """Update the estimates from the due pair; return number and values of its sample, or None if none is due.
+
+        Call this method once the Target is published.
+        """
         if self._due is None:
             return None
         (number, sample), self._due = self._due, None
         if self._state is None:
             begin = sample.displacement if math.isfinite(sample.displacement) else 0.0
             self._state = at_rest(self._estimator, self.copy, begin)
-        self._state, result = step(self._estimator, self.copy, self._settings, self._state, sample)
-        self._count(number, result.use)
-        state, m, scale = self._state, len(self.copy.names), self.copy.initial
+        state, result = step(self._estimator, self.copy, self._settings, self._state, sample)
+        self._state = state
+        self._count(number, result.use, state)
+        m, scale = len(self.copy.names), self.copy.initial
         learned = np.stack((state.belief.mean[:m], state.belief.deviation[:m], state.released)) * scale
-        return number, [
-            *learned.ravel().tolist(),
-            result.expected,
-            result.spread,
-            state.mean_square,
-            float(result.use),
-        ]
+        rest = result.expected, result.spread, state.mean_square, float(result.use)
+        return number, [*learned.ravel().tolist(), *rest]
 
-    def _count(self, number: int, kind: int) -> None:
-        assert self._state is not None
+    def _count(self, number: int, kind: int, state: State) -> None:
         if kind in self._counts:
             self._counts[kind] += 1
         else:
             self._learnt += 1
-        if not self._strange_from and self._state.mean_square > UNEXPLAINED:
+        if not self._strange_from and state.mean_square > UNEXPLAINED:
             self._strange_from = number
-        if not self._left_from and self._state.left:
+        if not self._left_from and state.left:
             self._left_from = number
-        for index, (low, share, high) in enumerate(
-            zip(self.copy.lower, self._state.belief.mean, self.copy.upper, strict=False)
-        ):
+        shares = zip(self.copy.lower, state.belief.mean, self.copy.upper, strict=False)
+        for index, (low, share, high) in enumerate(shares):
             self._at_bound[index] |= not low < share < high
 
     def numbers(self) -> Data:
@@ -387,14 +368,15 @@ class Learning:
             numbers["left_prior_sample"] = self._left_from
         numbers |= {COUNTED[kind]: count for kind, count in self._counts.items() if count}
         if self._state is not None:
-            scale, state = self.copy.initial, self._state
+            belief, m = self._state.belief, len(self.copy.names)
+            columns: dict[str, Any] = {
+                "initial": self.copy.initial,
+                "estimate": self.copy.initial * belief.mean[:m],
+                "deviation": self.copy.initial * belief.deviation[:m],
+                "released": self.copy.initial * self._state.released,
+                "left": belief.deviation[:m] / self._settings.prior[:m],
+                "at_bound": self._at_bound,
+            }
             for index, name in enumerate(self.copy.names):
-                numbers[name] = {
-                    "initial": float(scale[index]),
-                    "estimate": float(scale[index] * state.belief.mean[index]),
-                    "deviation": float(scale[index] * state.belief.deviation[index]),
-                    "released": float(scale[index] * state.released[index]),
-                    "left": float(state.belief.deviation[index] / self._settings.prior[index]),
-                    "at_bound": float(self._at_bound[index]),
-                }
+                numbers[name] = {key: float(values[index]) for key, values in columns.items()}
         return {"updating": numbers}

@@ -327,9 +327,7 @@ class RigStage:
 
     def _refusal(self, command: Command | None, sample: int) -> str:
         modes = self._driving.control_mode if self._driving is not None else b""
-        beyond = "no command came"
-        if command is not None:
-            beyond = self._check.command(command, self._sent, modes)
+        beyond = "no command came" if command is None else self._check.command(command, self._sent, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
@@ -359,11 +357,12 @@ class RigStage:
             self._handover.stopping(reason)
         before, last = np.array(self._sent_before), np.array(self._sent)
         if self._n_moved < len(last):
-            modes = [
-                b"" if command is None else command.control_mode
-                for command in (self._driven_before, self._driving)
-            ]
-            before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
+            earlier, driving = self._driven_before, self._driving
+            modes = (
+                b"" if earlier is None else earlier.control_mode,
+                b"" if driving is None else driving.control_mode,
+            )
+            before, last = held_places((before, last), modes, self._n_moved, self._measured)
         self._stop.begin(before, last)
         if self._load_stop is not None:
             self._load_stop.begin(self._driven_before, self._driving, self._stop, reason)

@@ -22,7 +22,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.loop.faults import kinds
-from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_port, poison
+from rths_nodes.loop.faults.embedded import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.names import ACTUATOR, LOOP, RECORDER
 from rths_nodes.ros.nodes.base import RthsNode
@@ -193,7 +193,7 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
     def change(data: bytes, value: float, field: str) -> bytes:
         sample, stamp = unpack(data)
-        return pack(poison(sample, stream, value, field), stamp)
+        return pack(poison(stream, sample, value, field), stamp)
 
     return change
 

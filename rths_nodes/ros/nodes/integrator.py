@@ -81,7 +81,7 @@ class IntegratorNode(RthsNode):
                     self._rests_until = self._began + self._resting
                     stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                     self._publish(target, stamp, self._began)
-                if stage.learning is not None and (learnt := stage.learnt()) is not None:
+                if stage.learning is not None and (learnt := stage.learning.learn()) is not None:
                     sample, values = learnt
                     self.topics.senders[TOPIC](self.topics.codec.pack_updating(values, sample, 0, self._stamp))
                 self.answered_at = began = now()

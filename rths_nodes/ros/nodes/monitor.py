@@ -150,7 +150,7 @@ class MonitorNode(RthsNode):
         if busy:
             self._quiet_from = self._now()
         elif self.spares:
-            self.stage.spare()
+            self.stage.monitor.work()
             return True
         else:
             self._finish()
@@ -162,7 +162,7 @@ class MonitorNode(RthsNode):
 
     @property
     def spares(self) -> bool:  # type: ignore[override]
-        return self.stage.spares
+        return self.stage.monitor.waits
 
     def _trip_if_broken(self) -> None:
         breach = self.stage.monitor.breach
