@@ -35,8 +35,7 @@ from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.numerical import Learning
-from rths_nodes.mechanics.updating.copies import Follower, Open
-from rths_nodes.mechanics.updating.step import FLAGGED, NOT_FINITE
+from rths_nodes.mechanics.updating import FLAGGED, NOT_FINITE, Follower, Open
 from rths_nodes.numerical.structures.shear_frame import ShearFrame
 from rths_nodes.recording.run import Run
 
