@@ -344,7 +344,7 @@ def test_integrators_use_released_parameters(integrator: str) -> None:
     released = dict(zip(UPDATED["bouc_wen"], run.updating[-3, 4:6], strict=True))
     model = registry.load("restoring_force", "bouc_wen")
     expected = model.KERNEL.constants(from_data(model.Params, OFF | released, "m"))
-    np.testing.assert_allclose(solver._equation().force, expected, rtol=1e-12)
+    np.testing.assert_allclose(solver.constants.force, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
