@@ -14,7 +14,7 @@ from rths_nodes.core.samples import Array, Recent
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, combined_load, first_order, transition
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
+from rths_nodes.numerical.structures.restoring_forces import is_linear
 
 BLOCK = 64
 _displacements = Recent(2)

@@ -34,8 +34,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, massless
 from rths_nodes.numerical.structures.damping import modes
-from rths_nodes.numerical.structures.laws import trial_force
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
+from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_force
 
 COARSEST = 0.5
 """Initial size of a step, as a phase angle of the fastest mode, rad."""

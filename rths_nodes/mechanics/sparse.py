@@ -16,7 +16,7 @@ from rths_nodes.core.samples import Array
 
 Matrix = Any
 """An Array ``(n, n)``, or a symmetric ``scipy.sparse.csr_array``."""
-
+Indices = NDArray[np.intp]
 
 WELL_FILLED = 2.0
 """Largest size of a band, in entries per nonzero entry of the matrix, for which products use the band."""
@@ -68,6 +68,14 @@ def is_definite(matrix: Matrix) -> bool:
     return True
 
 
+def lower_band(n: int, rows: Indices, columns: Indices, values: Array, width: int) -> Array:
+    """Return the diagonals of the lower triangle as rows ``(width + 1, n)``, the storage of LAPACK."""
+    lower = rows >= columns
+    band = np.zeros((width + 1, n), order="F")
+    np.add.at(band, ((rows - columns)[lower], columns[lower]), values[lower])
+    return band
+
+
 class Inverse:
     """Solves systems with a symmetric positive definite sparse matrix by a banded Cholesky factor.
 
@@ -83,7 +91,7 @@ class Inverse:
         entries = coo_array(matrix)
         rows, columns = entries.row, entries.col
         n = matrix.shape[0]
-        self._order: NDArray[np.intp] | None = None
+        self._order: Indices | None = None
         width = int(np.abs(rows - columns).max(initial=0))
         if width > 1:
             order = np.asarray(reverse_cuthill_mckee(matrix.tocsr(), symmetric_mode=True))
@@ -93,9 +101,7 @@ class Inverse:
             if narrower < width:
                 self._order, rows, columns, width = order, positions[rows], positions[columns], narrower
         self.half_bandwidth = width
-        lower = rows >= columns
-        band = np.zeros((width + 1, n), order="F")
-        np.add.at(band, ((rows - columns)[lower], columns[lower]), entries.data[lower])
+        band = lower_band(n, rows, columns, entries.data, width)
         factorise, self._solve = get_lapack_funcs(("pbtrf", "pbtrs"), (band,))
         if not np.isfinite(band).all() or not (band[0] > 0.0).all():
             raise NotDefinite("a diagonal entry is not positive")
@@ -153,26 +159,19 @@ def product(matrix: Matrix) -> Matrix | Band:
     """Return ``matrix`` in a form for fast products: a :class:`Band` if sparse and narrow, else unchanged."""
     if not is_sparse(matrix):
         return matrix
-    band = Band(matrix)
-    return band if band.work < WELL_FILLED * matrix.nnz else matrix
+    entries = matrix.tocoo()
+    width = int(np.abs(entries.row - entries.col).max(initial=0))
+    narrow = matrix.shape[0] * (2 * width + 1) < WELL_FILLED * matrix.nnz
+    return Band(matrix.shape[0], entries, width) if narrow else matrix
 
 
 class Band:
     """Symmetric sparse matrix stored as a band, for products."""
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, n: int, entries: Matrix, width: int) -> None:
         from scipy.linalg import get_blas_funcs
 
-        entries = matrix.tocoo()
-        rows, columns = entries.row, entries.col
-        n = matrix.shape[0]
-        self._width = int(np.abs(rows - columns).max(initial=0))
-        self.work = n * (2 * self._width + 1)
-        if self.work >= WELL_FILLED * matrix.nnz:
-            return  # too wide for products
-        lower = rows >= columns
-        self._band = np.zeros((self._width + 1, n), order="F")
-        np.add.at(self._band, ((rows - columns)[lower], columns[lower]), entries.data[lower])
+        self._width, self._band = width, lower_band(n, entries.row, entries.col, entries.data, width)
         (self._multiply,) = get_blas_funcs(("sbmv",), (self._band,))
 
     def dot(self, vector: Array) -> Array:

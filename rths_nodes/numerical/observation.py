@@ -61,12 +61,18 @@ class Observation:
 
 
 class Selection(Observation):
-    """Observes selected degrees of freedom, with indices of the ``interface`` and of all ``observed``."""
+    """Observes selected degrees of freedom, with indices of the ``interface`` and of all ``observed``.
 
-    complete = as_is = False
+    An external model is ``complete``; its first degrees of freedom belong to the rig.
+    """
 
-    def __init__(self, n_model: int, interface: Sequence[int], observed: Sequence[int]) -> None:
+    as_is = False
+
+    def __init__(
+        self, n_model: int, interface: Sequence[int], observed: Sequence[int], complete: bool = False
+    ) -> None:
         super().__init__(n_model)
+        self.complete = complete
         self.n_observed, self.n_interface = len(observed), len(interface)
         self._interface, self._observed = np.asarray(interface, int), np.asarray(observed, int)
 
@@ -89,15 +95,6 @@ class Selection(Observation):
 
     def influence(self, structure: Structure) -> Array:
         return np.asarray(structure.influence[self._observed])
-
-
-class WithObserved(Selection):
-    """Observes an external model, whose first ``n_interface`` degrees of freedom belong to the rig."""
-
-    complete = True
-
-    def __init__(self, n_interface: int, n_model: int) -> None:
-        super().__init__(n_model, range(n_interface), range(n_model))
 
 
 class GroundForce:

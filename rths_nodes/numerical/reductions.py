@@ -24,7 +24,7 @@ from rths_nodes.mechanics.sparse import Matrix, NotDefinite, dense, inverse, is_
 from rths_nodes.mechanics.structure import combined, combined_load, massless
 from rths_nodes.numerical.observation import Observation
 from rths_nodes.numerical.structures.damping import some_modes
-from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce, is_linear
+from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce, is_linear
 
 TABLE = {
     "modal": ":Modal",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of an equation of motion (floats for one degree of freedom, arrays for several) and their products.
 
-The steps of integrators and restoring forces are built from ``product`` and ``at`` of one of these:
+The steps of integrators and restoring forces are built from the ``product`` of one of these:
 
     ONE      floats; a matrix is one number
     SEVERAL  arrays and full matrices; product with a fixed order of summation (``core/arithmetic.py``)
@@ -12,7 +12,7 @@ The steps of integrators and restoring forces are built from ``product`` and ``a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import getitem, mul
+from operator import mul
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,7 +25,7 @@ from rths_nodes.mechanics.sparse import Matrix, is_sparse
 Vector = float | Array
 """A number for one degree of freedom, an array ``(n,)`` for several."""
 Loads = Sequence[float] | Array
-"""External force of all steps, read by ``at``."""
+"""External force of all steps: numbers, or rows ``(n,)``."""
 
 
 class Multiplier(Protocol):
@@ -43,8 +43,6 @@ class Vectors(NamedTuple):
     """Operations on vectors of one representation: products and conversions."""
 
     product: Callable[..., Vector]
-    at: Callable[..., Vector]
-    """Function that returns the number, or the row ``(n,)``, of a step."""
     operand: Callable[[Matrix], Operand]
     vector: Callable[[Array], Vector]
     """Function that converts an array ``(n,)`` without sharing its memory."""
@@ -66,9 +64,9 @@ def _only(values: Array) -> float:
     return float(values[0])
 
 
-ONE = Vectors(mul, getitem, _number, _only)
-SEVERAL = Vectors(matvec, getitem, np.asfortranarray, np.array)
-LARGE = Vectors(applied, getitem, sparse.product, np.array)
+ONE = Vectors(mul, _number, _only)
+SEVERAL = Vectors(matvec, np.asfortranarray, np.array)
+LARGE = Vectors(applied, sparse.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:

@@ -79,7 +79,7 @@ def of_integrator(
     external = np.array([[next(newtons) for _ in range(n)] for _ in range(SAMPLES + 1)])
     if name in ("prescribed", "predefined"):
         history = np.array([[next(newtons) for _ in range(3)] for _ in range(SAMPLES + 1)])
-        history = history if name == "prescribed" else np.repeat(history[:, :, None], n, axis=2)
+        history = np.repeat(history[:, :, None], n, axis=2)
         forces = [np.zeros(n) for _ in range(SAMPLES)]
         kernel = cls.kernel_of(params)
         return kernel, np.zeros(n), [(force, history, index) for index, force in enumerate(forces)]

@@ -28,7 +28,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.waves import Sine
 from rths_nodes.numerical.integrators.state_space import RungeKutta
-from rths_nodes.numerical.structures.laws import OfComponent
+from rths_nodes.numerical.structures.restoring_forces import OfComponent
 
 Register = Callable[..., None]
 SHORT = "duration=2"

@@ -35,8 +35,7 @@ from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.numerical import Learning
-from rths_nodes.mechanics.updating.copies import Follower, Open
-from rths_nodes.mechanics.updating.step import FLAGGED, NOT_FINITE
+from rths_nodes.mechanics.updating import FLAGGED, NOT_FINITE, Follower, Open
 from rths_nodes.numerical.structures.shear_frame import ShearFrame
 from rths_nodes.recording.run import Run
 
@@ -345,7 +344,7 @@ def test_integrators_use_released_parameters(integrator: str) -> None:
     released = dict(zip(UPDATED["bouc_wen"], run.updating[-3, 4:6], strict=True))
     model = registry.load("restoring_force", "bouc_wen")
     expected = model.KERNEL.constants(from_data(model.Params, OFF | released, "m"))
-    np.testing.assert_allclose(solver._equation().force, expected, rtol=1e-12)
+    np.testing.assert_allclose(solver.constants.force, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

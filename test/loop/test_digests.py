@@ -28,6 +28,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import HIGH, LOW, PER_AXIS, START, STEP, SafeStop
+from rths_nodes.numerical.integrators.explicit import ExplicitNewmark
 from rths_nodes.recording.run import Collector
 
 # All numbers in an object, to be digested, stored and restored.
@@ -105,6 +106,8 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
         _walk(_of_stop(value), of_number, seen)
     elif isinstance(value, LimitCheck) and value.loads:
         _walk(_of_check(value), of_number, seen)
+    elif isinstance(value, ExplicitNewmark):  # the stored order begins with half of the step
+        _walk(vars(value) | {"constants": (0.5 * value.dt, *value.constants)}, of_number, seen)
     elif type(value).__module__.startswith("rths_nodes."):
         _in_object(value, of_number, seen)
     return value

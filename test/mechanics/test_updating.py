@@ -14,27 +14,25 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.mechanics.updating import unscented
-from rths_nodes.mechanics.updating.copies import Copy, Open
-from rths_nodes.mechanics.updating.step import (
+from rths_nodes.mechanics import updating
+from rths_nodes.mechanics.updating import (
     DEAD,
     FLAGGED,
-    GATE,
     LAWS,
-    LEARNT,
     NOT_FINITE,
     SPIKE,
-    STRANGE,
     TOO_FAST,
     UNEXPLAINED,
+    Belief,
+    Copy,
+    Open,
     Sample,
     Settings,
     at_rest,
-    forgotten,
+    corrected,
     linear_answer,
     step,
 )
-from rths_nodes.mechanics.updating.unscented import Belief, capped, corrected, triangular
 
 PERIOD, OFF, NOISE, FASTEST = 0.01, 0.3, 0.02, 1.0
 WITHIN, IDENTIFIED = 0.05, 1.0 / 12.0
@@ -115,8 +113,8 @@ def test_unscented_filter_of_linear_system_is_kalman_filter() -> None:
         mean, p = a @ mean, a @ p @ a.T + np.diag(q**2)
         gain = p @ c / (c @ p @ c + noise**2)
         mean, p = mean + gain * (y - c @ mean), p - np.outer(gain, c @ p)
-        belief = unscented.predicted(belief, lambda point: (a @ point).tolist(), q)
-        response = unscented.answered(belief, lambda point, c=c: float(c @ point))  # type: ignore[misc]
+        belief = updating.predicted(belief, lambda point: (a @ point).tolist(), q)
+        response = updating.answered(belief, lambda point, c=c: float(c @ point))  # type: ignore[misc]
         belief = corrected(response, belief.mean, y, noise)
         np.testing.assert_allclose(belief.mean, mean, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(belief.root @ belief.root.T, p, rtol=1e-9, atol=1e-9)
@@ -130,7 +128,7 @@ def test_recursive_least_squares_match_batch_solution(forgetting: float) -> None
     y = rows @ true + noise * rng.normal(size=200)
     belief = Belief(np.ones(3), 0.3 * np.eye(3))
     for row, measured in zip(rows, y.tolist(), strict=True):
-        belief = forgotten(belief, PERIOD, forgetting)
+        belief = updating.forgotten(belief, PERIOD, forgetting)
         belief = corrected(linear_answer(belief, row, 0.0), belief.mean, measured, noise)
     age = np.exp(-0.5 * PERIOD / forgetting * np.arange(200, -1, -1))
     weighted = np.vstack((age[0] * np.eye(3) / 0.3, age[1:, None] * rows / noise))
@@ -148,7 +146,7 @@ def test_laws_agree_for_linear_force() -> None:
     f, noise = noisy(answer(copy, np.array([0.9, 1.1]), x, v))
     kalman = least_squares = Belief(np.ones(2), 0.1 * np.eye(2))
     for at, speed, measured in zip(x[:300].tolist(), v[:300].tolist(), f[:300].tolist(), strict=True):
-        response = unscented.answered(kalman, lambda p, x=at, v=speed: copy.force(p, x, v))  # type: ignore[misc]
+        response = updating.answered(kalman, lambda p, x=at, v=speed: copy.force(p, x, v))  # type: ignore[misc]
         kalman = corrected(response, kalman.mean, measured, noise)
         response = linear_answer(least_squares, *copy.row(at, speed))
         least_squares = corrected(response, least_squares.mean, measured, noise)
@@ -159,10 +157,10 @@ def test_laws_agree_for_linear_force() -> None:
 
 def test_triangular_root_and_cap() -> None:
     columns = np.random.default_rng(7).normal(size=(3, 8))
-    root = triangular(columns)
+    root = updating.triangular(columns)
     np.testing.assert_allclose(root @ root.T, columns @ columns.T, rtol=1e-12)
     np.testing.assert_array_equal(np.triu(root, 1), 0.0)
-    narrow = capped(Belief(np.zeros(3), root), np.array([0.1, 1e3, 0.1]))
+    narrow = updating.capped(Belief(np.zeros(3), root), np.array([0.1, 1e3, 0.1]))
     assert narrow.deviation.tolist() == pytest.approx([0.1, Belief(np.zeros(3), root).deviation[1], 0.1])
 
 
@@ -233,7 +231,7 @@ def test_copy_identifies_plant_off_by_30_percent(model: str, by: str, seed: int)
     assert np.abs(history.estimate[-1] / true - 1.0)[identified].max() <= WITHIN
     assert np.abs(history.released[-1] / true - 1.0)[identified].max() <= WITHIN
     assert history.mean_square.max() < UNEXPLAINED
-    assert set(history.use.tolist()) <= {LEARNT, SPIKE}
+    assert set(history.use.tolist()) <= {updating.LEARNT, SPIKE}
 
 
 def test_elastic_motion_identifies_stiffness_only() -> None:
@@ -262,7 +260,7 @@ def test_specimen_of_another_class_is_detected_and_bounded(specimen: str) -> Non
     f, noise = noisy(forces[specimen])
     history = show(copy, "ukf", x, v, f, noise)
     assert history.mean_square.max() > UNEXPLAINED
-    assert STRANGE in history.use
+    assert updating.STRANGE in history.use
     assert (history.estimate >= copy.lower).all()
     assert (history.estimate <= copy.upper).all()
     assert (np.abs(np.diff(history.released, axis=0)) <= 0.05 * PERIOD + 1e-15).all()
@@ -360,5 +358,5 @@ def test_spike_counts_at_most_as_gate() -> None:
     f, noise = noisy(answer(copy, np.ones(3), x, v))
     f[BEGIN] = 1e300
     history = show(copy, "ukf", x, v, f, noise)
-    assert history.mean_square[BEGIN] - history.mean_square[BEGIN - 1] <= GATE**2 * PERIOD / 2.0
+    assert history.mean_square[BEGIN] - history.mean_square[BEGIN - 1] <= updating.GATE**2 * PERIOD / 2.0
     assert history.mean_square.max() < UNEXPLAINED

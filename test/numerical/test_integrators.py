@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.structures.damping import modes
-from rths_nodes.numerical.structures.laws import trial_force
+from rths_nodes.numerical.structures.restoring_forces import trial_force
 
 EXPLICIT = ["cr", "central_difference", "explicit_newmark", "kr_alpha"]
 OPTIONS: dict[str, dict[str, Any]] = {"hht_alpha": {"iterations": 1}}

@@ -16,7 +16,7 @@ from scipy.integrate import solve_ivp, trapezoid
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
-from rths_nodes.numerical.structures.restoring_forces.bouc_wen import BoucWen
+from rths_nodes.numerical.structures.restoring_forces import BoucWen
 
 YIELD = 0.010
 STIFFNESS = 11.76e6

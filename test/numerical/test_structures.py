@@ -16,7 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined, combined_load
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
+from rths_nodes.numerical.structures.restoring_forces import is_linear
 
 MASS, FREQUENCY = 503.4e3, 0.77
 OMEGA = 2.0 * math.pi * FREQUENCY

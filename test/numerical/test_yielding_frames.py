@@ -31,8 +31,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical import observation
 from rths_nodes.numerical.structures.damping import modes
-from rths_nodes.numerical.structures.laws import trial_force
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
+from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_force
 from rths_nodes.numerical.structures.shear_frame import StoryForces
 from rths_nodes.numerical.vectors import SEVERAL
 

@@ -14,7 +14,7 @@ from rths_nodes.analysis.identification.updating import Followed
 from rths_nodes.analysis.units import KN
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.updating import USED, Copies
-from rths_nodes.mechanics.updating.step import LEARNT, UNEXPLAINED
+from rths_nodes.mechanics.updating import LEARNT, UNEXPLAINED
 from rths_nodes.recording.run import Run
 
 

@@ -17,14 +17,15 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.corrections import low_pass
-from rths_nodes.mechanics.updating.copies import Copy, Open
-from rths_nodes.mechanics.updating.step import (
+from rths_nodes.mechanics.updating import (
     IDENTIFIED,
     LAWS,
     PERIOD,
     UNEXPLAINED,
     UNUSABLE,
     WORDS,
+    Copy,
+    Open,
     Sample,
     Settings,
     at_rest,
@@ -48,7 +49,7 @@ class Followed:
     ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values for use in a loop) are ``(n,
     m)``. ``force`` is the measured force, ``expected`` the predicted force and ``spread`` the standard deviation
     of their difference, ``(n,)`` N. ``mean_square`` of the innovation and ``use`` of each sample (``WORDS`` of
-    ``mechanics/updating/step.py``) are ``(n,)``.
+    ``mechanics/updating.py``) are ``(n,)``.
     """
 
     axis: str

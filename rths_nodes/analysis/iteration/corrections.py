@@ -44,7 +44,7 @@ from rths_nodes.loop.scenario.overrides import changed as changed_by
 from rths_nodes.loop.scenario.overrides import replace, replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
+from rths_nodes.numerical.structures.restoring_forces import is_linear
 from rths_nodes.recording.run import Run
 
 

@@ -23,7 +23,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED, Copies
-from rths_nodes.numerical.structures.laws import Lawful
+from rths_nodes.numerical.structures.restoring_forces import Lawful
 
 SMALL = 1e-9
 """Displacement at which no updated model yields, m."""

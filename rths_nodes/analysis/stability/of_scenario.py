@@ -31,7 +31,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import massless, numbered
-from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce
+from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 SAME = 0.01
 """Tolerated relative difference between the tested stiffness and the stiffness that the structure declares."""

@@ -17,7 +17,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.prediction import CHANGED, MEASURED, Prediction, predict, reproduced
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.mechanics.updating.copies import KINDS, Open
+from rths_nodes.mechanics.updating import KINDS, Open
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.identification.estimate import Estimate
@@ -198,7 +198,7 @@ def _remarks(result: Followed) -> list[str]:
 
 
 def _print(result: Followed) -> None:
-    from rths_nodes.mechanics.updating.step import IDENTIFIED
+    from rths_nodes.mechanics.updating import IDENTIFIED
 
     console = terminal.console()
     console.print(

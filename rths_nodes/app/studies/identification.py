@@ -34,7 +34,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import inverse
 from rths_nodes.mechanics.models.file import LoadingModel
 from rths_nodes.mechanics.structure import combined
-from rths_nodes.numerical.structures.damping import lowest_frequencies
+from rths_nodes.numerical.structures.damping import some_modes
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
@@ -187,7 +187,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     if structure is None:
         raise ConfigError("structure: is missing, so its frequencies are unknown. Set fit_up_to, in Hz")
     mass, _, stiffness = combined(structure)
-    frequency = float(lowest_frequencies(mass, stiffness, 1)[0]) / (2.0 * np.pi)
+    frequency = float(some_modes(mass, stiffness, 1)[0][0]) / (2.0 * np.pi)
     return min(band[1], PERIODIC.beyond_mode * frequency)
 
 

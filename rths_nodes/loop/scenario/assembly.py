@@ -31,11 +31,10 @@ from rths_nodes.numerical.observation import (
     GroundForce,
     Observation,
     Selection,
-    WithObserved,
     refuse_tested_elsewhere,
 )
 from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
+from rths_nodes.numerical.structures.restoring_forces import is_linear
 
 MOST = 4 << 30
 """Largest memory that a test may use, bytes."""
@@ -328,7 +327,9 @@ class Assembly:
             n_axes = len(scenario.moved_axes)
             n_model = n_axes + len(scenario.observed)
             _refuse_too_many(n_model, most)
-            return WithObserved(n_axes, n_model) if scenario.observed else Observation(n_axes)
+            if scenario.observed:
+                return Selection(n_model, range(n_axes), range(n_model), complete=True)
+            return Observation(n_axes)
         if full is None:
             raise ConfigError(
                 "interface: must be left out if there is no structure, because the axes themselves move"

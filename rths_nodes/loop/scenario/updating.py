@@ -14,14 +14,13 @@ from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import declared, number, params, section, sections, text, texts, type_of, vector
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.updating.copies import KINDS, Copy, Follower, Open
-from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Settings
+from rths_nodes.mechanics.updating import IDENTIFIED, KINDS, LAWS, PERIOD, Copy, Follower, Open, Settings
 
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
 """Quantities recorded in addition to the parameters. The last quantity is a key of ``WORDS`` in
-``mechanics/updating/step.py``."""
+``mechanics/updating.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
 TELL, FREEZE = THEN = ("tell", "freeze")

@@ -30,7 +30,7 @@ from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED, Copies
-from rths_nodes.mechanics.updating.step import (
+from rths_nodes.mechanics.updating import (
     DEAD,
     FLAGGED,
     LAWS,

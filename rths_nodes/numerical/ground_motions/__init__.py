@@ -12,9 +12,9 @@ TABLE: dict[str, str] = {
     "sine": ".waves:Sine",
     "harmonic": ".waves:Harmonic",
     "sweep": ".waves:Sweep",
-    "fema_461": ".protocols:Fema461",
-    "aisc_341": ".protocols:Aisc341",
-    "band_limited_noise": ".noise:BandLimitedNoise",
+    "fema_461": ".waves:Fema461",
+    "aisc_341": ".waves:Aisc341",
+    "band_limited_noise": ".waves:BandLimitedNoise",
     "delayed": ".waves:Delayed",
     "none": ".waves:NoMotion",
 }

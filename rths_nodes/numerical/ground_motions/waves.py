@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground motions defined by formulas: sines, sweeps, no motion, and a delayed excitation.
+"""Ground motions defined by formulas: sines, sweeps, noise, loading protocols, no motion, a delayed excitation.
 
 Functions of the times ``(n,)`` (s) return values and their exact first and second derivatives, ``(n,)`` each.
+
+A loading protocol is a prescribed displacement: cycles with increasing amplitudes. Each cycle is a sine of
+amplitude a, whose velocity at zero displacement is the parameter ``velocity`` v. The period is 2 pi a / v.
+Displacement, velocity and acceleration are continuous from one amplitude to the next.
 """
 
 from __future__ import annotations
 
+import math
+import zlib
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -15,11 +21,25 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import Field, component, integer, number, params, text
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 
 Triple = tuple[Array, Array, Array]
 LINEAR, LOGARITHMIC = "linear", "logarithmic"
+MOST_LINES = 20_000
+STREAM = zlib.crc32(b"band_limited_noise")
+"""Number that selects the random stream of the phases."""
+RATIO = 1.4
+"""Ratio of consecutive amplitudes (FEMA 461, section 2.9.1)."""
+FURTHER = 0.3
+"""Increment of the amplitude beyond the target, as a fraction of the target (FEMA 461, section 2.9.1)."""
+CYCLES = 2
+"""Number of cycles at each amplitude (FEMA 461, section 2.9.1)."""
+BEAM_TO_COLUMN = ((6, 0.00375), (6, 0.005), (6, 0.0075), (4, 0.01), (2, 0.015), (2, 0.02), (2, 0.03), (2, 0.04))
+"""Numbers of cycles and story drift angles, rad (AISC 341, K2.4b)."""
+INCREMENT = 0.01
+"""Increment of the drift angle beyond 0.04 rad (AISC 341, K2.4b)."""
 
 
 @runtime_checkable
@@ -31,11 +51,8 @@ class Formula(Protocol):
     def derivatives(self, times: Array) -> tuple[Array, Array]: ...
 
 
-class Finite(ABC):
-    """Base of excitations that end.
-
-    ``_triple`` of a subclass returns the value and both derivatives. ``seed`` is not used.
-    """
+class Smooth(ABC):
+    """Base of excitations: ``_triple`` of a subclass returns the value and both derivatives."""
 
     def __init__(self, params: AnyParams, seed: int) -> None:
         self._p = params
@@ -107,7 +124,7 @@ def excitation_cautions(name: str, frequency: float, duration: float, test: Test
     return cautions
 
 
-class Sine:
+class Sine(Smooth):
     """An endless sine, a sin(2 pi f t + phase), as ground acceleration or as prescribed displacement.
 
     A prescribed displacement with phase 0 starts abruptly, at its full velocity 2 pi f a.
@@ -123,22 +140,13 @@ class Sine:
         def cautions(self, test: TestContext) -> list[str]:
             return excitation_cautions("frequency", self.frequency, 0.0, test)
 
-    def __init__(self, params: Params, seed: int) -> None:
-        self._amplitude = params.amplitude
-        self._phase = params.phase
-        self._omega = 2.0 * np.pi * params.frequency
-
-    def sample(self, times: Array) -> Array:
-        return self._amplitude * np.sin(self._omega * np.asarray(times) + self._phase)
-
-    def derivatives(self, times: Array) -> tuple[Array, Array]:
-        angle = self._omega * np.asarray(times) + self._phase
-        first: Array = self._amplitude * self._omega * np.cos(angle)
-        second: Array = -self._amplitude * self._omega**2 * np.sin(angle)
-        return first, second
+    def _triple(self, times: Array) -> Triple:
+        a, omega = self._p.amplitude, 2.0 * np.pi * self._p.frequency
+        angle = omega * np.asarray(times) + self._p.phase
+        return a * np.sin(angle), a * omega * np.cos(angle), -a * omega**2 * np.sin(angle)
 
 
-class Harmonic(Finite):
+class Harmonic(Smooth):
     """Sine a sin(2 pi f t) for a number of periods, then rest, as in Horiuchi et al. (1996).
 
     Without ``ramp_periods`` the motion starts and ends at full velocity, which an actuator cannot follow.
@@ -171,7 +179,7 @@ class Harmonic(Finite):
         return p.amplitude * value, p.amplitude * first, p.amplitude * second
 
 
-class Sweep(Finite):
+class Sweep(Smooth):
     """Sweep: a sin(phi(t)) until T, then rest; the frequency phi' / (2 pi) changes from f_0 to f_1.
 
     ``linear``: phi = 2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T)). ``logarithmic``: phi = 2 pi f_0 T / L (e^(L t / T) -
@@ -232,21 +240,15 @@ def _falling(crossover: float, omega: Array, first: Array, second: Array) -> Tri
     return share, -share * ratio, share * (2.0 * ratio**2 - curve / np.maximum(omega, crossover))
 
 
-class NoMotion:
+class NoMotion(Smooth):
     """Rest: zero at all times."""
 
     @params
     class Params:
         pass
 
-    def __init__(self, params: Params, seed: int) -> None:
-        pass
-
-    def sample(self, times: Array) -> Array:
-        return np.zeros(np.shape(times))
-
-    def derivatives(self, times: Array) -> tuple[Array, Array]:
-        return self.sample(times), self.sample(times)
+    def _triple(self, times: Array) -> Triple:
+        return np.zeros(np.shape(times)), np.zeros(np.shape(times)), np.zeros(np.shape(times))
 
 
 class Delayed:
@@ -282,3 +284,233 @@ class Delayed:
         first, second = self._motion.derivatives(np.maximum(late, 0.0))
         there = np.where(late >= 0.0, self._scale, 0.0)
         return there * first, there * second
+
+
+class BandLimitedNoise(Smooth):
+    """Sum of cosines with equal amplitudes and random phases, at the multiples of 1 / period within the band.
+
+    The function of time depends on the seed, not on the sampling. It is zero before 0 and after ``duration``, and
+    stationary between the tapers. Without tapers the rms over a period is exactly ``rms``.
+    """
+
+    ABOUT = "Band-limited white noise, for response curves as in Horiuchi et al. (1996)."
+
+    @params
+    class Params:
+        proportional_to: ClassVar[str] = "rms"
+        rms: float = number("root mean square; in m for a prescribed displacement", "m/s^2 or m", at_least=0.0)
+        lower_frequency: float = number("lower end of the band", "Hz", default=0.1, more_than=0.0)
+        upper_frequency: float = number("upper end of the band", "Hz", default=20.0, more_than=0.0)
+        duration: float = number("duration", "s", default=60.0, more_than=0.0)
+        taper: float = taper_parameter(1.0)
+        period: float | None = number("period of the noise; default: the duration", "s", None, more_than=0.0)
+
+        def validate(self, path: str) -> None:
+            check_taper(self.taper, self.duration, f"{path}.taper")
+            first, last = _lines(self)
+            if last < first:
+                raise ConfigError(
+                    f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
+                    f"{self.upper_frequency:g} Hz contains no multiple of 1 / {_repeated(self)} = "
+                    f"{1.0 / _period(self):g} Hz; use a wider band"
+                )
+            if last - first >= MOST_LINES:
+                raise ConfigError(
+                    f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
+                    f"{self.upper_frequency:g} Hz contains {last - first + 1:.6g} multiples of "
+                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}; use a narrower band"
+                )
+
+        def cautions(self, test: TestContext) -> list[str]:
+            return excitation_cautions("upper_frequency", self.upper_frequency, self.duration, test)
+
+    def __init__(self, params: Params, seed: int) -> None:
+        super().__init__(params, seed)
+        self._first, last = _lines(params)
+        count = last - self._first + 1
+        phases = np.random.default_rng(np.random.SeedSequence([seed, STREAM])).uniform(0.0, 2.0 * np.pi, count)
+        self._lines = params.rms * math.sqrt(2.0 / count) * np.exp(1j * phases)
+        self._period = _period(params)
+        self._frequencies = 2.0 * np.pi / self._period * np.arange(self._first, last + 1)
+
+    def sample(self, times: Array) -> Array:  # without derivatives, which take three times as long
+        t = np.asarray(times, dtype=float)
+        return self._sum(t, self._lines) * window(t, self._p.duration, self._p.taper)[0]
+
+    def _triple(self, times: Array) -> Triple:
+        t = np.asarray(times, dtype=float)
+        factor = 1j * self._frequencies
+        value, first, second = (self._sum(t, self._lines * factor**order) for order in range(3))
+        return product(window(t, self._p.duration, self._p.taper), (value, first, second))
+
+    def _sum(self, times: Array, lines: Complex) -> Array:
+        """Return the real part of the Fourier series with the coefficients ``lines``, by Horner's method.
+
+        Real arithmetic is used so that each value is independent of the other ``times``.
+        """
+        angle = 2.0 * np.pi / self._period * times
+        cosine, sine = np.cos(angle), np.sin(angle)
+        real, imaginary = np.zeros(times.shape), np.zeros(times.shape)
+        for line in lines[::-1].tolist():
+            next_real = real * cosine
+            next_real -= imaginary * sine
+            imaginary *= cosine
+            imaginary += real * sine
+            real = next_real
+            real += line.real
+            imaginary += line.imag
+        return real * np.cos(self._first * angle) - imaginary * np.sin(self._first * angle)
+
+
+def _lines(params: BandLimitedNoise.Params) -> tuple[int, int]:
+    first = math.ceil(params.lower_frequency * _period(params) * (1.0 - ROUNDING))
+    return first, math.floor(params.upper_frequency * _period(params) * (1.0 + ROUNDING))
+
+
+def _period(params: BandLimitedNoise.Params) -> float:
+    return params.duration if params.period is None else params.period
+
+
+def _repeated(params: BandLimitedNoise.Params) -> str:
+    return "duration" if params.period is None else "period"
+
+
+@params
+class CyclesParams:
+    proportional_to: ClassVar[str] = "scale"
+    velocity: float = number("largest velocity, reached in each cycle at zero displacement", "m/s", more_than=0.0)
+    ease: float = number(
+        "duration of the rise of the speed at the beginning, and of the fall at the end", "s", 0.5, at_least=0.0
+    )
+    scale: float = number("factor on amplitudes and velocity", default=1.0, more_than=0.0)
+
+    def amplitudes(self) -> Array:
+        """Return the amplitudes of all cycles, m, one number per cycle."""
+        raise TypeError("a subclass of CyclesParams must define amplitudes()")
+
+    def validate(self, path: str) -> None:
+        longest = float(periods(self.amplitudes(), self.velocity).sum())
+        if self.ease > longest:
+            raise ConfigError(
+                f"{path}.ease = {self.ease:g} s: must be <= {longest:.4g} s, the duration of all cycles"
+            )
+
+    def fits(self, test: TestContext) -> None:
+        if test.has_structure:
+            raise ConfigError(
+                "type: a loading protocol is a displacement and not a ground acceleration; use the protocol as "
+                "the displacement of the integrator predefined"
+            )
+
+    def cautions(self, test: TestContext) -> list[str]:
+        lengths = periods(self.amplitudes(), self.velocity)
+        return excitation_cautions("frequency", 1.0 / float(lengths.min()), float(lengths.sum()) + self.ease, test)
+
+
+class Cycles(Smooth):
+    """Base of loading protocols, with one cycle of displacement for each of ``params.amplitudes()`` (m).
+
+    ``scale`` multiplies displacement, velocity and acceleration, but not the periods.
+    """
+
+    def __init__(self, params: AnyParams, seed: int) -> None:
+        super().__init__(params, seed)
+        self._amplitudes = params.amplitudes()
+        self._ends = np.cumsum(periods(self._amplitudes, params.velocity))
+
+    def _triple(self, times: Array) -> Triple:
+        t, ends, amplitudes = np.asarray(times, dtype=float), self._ends, self._amplitudes
+        along, speed, change = self._path(t)
+        index = np.searchsorted(ends, along, side="right").clip(max=len(ends) - 1)
+        a, velocity = amplitudes[index], self._p.velocity
+        angle = (along - np.concatenate([[0.0], ends])[index]) * velocity / a
+        moving = (t > 0.0) & (t < ends[-1] + self._p.ease)
+        sine, cosine = np.where(moving, np.sin(angle), 0.0), np.where(moving, np.cos(angle), 0.0)
+        scale = self._p.scale
+        largest = scale * velocity
+        return (
+            scale * a * sine,
+            largest * cosine * speed,
+            largest * (cosine * change - velocity / a * sine * speed**2),
+        )
+
+    def _path(self, times: Array) -> Triple:
+        """Return the time along the cycles (s), the fraction of full speed, and the rate of the fraction (1/s)."""
+        ease, length = self._p.ease, self._ends[-1]
+        if not ease:
+            return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)
+        left = length + ease - times
+        up, down = rise(times, ease), rise(left, ease)
+        first, last = _integral(times, ease), length - _integral(left, ease)
+        begins = 2.0 * times < length + ease
+        return (
+            np.where(begins, first, last),
+            np.where(begins, up[0], down[0]),
+            np.where(begins, up[1], -down[1]),
+        )
+
+
+def _integral(times: Array, length: float) -> Array:
+    x = np.clip(times / length, 0.0, 1.0)
+    return length * x**4 * (2.5 - 3.0 * x + x * x) + np.maximum(times - length, 0.0)
+
+
+def periods(amplitudes: Array, velocity: float) -> Array:
+    """Return the periods (s) of sines with these amplitudes (m) and the largest velocity ``velocity`` (m/s)."""
+    return 2.0 * np.pi * amplitudes / velocity
+
+
+class Fema461(Cycles):
+    """Quasi-static protocol of FEMA 461: two cycles at each amplitude a_i = 1.4^(i - n) times the target.
+
+    n is ``steps`` (section 2.9.1). Each of the ``further_steps`` adds 0.3 times the target.
+    """
+
+    SOURCES = ("fema_461_2007",)
+
+    @params
+    class Params(CyclesParams):
+        amplitude: float = number("targeted largest amplitude of deformation", "m", more_than=0.0)
+        steps: int = integer(
+            "number n of amplitudes up to the targeted amplitude", default=10, at_least=1, at_most=30
+        )
+        further_steps: int = integer(
+            "number of amplitudes beyond the targeted amplitude", default=0, at_least=0, at_most=30
+        )
+
+        def amplitudes(self) -> Array:
+            rising = RATIO ** (np.arange(self.steps) - self.steps + 1.0)
+            beyond = 1.0 + FURTHER * np.arange(1.0, self.further_steps + 1.0)
+            return self.amplitude * np.repeat(np.concatenate([rising, beyond]), CYCLES)
+
+
+class Aisc341(Cycles):
+    """Loading sequence of AISC 341, K2.4b, for beam-to-column moment connections, in story drift angles.
+
+    Six cycles each at 0.00375, 0.005 and 0.0075 rad, four at 0.01 rad, two each at 0.015, 0.02, 0.03 and 0.04 rad,
+    and two at every further 0.01 rad. The displacement is the drift angle times ``length``.
+    """
+
+    SOURCES = ("aisc_341_2016",)
+
+    @params
+    class Params(CyclesParams):
+        length: float = number("height of the story: displacement divided by drift angle", "m", more_than=0.0)
+        largest_angle: float = number(
+            "largest story drift angle", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
+        )
+
+        def amplitudes(self) -> Array:
+            beyond = np.arange(BEAM_TO_COLUMN[-1][1], self.largest_angle, INCREMENT) + INCREMENT
+            sequence = [*BEAM_TO_COLUMN, *((CYCLES, round(angle, 9)) for angle in beyond.tolist())]
+            cycles = [angle for count, angle in sequence for _ in range(count)]
+            return self.length * np.array([angle for angle in cycles if angle <= self.largest_angle])
+
+        def validate(self, path: str) -> None:
+            last = float(self.amplitudes()[-1]) / self.length
+            if abs(last - self.largest_angle) > 1e-9:
+                raise ConfigError(
+                    f"{path}.largest_angle = {self.largest_angle:g} rad: must be an angle of the sequence; the "
+                    f"next smaller angle is {last:g} rad"
+                )
+            CyclesParams.validate(self, path)

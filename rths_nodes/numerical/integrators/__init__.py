@@ -2,12 +2,12 @@
 """Integrators: solve the equation of motion of the numerical substructure, one step at a time."""
 
 TABLE = {
-    "cr": ".cr:ChenRicles",
-    "kr_alpha": ".kr_alpha:KolayRicles",
-    "central_difference": ".central_difference:CentralDifference",
-    "explicit_newmark": ".explicit_newmark:ExplicitNewmark",
-    "newmark": ".newmark:Newmark",
-    "hht_alpha": ".hht_alpha:HilberHughesTaylor",
+    "cr": ".explicit:ChenRicles",
+    "kr_alpha": ".explicit:KolayRicles",
+    "central_difference": ".explicit:CentralDifference",
+    "explicit_newmark": ".explicit:ExplicitNewmark",
+    "newmark": ".implicit:Newmark",
+    "hht_alpha": ".implicit:HilberHughesTaylor",
     "runge_kutta": ".state_space:RungeKutta",
     "exact": ".state_space:Exact",
     "prescribed": ".predefined:Prescribed",

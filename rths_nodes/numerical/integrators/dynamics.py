@@ -27,13 +27,14 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import record
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Integrator, StepMatrices, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import Inverse, Matrix, is_sparse
+from rths_nodes.mechanics.sparse import Inverse, Matrix, is_definite, is_sparse
 from rths_nodes.mechanics.structure import massless, numbered
-from rths_nodes.numerical.structures.laws import Change, Force, Law, Lawful, law_of
+from rths_nodes.numerical.structures.restoring_forces import Change, Force, Law, Lawful, law_of
 from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 
 Moved = tuple[Vector, Vector, Vector, Vector, Vector]
@@ -121,7 +122,6 @@ def dynamics(
     advance: Advance,
     force: Force,
     product: Callable[..., Vector],
-    at: Callable[..., Vector],
     accelerated: Callable[..., Vector],
 ) -> Step:
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
@@ -133,7 +133,7 @@ def dynamics(
         exact = accelerated(per_load, load, measured, a, expected, index)
         of_method, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
         memory, after = force(of_force, memory, x)
-        load = at(external, index + 1) - product(damping, v) - after
+        load = external[index + 1] - product(damping, v) - after
         expected = measured + measured - before
         a = product(per_load, load - expected)
         return (x, v, a, measured, expected, after, load, of_method, memory), (x, v, a, exact, r)
@@ -242,7 +242,7 @@ class Dynamics(Stepped):
         """Return the kernel for a structure. The kernel of a sparse structure is not translated to C."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
-        step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)
+        step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, exact)
         return Kernel(cls.constants_of, start, step)
 
     @classmethod
@@ -263,22 +263,15 @@ class Dynamics(Stepped):
         force = self.structure.restoring_force
         assert isinstance(force, Lawful)
         *rest, memory = self.state
-        renewed, memory = force.renewed(name, self._equation().force, memory, change)
-        self.state = (*rest, memory)
-        self._put(renewed)
-
-    def _put(self, force: object) -> None:
-        self.constants = self.constants._replace(force=force)
+        renewed, memory = force.renewed(name, self.constants.force, memory, change)
+        self.state, self.constants = (*rest, memory), self.constants._replace(force=renewed)
 
     def recalled(self, memory: Array) -> Sequence[object]:
         """Return the state of a linear structure for ``memory`` and the first external force."""
         x, v, before, *of_method = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
-        applied = self._vectors.at(self.excitation, 0)
-        return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(of_method), applied)
-
-    def _equation(self) -> Constants:
-        constants: Constants = self.constants
-        return constants
+        return standing(
+            self._vectors, self._law, self.constants, x, v, before, tuple(of_method), self.excitation[0]
+        )
 
     def remembered(self, state: Any) -> Array:
         x, v, _, before, _, _, _, of_method, _ = state
@@ -328,3 +321,128 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
             f"freedom, because {reason}; set reduction, or use central_difference, cr, explicit_newmark, "
             "hht_alpha, kr_alpha or newmark"
         )
+
+
+# Declared specimen of an integrator, and checks that integration with this specimen is stable
+
+GROWTH = 1e-6
+"""Largest accepted growth factor per step, minus 1. Rounding lets an undamped mode grow."""
+
+HALVINGS = 40
+
+CLOSE = 1e-7
+"""Relative tolerance of a computed stability limit, which is printed with six digits."""
+
+UNDER_TEST = "stability limit with the part under test"
+
+
+@params
+class Equivalent:
+    """Stiffness and damping under test, for structures with one degree of freedom."""
+
+    equivalent_stiffness: float = number(
+        "stiffness k_eq under test, for one degree of freedom; 0: the experimental stiffness of the structure",
+        "N/m",
+        0.0,
+        at_least=0.0,
+    )
+    equivalent_damping: float = number(
+        "damping c_eq under test, for one degree of freedom; 0: the experimental damping of the structure",
+        "N s/m",
+        0.0,
+        at_least=0.0,
+    )
+
+
+def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
+    """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
+
+    Raises ConfigError if ``params`` sets a value and the structure has several degrees of freedom.
+    """
+    n_dof = len(structure.influence)
+    matrices = []
+    for name, unit, modelled in (
+        ("equivalent_damping", "N s/m", structure.experimental_damping),
+        ("equivalent_stiffness", "N/m", structure.experimental_stiffness),
+    ):
+        value = getattr(params, name)
+        if value and n_dof > 1:
+            raise ConfigError(
+                f"integrator.{name} = {show(value, unit)}: requires one degree of freedom, but the structure has "
+                f"{n_dof}; use the experimental_... keys of the structure instead"
+            )
+        matrices.append(np.array([[value]]) if value else modelled)
+    return matrices[0], matrices[1]
+
+
+def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
+    """Raise ConfigError if ``dt`` is not below the stability limit.
+
+    For a spring under test the limit is 2/omega_max, with the largest circular frequency omega_max. Forces of
+    dashpots C_e under test are late by half a step, and forces of masses M_e by one step. Then 4 (M - M_e) - 2 dt
+    C_e - dt^2 K must be positive definite, with the numerical mass M and the whole stiffness K.
+    """
+    damping, stiffness = damping_and_stiffness(params, structure)
+    mass = structure.mass - structure.experimental_mass
+    if is_sparse(mass):
+        _refuse_indefinite(name, mass, damping, structure.stiffness + stiffness, dt)
+        return
+    if np.linalg.eigvalsh(mass)[0] <= 0.0:
+        raise ConfigError(
+            f"integrator {name}: the mass under test must be less than the mass of the numerical substructure, "
+            "because the measured inertia force is late by a step"
+        )
+    inverse = np.linalg.inv(mass)
+    nothing, identity = np.zeros_like(mass), np.eye(len(mass))
+    quarter = 0.25 * inverse @ (structure.stiffness + stiffness)
+    rates = np.linalg.eigvals(np.block([[nothing, identity], [quarter, 0.5 * inverse @ damping]]))
+    highest = float(np.max(rates.real))
+    if highest > 0.0 and dt * highest >= 1.0:
+        late = damping.any() or structure.experimental_mass.any()
+        bound = UNDER_TEST if late else "stability limit 2/omega_max"
+        raise _too_long(name, dt, 1.0 / highest, bound)
+
+
+def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matrix, dt: float) -> None:
+    def stable(step: float) -> bool:
+        return is_definite(4.0 * mass - 2.0 * step * damping - step**2 * stiffness)
+
+    if stable(dt):
+        return
+    limit = _longest(stable, dt)
+    if not stable(limit):
+        raise ConfigError(
+            f"integrator {name}: every degree of freedom must have more mass in the numerical substructure than "
+            "under test"
+        )
+    raise _too_long(name, dt, limit, UNDER_TEST)
+
+
+def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
+    """Raise ConfigError, with a stable step, if the spectral radius ``growth(dt)`` exceeds 1."""
+
+    def stable(step: float) -> bool:
+        return growth(step) <= 1.0 + GROWTH
+
+    if not stable(dt):
+        raise _too_long(name, dt, _longest(stable, dt), UNDER_TEST)
+
+
+def _longest(stable: Callable[[float], bool], dt: float) -> float:
+    good, bad = 0.5 * dt, dt
+    for _ in range(HALVINGS):
+        if stable(good):
+            break
+        good, bad = 0.5 * good, good
+    else:
+        return good
+    while bad - good > CLOSE * good:
+        middle = 0.5 * (good + bad)
+        good, bad = (middle, bad) if stable(middle) else (good, middle)
+    return good
+
+
+def _too_long(name: str, dt: float, limit: float, bound: str) -> ConfigError:
+    return ConfigError(
+        f"integrator {name}: the step substeps / servo_rate = {dt:g} s must be < {limit:g} s ({bound})"
+    )

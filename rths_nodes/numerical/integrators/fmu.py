@@ -11,11 +11,12 @@ Functional Mock-up Interface Specification, Modelica Association: 2.0.5 (2024), 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
@@ -36,6 +37,7 @@ FARTHEST = 1e6
 AT_REST = 1e-12
 """Largest displacement at the start that is treated as zero, m."""
 
+QUANTITIES = ("displacement", "velocity", "acceleration")
 TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
 """Instant within a step -> weights of ground accelerations at the start and end of the step."""
 
@@ -93,8 +95,10 @@ class Fmu(Integrator):
         )
 
         def rows(self) -> Iterator[Row]:
-            for path, dof in (*_placed("interface", self.interface), *_placed("observed", self.observed)):
-                for quantity in ("displacement", "velocity", "acceleration"):
+            dofs: dict[str, Seen] = {f"interface.{name}": dof for name, dof in self.interface.items()}
+            dofs |= {f"observed.{name}": dof for name, dof in self.observed.items()}
+            for path, dof in dofs.items():
+                for quantity in QUANTITIES:
                     if (name := getattr(dof, quantity)) is not None:
                         yield Row(f"{path}.{quantity}", name, "output", quantity)
                 if isinstance(dof, Driven):
@@ -173,7 +177,6 @@ class Fmu(Integrator):
         inputs, outputs = parts.feeds()
         process = FmuProcess(parts.file, self._dt, inputs, outputs, parts.settings())
         self._columns = _columns(outputs.names, (*parts.interface.values(), *parts.observed.values()))
-        self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         with within("integrator"):
             process.open(parts.start_within)
         self._process, self._at_start = process, False
@@ -214,8 +217,8 @@ class Fmu(Integrator):
             otherwise = np.zeros_like(x), np.zeros_like(x)
         self._before, self.displacement = self.displacement, x
         self.velocity, self.acceleration = (
-            outputs[columns] if complete else np.where(columns < 0, derived, outputs[columns])
-            for columns, derived, complete in zip(self._columns[1:], otherwise, self._complete, strict=True)
+            np.where(columns < 0, derived, outputs[columns])
+            for columns, derived in zip(self._columns[1:], otherwise, strict=True)
         )
         self.exact_acceleration = otherwise[1]
 
@@ -272,13 +275,7 @@ class Fmu(Integrator):
             self._process = None
 
 
-def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
-    return [(f"{key}.{name}", dof) for name, dof in dofs.items()]
-
-
-def _columns(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
-    columns = []
-    for quantity in ("displacement", "velocity", "acceleration"):
-        variables = [getattr(dof, quantity) for dof in dofs]
-        columns.append(np.array([-1 if name is None else list(names).index(name) for name in variables]))
-    return columns
+def _columns(names: Sequence[str], dofs: Sequence[Seen]) -> list[NDArray[np.intp]]:
+    """Return the index in ``names`` of each displacement, velocity and acceleration; -1 if not an output."""
+    variables = [[getattr(dof, quantity) for dof in dofs] for quantity in QUANTITIES]
+    return [np.array([-1 if name is None else names.index(name) for name in row]) for row in variables]

@@ -28,7 +28,6 @@ from rths_nodes.numerical.ground_motions.readers.columns import even_step
 from rths_nodes.numerical.ground_motions.readers.series import FormatError
 from rths_nodes.numerical.ground_motions.waves import Formula
 from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
-from rths_nodes.numerical.vectors import Vector
 
 ARCHIVE = b"PK"
 FEWEST = 32
@@ -46,16 +45,7 @@ OF_EXPORTS = ".displacement (m)"
 """Suffix of column titles of measured displacements in exported tables."""
 
 
-def step_alike(
-    nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int
-) -> tuple[object, Moved]:
-    """Return the next motion in ``history`` ``(steps + 1, 3)``, the same for all degrees of freedom."""
-    before, now = history[index], history[index + 1]
-    motion = float(now[0]) + nothing, float(now[1]) + nothing, float(now[2]) + nothing
-    return s, (*motion, float(before[2]) + nothing, nothing)
-
-
-def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
+def step(nothing: Array, s: tuple[()], measured: Array, history: Array, index: int) -> tuple[object, Moved]:
     """Return the next motion in ``history`` ``(steps + 1, 3, n)``."""
     before, now = history[index], history[index + 1]
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
@@ -150,24 +140,20 @@ class Prescribed(Stepped):
             targets = params.targets(samples, dt)
         except ConfigError as error:
             raise ConfigError(*(f"integrator.{problem}" for problem in error.problems)) from None
-        kernel = self.kernel_of(params)
-        if targets.ndim == 3 and targets.shape[2] != n_dof:
+        if targets.ndim == 2:
+            targets = np.repeat(targets[:, :, None], n_dof, axis=2)
+        if targets.shape[2] != n_dof:
             raise ConfigError(f"integrator.history: the number of axes is {targets.shape[2]}, but must be {n_dof}")
-        if targets.ndim == 3 and n_dof == 1:
-            kernel, targets = Prescribed.kernel_of(params), np.ascontiguousarray(targets[:, :, 0])
-        nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
-        self._follow(kernel, nothing, targets, targets[0, 2] + np.zeros(n_dof), n_dof == 1)
+        self._follow(self.kernel_of(params), np.zeros(n_dof), targets, targets[0, 2] + 0.0, False)
 
     def reset(self) -> None:
         super().reset()
-        x, v, a = self.excitation[0]
-        zeros = np.zeros(len(self._first))
-        self.displacement, self.velocity = x + zeros, v + zeros
-        self.acceleration = self.exact_acceleration = a + zeros
+        self.displacement, self.velocity, self.acceleration = self.excitation[0] + 0.0  # no -0.0
+        self.exact_acceleration = self.acceleration
 
     @classmethod
     def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
-        return Kernel(lambda nothing: nothing, no_state, step_alike)
+        return Kernel(lambda nothing: nothing, no_state, step)
 
 
 class Predefined(Prescribed):
@@ -273,13 +259,6 @@ class Predefined(Prescribed):
                 return []
             measured = _Measured(self)
             return [str(measured), *measured.notes]
-
-    @classmethod
-    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
-        assert isinstance(params, cls.Params)
-        if params.displacement is not None:
-            return Prescribed.kernel_of(params)
-        return Kernel(lambda nothing: nothing, no_state, step)
 
 
 def _is_archive(file: str) -> bool:

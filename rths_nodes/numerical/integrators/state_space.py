@@ -27,12 +27,11 @@ from rths_nodes.numerical.integrators.dynamics import (
     Moving,
     Prepared,
     State,
+    refuse_growth,
     refuse_large,
     start,
 )
-from rths_nodes.numerical.integrators.experimental_part import refuse_growth
-from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.structures.restoring_forces.linear import is_linear, refuse_yielding
+from rths_nodes.numerical.structures.restoring_forces import Law, is_linear, law_of, refuse_yielding
 from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
 
 Matrices = tuple[Array, Array, Array]
@@ -254,7 +253,7 @@ class RungeKutta(ByMatrix):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        product, at, force = vectors.product, vectors.at, law.force
+        product, force = vectors.product, law.force
 
         def rate(k: RungeKuttaConstants, memory: object, load: Vector, x: Vector, v: Vector) -> Vector:
             mass_inverse, damping_per_mass, of_force, _ = k
@@ -273,8 +272,8 @@ class RungeKutta(ByMatrix):
             _, _, _, h = k
             x, v, _, _, _, _, _, of_method, memory = s
             half, sixth = 0.5 * h, h / 6.0
-            load = at(external, index) - measured
-            end = at(external, index + 1) - 2.0 * measured + before
+            load = external[index] - measured
+            end = external[index + 1] - 2.0 * measured + before
             middle = 0.5 * (load + end)
             v2 = v + half * exact
             a2 = rate(k, memory, middle, x + half * v, v2)

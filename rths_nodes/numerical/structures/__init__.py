@@ -9,7 +9,7 @@ Spencer 2012, Eq. 1.1).
 from __future__ import annotations
 
 TABLE = {
-    "sdof": ".sdof:Sdof",
+    "sdof": ".shear_frame:Sdof",
     "shear_frame": ".shear_frame:ShearFrame",
     "matrices": ".matrices:Matrices",
 }

@@ -72,11 +72,8 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
     return omega[order] / (2.0 * math.pi), ratios[order]
 
 
-def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
-    return some_modes(mass, stiffness, count)[0] if is_sparse(mass) else modes(mass, stiffness)[0]
-
-
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
+    """Return at most ``count`` lowest :func:`modes`."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]
@@ -121,7 +118,7 @@ class Rayleigh:
         if self._p.frequencies is not None:
             return self._with_ratios_at(2.0 * math.pi * np.array(self._p.frequencies))
         first, second = (int(mode) - 1 for mode in self._p.modes)
-        omega = lowest_frequencies(mass, stiffness, 1 + max(first, second))
+        omega = some_modes(mass, stiffness, 1 + max(first, second))[0]
         if max(first, second) >= len(omega):
             raise ConfigError(
                 f"structure.damping.modes = {show(self._p.modes)}: must be <= {len(omega)}, the number of modes"

@@ -11,16 +11,18 @@ import io
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core import registry
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.dimensions import FORCES, LENGTHS
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
+from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.text_files import read_arrays, read_bytes, read_rows
 from rths_nodes.core.validation import LARGEST
-from rths_nodes.mechanics.sparse import Matrix, dense, diagonal, is_sparse, largest
-from rths_nodes.mechanics.structure import combined_load
-from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
+from rths_nodes.mechanics.sparse import Matrix, dense, diagonal, is_definite, is_sparse, largest, zero
+from rths_nodes.mechanics.structure import combined_load, massless
+from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 LARGEST_FILE = 64 << 20
 """Largest file, bytes; several million entries."""
@@ -28,6 +30,80 @@ MOST = 20_000
 """Largest number of degrees of freedom. With more, a step misses real time and banded matrices need gigabytes."""
 DENSE = 64
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
+DAMPING = {"type": "modal", "ratios": [0.02]}
+
+
+class Partition:
+    """A linear structure with a part in the laboratory."""
+
+    elastic_energy: float = 0.0
+    influence: Array
+
+    def __init__(
+        self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
+    ) -> None:
+        """Subtract the part under test from the whole structure.
+
+        ``total`` is mass and stiffness of the whole. ``tested`` is mass, damping and stiffness under test. Raises
+        ConfigError if the numerical part is not a valid structure.
+        """
+        mass, stiffness = total
+        self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
+        self.mass = self._rest("mass", mass, tested[0], positive=True)
+        self.stiffness = self._rest("stiffness", stiffness, tested[2])
+        model = registry.build("damping", damping)
+        self.damping = self._rest("damping", model.matrix(mass, stiffness), tested[1])
+        self.restoring_force: StructuralForce = LinearRestoringForce(self.stiffness)
+
+    @property
+    def ground_load(self) -> Array:
+        """Return the load of both parts, ``(n_dof,)`` N, for a ground acceleration of -1 m/s^2.
+
+        The load includes the experimental part, because the laboratory floor does not move.
+        """
+        return combined_load(self)
+
+    @staticmethod
+    def _rest(name: str, matrix: Matrix, tested: Matrix, positive: bool = False) -> Matrix:
+        rest = matrix - tested
+        rounding = ROUNDING * largest(matrix)
+        if is_sparse(rest):
+            _refuse_indefinite(name, rest, tested, positive, rounding)
+            return rest
+        for part, kept, above in (
+            (f"{name} under test", tested, False),
+            (f"numerical {name} (whole - experimental)", rest, positive),
+        ):
+            if above:  # there are massless degrees of freedom
+                some = ~(massless(matrix) & massless(tested))
+                kept = kept[np.ix_(some, some)]
+            if not len(kept):
+                raise ConfigError(f"structure: the {name} must not be zero")
+            lowest = float(np.linalg.eigvalsh(kept)[0])
+            if lowest < -rounding or (above and lowest <= rounding):
+                sign = ">" if above else ">="
+                raise ConfigError(f"structure: the {part} has the eigenvalue {lowest:g}, which must be {sign} 0")
+        return rest
+
+
+def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
+    one = diagonal(np.ones(rest.shape[0]))
+    if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
+        raise ConfigError(
+            f"structure: the {name} under test has a negative eigenvalue, but all eigenvalues must be >= 0"
+        )
+    if zero(rest) and not positive:
+        return
+    if positive:
+        some = ~(massless(rest) & massless(tested))
+        if not some.any():
+            raise ConfigError(f"structure: the {name} must not be zero")
+        rest, one, rounding = rest[some][:, some], one[some][:, some], -rounding
+    if not is_definite(rest + (rounding if positive else 2.0 * rounding) * one):
+        raise ConfigError(
+            f"structure: the numerical {name} (whole - experimental) must have only eigenvalues "
+            f"{'>' if positive else '>='} 0"
+        )
 
 
 class Matrices(Partition):
@@ -90,13 +166,6 @@ class Matrices(Partition):
         )
 
         def validate(self, path: str) -> None:
-            self._check_units(path)
-            names = [getattr(self, name) for name in ("mass", "stiffness")]
-            if any(isinstance(rows, str) for rows in names):
-                return  # sizes are known only after reading
-            _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
-
-        def _check_units(self, path: str) -> None:
             in_files = isinstance(self.mass, str) or isinstance(self.stiffness, str)
             if (self.force_unit, self.length_unit) != ("N", "m") and not in_files:
                 raise ConfigError(
@@ -104,6 +173,8 @@ class Matrices(Partition):
                 )
             if self.node and (self.rotations is not None or self.influence is not None):
                 raise ConfigError(f"{path}.node: defines rotations and influence; remove these two keys")
+            if not in_files:  # the sizes of files are known only after reading
+                _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
     def __init__(self, params: Params) -> None:
         mass, stiffness = read_pair(params)
@@ -114,15 +185,8 @@ class Matrices(Partition):
         at = np.arange(n) if params.experimental_at is None else np.array(params.experimental_at, int) - 1
         sparse = is_sparse(mass)
 
-        def tested(rows: tuple[tuple[float, ...], ...] | None) -> Matrix:
-            if sparse:
-                return _scattered(n, at, rows)
-            damping = np.zeros((n, n))
-            if rows is not None:
-                damping[np.ix_(at, at)] = rows
-            return damping
-
-        of_mass, of_damping, of_stiffness = (tested(getattr(params, name)) for name in EXPERIMENTAL)
+        parts = (_scattered(n, at, getattr(params, name), sparse) for name in EXPERIMENTAL)
+        of_mass, of_damping, of_stiffness = parts
         super().__init__(params.damping, (mass, stiffness), (of_mass, of_damping, of_stiffness))
 
     @property
@@ -163,7 +227,12 @@ def _directions(params: Matrices.Params, n: int) -> tuple[tuple[str, ...], Array
     return names, np.tile(moved, n // len(node))
 
 
-def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...] | None) -> Matrix:
+def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...] | None, sparse: bool) -> Matrix:
+    if not sparse:
+        matrix = np.zeros((n, n))
+        if rows is not None:
+            matrix[np.ix_(at, at)] = rows
+        return matrix
     from scipy.sparse import coo_array
 
     if rows is None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shear frame: a mass per floor, a spring per story that can yield, and gravity loads (P-Delta)."""
+"""Shear frames and a single degree of freedom."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,12 +13,18 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.parameters import completed, component, components, params, vector
+from rths_nodes.core.parameters import completed, component, components, number, params, vector
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.numerical.structures.laws import Change, Law, Lawful, law_of
-from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros
-from rths_nodes.numerical.structures.restoring_forces.linear import Linear, LinearRestoringForce
+from rths_nodes.numerical.structures.matrices import DAMPING, Partition
+from rths_nodes.numerical.structures.restoring_forces import (
+    Change,
+    Law,
+    Lawful,
+    Linear,
+    LinearRestoringForce,
+    law_of,
+)
 
 PER_STORY = (
     "stiffnesses",
@@ -33,6 +39,7 @@ FAR = (100.0, 101.0)
 """Displacements, in yield displacements, between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
 """Properties that can be partly or wholly in the laboratory."""
+NAME = "x"
 
 Parts = tuple[int, object, object]
 """Number of a story, constants of the other stories, and constants of the story's restoring force."""
@@ -111,6 +118,8 @@ class ShearFrame(Partition):
     by P per story height (P-Delta). The experimental part of P is excluded, because the rig applies it and the
     measured force contains its effect. The damping model uses the elastic stiffnesses without P-Delta.
     """
+
+    ABOUT = "Shear frame: a mass per floor, a spring per story that can yield, and gravity loads (P-Delta)."
 
     @params
     class Params:
@@ -229,6 +238,10 @@ class ShearFrame(Partition):
                 self.elastic_energy += law.elastic_energy
 
 
+def zeros(n: int, values: tuple[float, ...] | Array | None) -> Array:
+    return np.zeros(n) if values is None else np.array(values)
+
+
 def _check_gravity(params: ShearFrame.Params, path: str) -> None:
     if params.gravity_loads is None:
         return
@@ -294,3 +307,47 @@ def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
                 laws[story] = law
     problems.refuse()
     return laws
+
+
+class Sdof:
+    """Single degree of freedom: mass, damping c = 2 zeta m w, and a restoring force (linear by default).
+
+    A restoring force without a stiffness uses the structure's stiffness, which excludes the specimen. For a mass
+    whose whole spring is under test, use a ``shear_frame`` of one story.
+    """
+
+    ABOUT = "Single degree of freedom."
+
+    @params
+    class Params:
+        mass: float = number("mass m of the numerical part, without the specimen", "kg", more_than=0.0)
+        frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
+        damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
+        restoring_force: OfParams | None = component(
+            "restoring_force", "restoring force of the numerical substructure; default: linear", None
+        )
+
+        @property
+        def stiffness(self) -> float:
+            omega = 2.0 * math.pi * self.frequency
+            return self.mass * omega**2
+
+        def laws(self) -> dict[str, OfParams]:
+            force = self.restoring_force
+            return {} if force is None else {NAME: completed(force, "stiffness", self.stiffness)}
+
+    names: tuple[str, ...] = (NAME,)
+
+    def __init__(self, params: Params) -> None:
+        omega = 2.0 * math.pi * params.frequency
+        if params.restoring_force is None:
+            self.restoring_force: Any = Linear(Linear.Params(stiffness=params.stiffness), 1)
+        else:
+            self.restoring_force = registry.build("restoring_force", params.laws()[NAME], 1)
+        self.mass = np.array([[params.mass]])
+        self.damping = np.array([[2.0 * params.damping_ratio * params.mass * omega]])
+        self.stiffness = np.array([[self.restoring_force.initial_stiffness]])
+        self.experimental_mass = self.experimental_damping = self.experimental_stiffness = np.zeros((1, 1))
+        self.influence = np.ones(1)
+        self.ground_load = np.array([params.mass])
+        self.elastic_energy: float = self.restoring_force.elastic_energy

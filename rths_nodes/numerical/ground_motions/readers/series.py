@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
@@ -34,34 +32,6 @@ MOST_POINTS = 10_000_000
 
 _FORTRAN = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))[DdQq]([-+]?\d+)")
 _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
-
-
-class Lines(Sequence[str]):
-    """Extracts lines of a text on demand, because a list takes five times the memory of the text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text.replace("\r\n", "\n").replace("\r", "\n")
-        self._starts = array("I", [0])
-        at = self._text.find("\n")
-        while at >= 0:
-            self._starts.append(at + 1)
-            at = self._text.find("\n", at + 1)
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        start = self._starts[index]
-        end = self._text.find("\n", start)
-        return self._text[start:] if end < 0 else self._text[start:end]
 
 
 class FormatError(ValueError):

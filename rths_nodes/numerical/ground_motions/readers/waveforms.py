@@ -8,11 +8,10 @@ Values are raw counts unless calibrated: SAC and miniSEED need the parameter ``u
 from __future__ import annotations
 
 import re
-import struct
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,88 +22,61 @@ if TYPE_CHECKING:
     from obspy import Trace
 
 
-SAC_VERSION_AT, SAC_HEADER = 304, 632
-"""Position of the header version (a four-byte integer) and length of the SAC header, in bytes."""
 FIRST_LINES = 30
 """Number of lines that are searched for the name of the format."""
 
+WAVEFORMS = {
+    "miniSEED": ("MSEED", rb"\d{6}[DRQM][ \0]|MS\x03"),
+    # the header of 632 bytes has its version, a four-byte integer, at byte 304
+    "SAC": ("SAC", rb"(?s)(?=.{632}).{304}(?:[\x06\x07]\0\0\0|\0\0\0[\x06\x07])"),
+    "K-NET or KiK-net": ("KNET", rb"(?i)\s*Origin Time"),
+    "TSPAIR": ("TSPAIR", rb"(?i)\s*TIMESERIES [^\r\n]*\bTSPAIR\b"),
+    "SLIST": ("SLIST", rb"(?i)\s*TIMESERIES [^\r\n]*\bSLIST\b"),
+}
+"""Format -> name of obspy's reader, and pattern of the first bytes."""
 
-class Format(NamedTuple):
-    """A format: its name in messages, the name of obspy's reader, and a test of the bytes or first lines."""
-
-    name: str
-    obspy: str | None
-    fits: Callable[[bytes], bool]
-
-
-def _is_sac(data: bytes) -> bool:
-    if len(data) < SAC_HEADER:
-        return False
-    return any(struct.unpack_from(f"{order}i", data, SAC_VERSION_AT)[0] in (6, 7) for order in "<>")
-
-
-def _starts(*marks: bytes) -> Callable[[bytes], bool]:
-    return lambda data: data.startswith(marks)
-
-
-def _first_line(pattern: str) -> Callable[[bytes], bool]:
-    compiled = re.compile(rf"\s*(?:{pattern})".encode(), re.I)
-    return lambda data: compiled.match(data) is not None
-
-
-WAVEFORMS = (
-    Format("miniSEED", "MSEED", lambda data: re.match(rb"\d{6}[DRQM][ \0]|MS\x03", data) is not None),
-    Format("SAC", "SAC", _is_sac),
-    Format("K-NET or KiK-net", "KNET", _first_line(r"Origin Time")),
-    Format("TSPAIR", "TSPAIR", _first_line(r"TIMESERIES [^\r\n]*\bTSPAIR\b")),
-    Format("SLIST", "SLIST", _first_line(r"TIMESERIES [^\r\n]*\bSLIST\b")),
-)
-
-OTHERS = (
-    Format("a ZIP archive or an Excel workbook", None, _starts(b"PK\x03\x04")),
-    Format("an old Excel workbook", None, _starts(b"\xd0\xcf\x11\xe0")),
-    Format("compressed (gzip)", None, _starts(b"\x1f\x8b")),
-    Format("compressed (bzip2)", None, _starts(b"BZh")),
-    Format("a MATLAB MAT-file", None, _starts(b"MATLAB 5.0 MAT-file")),
-    Format("HDF5 (e.g. a MAT-file 7.3 or ASDF)", None, _starts(b"\x89HDF")),
-    Format("a NumPy array", None, _starts(b"\x93NUMPY")),
-    Format("PDF", None, _starts(b"%PDF")),
-    Format("full SEED", None, lambda data: re.match(rb"\d{6}V ", data) is not None),
-    Format("GSE", None, _first_line(r"WID[12] |XW0\d ")),
-    Format("an HTML page (was the download refused?)", None, _first_line(r"<!doctype html|<html")),
-    Format("XML", None, _first_line(r"<\?xml")),
-    Format("JSON", None, _first_line(r"\{\s*\"|\[\s*[\{\[]")),
-    Format("K-NET CSV", None, _first_line(r"#K-NET CSV")),
-    Format(
-        "a USGS SMC file",
-        None,
-        _first_line(r"\d (?:UNKNOWN|(?:UN)?CORRECTED ACCELEROGRAM|VELOCITY|DISPLACEMENT|RESPONSE|FOURIER)"),
+OTHERS = {
+    "a ZIP archive or an Excel workbook": rb"PK\x03\x04",
+    "an old Excel workbook": rb"\xd0\xcf\x11\xe0",
+    "compressed (gzip)": rb"\x1f\x8b",
+    "compressed (bzip2)": rb"BZh",
+    "a MATLAB MAT-file": rb"MATLAB 5\.0 MAT-file",
+    "HDF5 (e.g. a MAT-file 7.3 or ASDF)": rb"\x89HDF",
+    "a NumPy array": rb"\x93NUMPY",
+    "PDF": rb"%PDF",
+    "full SEED": rb"\d{6}V ",
+    "GSE": rb"(?i)\s*(?:WID[12] |XW0\d )",
+    "an HTML page (was the download refused?)": rb"(?i)\s*(?:<!doctype html|<html)",
+    "XML": rb"(?i)\s*<\?xml",
+    "JSON": rb"\s*(?:\{\s*\"|\[\s*[\{\[])",
+    "K-NET CSV": rb"(?i)\s*#K-NET CSV",
+    "a USGS SMC file": (
+        rb"(?i)\s*\d (?:UNKNOWN|(?:UN)?CORRECTED ACCELEROGRAM|VELOCITY|DISPLACEMENT|RESPONSE|FOURIER)"
     ),
-    Format("RTF", None, _starts(b"{\\rtf")),
-)
+    "RTF": rb"\{\\rtf",
+}
+"""Unsupported format -> pattern of the first bytes."""
 
-_IN_TEXT = (
-    ("GeoNet V1A or V2A", re.compile(r"GNS Science|Geological (?:and|&) Nuclear|^Raw readings in units of", re.I)),
-    ("BHRC V1 (VOL1DS)", re.compile(r"^\* VOL1DS", re.I)),
-    ("a response spectrum (CSMIP V3)", re.compile(r"response and fourier amplitude spectra", re.I)),
-    (
-        "an uncorrected accelerogram (V1) with pairs of time and value",
-        re.compile(r"uncorrected accelerogram", re.I),
-    ),
-)
+IN_TEXT = {
+    "GeoNet V1A or V2A": r"(?i)GNS Science|Geological (?:and|&) Nuclear|^Raw readings in units of",
+    "BHRC V1 (VOL1DS)": r"(?i)^\* VOL1DS",
+    "a response spectrum (CSMIP V3)": r"(?i)response and fourier amplitude spectra",
+    "an uncorrected accelerogram (V1) with pairs of time and value": r"(?i)uncorrected accelerogram",
+}
+"""Unsupported format -> pattern in one of the first lines."""
 
 
-def waveform(data: bytes) -> Format | None:
-    return next((candidate for candidate in WAVEFORMS if candidate.fits(data)), None)
+def waveform(data: bytes) -> str | None:
+    return next((name for name, (_, pattern) in WAVEFORMS.items() if re.match(pattern, data)), None)
 
 
 def other(data: bytes) -> str | None:
-    return next((candidate.name for candidate in OTHERS if candidate.fits(data)), None)
+    return next((name for name, pattern in OTHERS.items() if re.match(pattern, data)), None)
 
 
 def in_text(lines: Sequence[str]) -> str | None:
-    head = [(name, line, pattern) for line in lines[:FIRST_LINES] for name, pattern in _IN_TEXT]
-    return next((name for name, line, pattern in head if pattern.search(line)), None)
+    head = [(name, re.search(pattern, line)) for line in lines[:FIRST_LINES] for name, pattern in IN_TEXT.items()]
+    return next((name for name, match in head if match), None)
 
 
 LARGEST_OFFSET = 0.1
@@ -116,23 +88,23 @@ _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
-def read_waveform(data: bytes, waveform_format: Format) -> Series:
+def read_waveform(data: bytes, name: str) -> Series:
     try:
-        return _series(data, waveform_format)
+        return _series(data, name)
     except FormatError:
         raise
     except Exception as error:  # obspy's readers can raise any exception and omit headers of damaged files
         cause = " ".join(str(error).split()) or type(error).__name__
-        raise FormatError(f"the file is {waveform_format.name}, but obspy cannot read it ({cause})") from None
+        raise FormatError(f"the file is {name}, but obspy cannot read it ({cause})") from None
 
 
-def _series(data: bytes, waveform_format: Format) -> Series:
-    trace = _trace(data, waveform_format)
+def _series(data: bytes, name: str) -> Series:
+    trace = _trace(data, name)
     step = short(float(trace.stats.delta))
-    if waveform_format.obspy == "KNET":
+    if name == "K-NET or KiK-net":
         return Series(_knet(trace), step, "m/s^2")
     values = np.array(trace.data, dtype=float)
-    if waveform_format.obspy in ("SLIST", "TSPAIR"):
+    if name in ("SLIST", "TSPAIR"):
         unit: str | None = _ascii_unit(trace, data)
     else:
         unit = None
@@ -145,19 +117,19 @@ def _series(data: bytes, waveform_format: Format) -> Series:
     return Series(values, step, unit)
 
 
-def _trace(data: bytes, waveform_format: Format) -> Trace:
+def _trace(data: bytes, name: str) -> Trace:
     try:
         import obspy
     except ImportError:
         raise FormatError(
-            f"the file is {waveform_format.name}, which requires obspy; install obspy with pip install obspy"
+            f"the file is {name}, which requires obspy; install obspy with pip install obspy"
         ) from None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        stream = obspy.read(BytesIO(data), format=waveform_format.obspy)
+        stream = obspy.read(BytesIO(data), format=WAVEFORMS[name][0])
     for warning in caught:
         if not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
-            raise FormatError(f"the file is {waveform_format.name}, and obspy reports a fault ({warning.message})")
+            raise FormatError(f"the file is {name}, and obspy reports a fault ({warning.message})")
     if len(stream) != 1:
         names = "; ".join(f"{trace.id} from {trace.stats.starttime}" for trace in stream[:6])
         raise FormatError(f"the file has {len(stream)} series or parts of a series ({names}), but must have one")

@@ -18,8 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,13 +172,12 @@ FARTHEST = 1e6
 """Largest plausible value, m, m/s, m/s^2 or s. Derivatives of larger values could overflow."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """Request from the client: action; for a TRIAL also displacement (m), velocity (m/s) and time (s)."""
 
     action: int
-    displacement: Array = field(default_factory=lambda: EMPTY)
-    velocity: Array = field(default_factory=lambda: EMPTY)
+    displacement: Array = EMPTY
+    velocity: Array = EMPTY
     time: float = 0.0
 
 

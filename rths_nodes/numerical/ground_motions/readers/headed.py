@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers after start lines.
+"""Formats with a stated number of points: PEER AT2, COSMOS V1/V2 and CSMIP V2.
 
-- COSMOS: text, integer and real headers, comments, then
+- PEER AT2: a header, of which one line states NPTS and DT, then rows of numbers.
+- COSMOS (COSMOS Strong Motion Data Format, v1.20): text, integer and real headers, comments, then
   ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``. The real header contains the step.
 - CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
   ``160 POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)`` states no columns.
@@ -30,6 +31,56 @@ from rths_nodes.numerical.ground_motions.readers.series import (
     stated_unit,
     whole,
 )
+
+HEADER_LINES = 30
+"""Largest number of header lines. PEER's header has four lines; some downloads have more lines above it."""
+
+_MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
+_COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
+_OLD_COUNTS = re.compile(r"^\s*([^\s,]+)[\s,]+([^\s,]+)\s+NPTS\s*,?\s*DT", re.I)
+_SERIES = re.compile(r"TIME\s+(?:SERIES|HISTORY)\s+IN\s+UNITS", re.I)
+_ONE_COUNT = re.compile(r"NPTS|\bDT\s*=", re.I)
+_AT2_QUANTITY = re.compile(r"(\w+)\s+TIME\s+(?:SERIES|HISTORY)", re.I)
+_ANOTHER = re.compile(r"\b(VELOCITY|DISPLACEMENT)\b", re.I)
+_AT2_UNIT = re.compile(r"UNITS?\s+OF\s+([^\s,]+)|UNITS?\s*[:=]\s*([^\s,]+)", re.I)
+
+
+def is_at2(lines: Sequence[str]) -> bool:
+    head = "\n".join(lines[:HEADER_LINES])
+    return _counts_line(lines) is not None or bool(_SERIES.search(head) and _ONE_COUNT.search(head))
+
+
+def read_at2(lines: Sequence[str]) -> Series:
+    last = _counts_line(lines)
+    if last is None:
+        raise FormatError("the file is PEER AT2, but the header has no readable line with NPTS and DT")
+    match = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
+    if match is None:
+        raise FormatError(f"line {last + 1}: NPTS and DT cannot be read in {shown(lines[last])}")
+    unit_of_time = match[3] if match.re is _COUNTS else ""
+    step = positive_step(match[2], last + 1, unit_of_time)
+    count = whole(match[1], last + 1, "points", MOST_POINTS)
+    unit = _at2_unit(" ".join(lines[:last]))
+    values = array("d")
+    for index in range(last + 1, len(lines)):
+        values.extend(number(word, index + 1) for word in split_at_signs(lines[index]))
+    return Series(complete(values, count), step, unit)
+
+
+def _counts_line(lines: Sequence[str]) -> int | None:
+    head = enumerate(lines[:HEADER_LINES])
+    return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
+
+
+def _at2_unit(header: str) -> str | None:
+    quantity, another = _AT2_QUANTITY.search(header), _ANOTHER.search(header)
+    if quantity is None and another is not None and "ACC" not in header.upper():
+        quantity = another
+    if quantity and not quantity[1].upper().startswith("ACC"):
+        raise FormatError(f"the series must be acceleration, but the header states {quantity[1].lower()}")
+    unit = _AT2_UNIT.search(header)
+    return stated_unit(unit[1] or unit[2]) if unit else None
+
 
 RECORDER_STEP = 34
 """Entry (from 1) of the COSMOS real header that holds the recorder's sampling interval, s."""
