@@ -19,7 +19,8 @@ from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu import archive, description
-from rths_nodes.core.fmu.description import Description, Variable, described, description_of
+from rths_nodes.core.fmu.description import Description, described, description_of
+from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.inputs import named_files
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -287,8 +288,8 @@ def test_scenario_that_contradicts_fmu_is_refused(
 
 def test_unit_defined_by_fmu_is_converted(tmp_path: Path) -> None:
     pairs = [('"m"', '"furlong"'), ('<BaseUnit m="1"/>', '<BaseUnit m="1" factor="201.168"/>')]
-    _, outputs = load(changed(frame(3), tmp_path / "frame.fmu", *pairs)).integrator.feeds()
-    assert outputs.factors.tolist() == [201.168]
+    params = load(changed(frame(3), tmp_path / "frame.fmu", *pairs)).integrator
+    assert FmuProcess(params, 0.005).factors.tolist() == [201.168]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -360,8 +361,12 @@ def test_huge_directory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_number_outside_its_type_is_refused(kind: str, value: Any, fits: bool) -> None:
     """The library would silently keep the lowest bits."""
-    variable = Variable("n", 1, kind, "parameter", "fixed", None, "0", None, None, False)
-    description = Description(3, "", "", "", "", False, False, None, None, {"n": variable})
+    from fmpy.model_description import CoSimulation, ModelDescription, ModelVariable
+
+    variable = ModelVariable("n", 1, kind, causality="parameter", variability="fixed")
+    simulation = CoSimulation(modelIdentifier="frame")
+    model = ModelDescription(fmiVersion="3.0", coSimulation=simulation, modelVariables=[variable])
+    description = Description(model)
     if fits:
         assert description.parameter("parameters", "n", value) is variable
     else:

@@ -19,7 +19,7 @@ from rths_nodes.core.arithmetic import NAN
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError
-from rths_nodes.core.fmu.description import described
+from rths_nodes.core.fmu.description import described, unit_name
 from rths_nodes.core.fmu.named import FmuParams, Row
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import number, params, sections, text, texts
@@ -107,12 +107,11 @@ class Fmu(OnNumbers):
 
     def open(self) -> None:
         self.close()
-        inputs, outputs = self._params.feeds()
-        process = FmuProcess(self._params.file, self._dt, inputs, outputs, self._params.settings())
+        process = FmuProcess(self._params, self._dt)
         commands = [names.command for names in self._params.axes.values()]
-        self._commands = [list(outputs.names).index(name) for name in commands]
-        self._numbers = [list(outputs.names).index(name) for name in self._params.shown]
-        ready = process.start("compensator", self._params.start_within)
+        self._commands = [process.outputs.index(name) for name in commands]
+        self._numbers = [process.outputs.index(name) for name in self._params.shown]
+        ready = process.start("compensator")
         self._process = process
         self._rest()
         self._show(ready.tolist())
@@ -134,7 +133,7 @@ class Fmu(OnNumbers):
         nouns = x, v, a, measured, force
         try:
             inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
-            process.begin(self._sample, inputs, self._params.answer_within)
+            process.begin(self._sample, inputs)
             outputs = process.wait().tolist()
         except RuntimeError as error:
             raise ComponentError(
@@ -152,7 +151,7 @@ class Fmu(OnNumbers):
             return
         self._rest()
         try:
-            self._process.set_back(self._params.start_within)
+            self._process.set_back()
             self._show(self._process.wait().tolist())
         except RuntimeError as error:
             raise ComponentError(f"compensator: {self._process.name}: {error}") from error
@@ -184,5 +183,5 @@ def _units(params: Fmu.Params) -> dict[str, str]:
         return {}
     variables = described(params.file).variables
     return {
-        _plain(name): unit.name for name in params.shown if name in variables and (unit := variables[name].unit)
+        _plain(name): unit for name in params.shown if name in variables and (unit := unit_name(variables[name]))
     }

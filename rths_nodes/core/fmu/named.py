@@ -6,13 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import Problems
-from rths_nodes.core.fmu.description import Description, Variable, described, factor_of, listed
-from rths_nodes.core.fmu.process import Feed
+from rths_nodes.core.fmu.description import described, number_in
 from rths_nodes.core.parameters import mapping, number, params, path
 
 SHARE_OF_STEP = 1e-9
@@ -26,13 +23,6 @@ class Row(NamedTuple):
     name: str
     causality: str
     quantity: str
-
-    def factor(self, description: Description, units: Mapping[str, str]) -> float:
-        """Return the variable's factor to SI. Raises ConfigError if the FMU declares the variable differently."""
-        variable = description.variable(self.place, self.name, self.causality)
-        if not self.quantity:  # shown without conversion
-            return 1.0
-        return factor_of(self.place, variable, self.quantity, units.get(self.name))
 
 
 @params
@@ -76,7 +66,7 @@ class FmuParams:
         description, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
-                row.factor(description, self.units)
+                self.factor(row)
         for name, value in self.parameters.items():
             with problems.gathered():
                 description.parameter("parameters", name, value)
@@ -87,9 +77,8 @@ class FmuParams:
                     f"units.{name} = {unit!r}: the test does not use this variable, but only "
                     f"{', '.join(sorted(used))}"
                 )
-        if (inner := description.fixed_step) and abs(
-            step / inner - round(step / inner)
-        ) > SHARE_OF_STEP * step / inner:
+        inner = number_in(description.simulation.fixedInternalStepSize)
+        if inner and abs(step / inner - round(step / inner)) > SHARE_OF_STEP * step / inner:
             problems.append(
                 f"file = {self.file!r}: the step is {step:g} s: must be a multiple of the FMU's "
                 f"internal step, {inner:g} s"
@@ -104,37 +93,27 @@ class FmuParams:
         ]
         problems.refuse()
 
+    def factor(self, row: Row) -> float:
+        """Return a variable's factor to SI. Raises ConfigError if the FMU declares the variable differently."""
+        description = described(self.file)
+        variable = description.variable(row.place, row.name, row.causality)
+        if not row.quantity:  # shown without conversion
+            return 1.0
+        return description.factor(row.place, variable, row.quantity, self.units.get(row.name))
+
     def contents(self) -> list[str]:
         fed = [row.name for row in self.rows() if row.causality == "input"]
-        return listed(described(self.file), fed, self.parameters)
-
-    def feeds(self) -> tuple[Feed, Feed]:
-        """Return the inputs and outputs that the test uses. Raises the errors of :meth:`check`."""
-        description = described(self.file)
-        return _feed(self, description, "input"), _feed(self, description, "output")
+        return described(self.file).lines(fed, self.parameters)
 
     def settings(self) -> list[tuple[str, int, object]]:
         """Return kind, value reference and value of each parameter in ``parameters``.
 
         Raises ConfigError if a parameter cannot be set to its value.
         """
-        description = described(self.file)
-        variables = {
-            name: description.parameter("parameters", name, value) for name, value in self.parameters.items()
-        }
-        return [
-            (_setter(description, variables[name]), variables[name].reference, value)
-            for name, value in self.parameters.items()
-        ]
-
-
-def _feed(params: FmuParams, description: Description, causality: str) -> Feed:
-    rows = [row for row in params.rows() if row.causality == causality]
-    factors = np.array([row.factor(description, params.units) for row in rows], float)
-    return Feed([description.variables[row.name].reference for row in rows], [row.name for row in rows], factors)
-
-
-def _setter(description: Description, variable: Variable) -> str:
-    if variable.kind == "Enumeration":
-        return "Integer" if description.version == 2 else "Int64"
-    return variable.kind
+        description, settings = described(self.file), []
+        enumeration = "Integer" if description.version == 2 else "Int64"
+        for name, value in self.parameters.items():
+            variable = description.parameter("parameters", name, value)
+            kind = enumeration if variable.type == "Enumeration" else variable.type
+            settings.append((kind, variable.valueReference, value))
+        return settings

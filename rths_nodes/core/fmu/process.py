@@ -9,17 +9,17 @@ import select
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.child_process import LEAVING_S, ChildProcess
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu.archive import Archive
-from rths_nodes.core.fmu.description import described
+from rths_nodes.core.fmu.description import described, number_in
+from rths_nodes.core.fmu.named import FmuParams
 from rths_nodes.core.samples import Array
 
 PROGRAM = Path(__file__).with_name("model_process.py")
@@ -41,6 +41,7 @@ warning."""
 log = logging.getLogger(__name__)
 
 SET_BACK = b"\0"
+CAUSALITIES = ("input", "output")
 
 
 def largest_memory() -> int:
@@ -48,27 +49,20 @@ def largest_memory() -> int:
     return max(LEAST_MEMORY, min(LARGEST_MEMORY, half))
 
 
-class Feed(NamedTuple):
-    """Inputs or outputs of an FMU, in order: value references, names, and factors to SI."""
-
-    references: Sequence[int]
-    names: Sequence[str]
-    factors: Array
-
-
 class FmuProcess:
-    """Runs the model in ``file`` in a process. The model starts at 0 s and advances in steps of ``dt`` (s).
+    """Runs the FMU of ``params`` in a process. The model starts at 0 s and advances in steps of ``dt`` (s).
 
-    ``parameters`` are tuples of kind, value reference and initial value.
+    Raises ConfigError if the FMU declares a variable differently.
     """
 
-    def __init__(
-        self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, object]]
-    ) -> None:
-        self.file, self._dt = file, dt
-        self._inputs, self._outputs, self._parameters = inputs, outputs, parameters
-        self._request = np.zeros(1 + len(inputs.references))
-        self._per_input = 1.0 / inputs.factors
+    def __init__(self, params: FmuParams, dt: float) -> None:
+        self._params, self._dt = params, dt
+        rows = list(params.rows())
+        self._inputs = [row.name for row in rows if row.causality == "input"]
+        self.outputs = [row.name for row in rows if row.causality == "output"]
+        factors = [np.array([params.factor(row) for row in rows if row.causality == kind]) for kind in CAUSALITIES]
+        self._per_input, self.factors = 1.0 / factors[0], factors[1]
+        self._request = np.zeros(1 + len(self._inputs))
         self._process: ChildProcess | None = None
         self._channel: socket.socket | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -83,32 +77,35 @@ class FmuProcess:
 
     @property
     def name(self) -> str:
-        return Path(self.file).name
+        return Path(self._params.file).name
 
-    def open(self, within: float) -> None:
+    def open(self) -> None:
+        """Start the process. Raises ConfigError if a parameter cannot be set, or if the FMU cannot be unpacked."""
         self.close()
+        params, description = self._params, described(self._params.file)
+        variables = description.variables
         with ExitStack() as failed:
             failed.callback(self.close)
-            description = described(self.file)
             self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
             try:
-                Archive(self.file).unpack(Path(self._folder.name), description.binaries)
+                Archive(params.file).unpack(Path(self._folder.name), description.binaries)
             except ConfigError as error:
                 raise error.within(f"file = {self.name!r}") from error
+            experiment = description.model.defaultExperiment
             task: Mapping[str, object] = {
                 "folder": self._folder.name,
                 "largest_file": LARGEST_FILE,
                 "largest_memory": largest_memory(),
                 "version": description.version,
-                "token": description.token,
+                "token": description.model.guid or "",
                 "identifier": description.identifier,
-                "keeps_state": description.keeps_state,
-                "tolerance": description.tolerance,
+                "keeps_state": description.simulation.canGetAndSetFMUstate,
+                "tolerance": None if experiment is None else number_in(experiment.tolerance),
                 "step": self._dt,
-                "inputs": list(self._inputs.references),
-                "outputs": list(self._outputs.references),
-                "names": list(self._outputs.names),
-                "parameters": list(self._parameters),
+                "inputs": [variables[name].valueReference for name in self._inputs],
+                "outputs": [variables[name].valueReference for name in self.outputs],
+                "names": self.outputs,
+                "parameters": params.settings(),
             }
             self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
             self.moved = self._changed = False
@@ -117,26 +114,23 @@ class FmuProcess:
             self._channel.setblocking(False)
             with theirs:
                 self._process.start((theirs.fileno(),), channel=theirs.fileno())
-            self._expect(within)
+            self._expect(params.start_within)
             failed.pop_all()
 
-    def start(self, path: str, within: float) -> Array:
+    def start(self, path: str) -> Array:
         """Open the process and return the initial outputs in SI units.
 
         Raises ConfigError, with the ``path`` of the FMU's section, if the model does not start.
         """
-        self.open(within)
+        self.open()
         try:
             return self.wait()
         except RuntimeError as error:
             self.close()
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
-    def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Send step number ``step`` (from 0) with ``inputs`` in SI units. The answer is due in ``within`` s.
-
-        Raises RuntimeError if sending fails.
-        """
+    def begin(self, step: int, inputs: Array) -> None:
+        """Send step number ``step`` (from 0) with ``inputs`` in SI units. Raises RuntimeError if sending fails."""
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
@@ -144,10 +138,10 @@ class FmuProcess:
         self._changed, self._fed = message[8:] != self._fed, message[8:]
         self.steps += self._changed
         self.moved = True
-        self._send(message, within)
+        self._send(message, self._params.answer_within)
 
-    def set_back(self, within: float) -> None:
-        self._send(SET_BACK, within)
+    def set_back(self) -> None:
+        self._send(SET_BACK, self._params.start_within)
         self.moved = self._changed = False
 
     def _send(self, message: bytes, within: float) -> None:
@@ -171,19 +165,19 @@ class FmuProcess:
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
         try:
-            message = self._channel.recv(8 * len(self._outputs.references) + 1)
+            message = self._channel.recv(8 * len(self.outputs) + 1)
         except BlockingIOError:
             if time.monotonic() >= self._due:
                 raise RuntimeError(f"the FMU has not answered in {self._within:g} s") from None
             return None
         except OSError as error:
             raise RuntimeError(self._end(str(error))) from error
-        if len(message) != 8 * len(self._outputs.references):
+        if len(message) != 8 * len(self.outputs):
             raise RuntimeError(self._end("the FMU process has closed the connection"))
         self._works = False
         self.unchanged += self._changed and message == self._told
         self._told = message
-        return np.frombuffer(message) * self._outputs.factors
+        return np.frombuffer(message) * self.factors
 
     def wait(self) -> Array:
         while (answer := self.answer(LOOK_S)) is None:

@@ -85,17 +85,16 @@ class Fmu(Followed):
         process = self._process
         if process is not None and process.moved:
             try:
-                process.set_back(self._params.start_within)
+                process.set_back()
                 process.wait()
             except RuntimeError as error:
                 raise ConfigError(f"rig.file = {process.name!r}: {error}") from error
 
     def open(self) -> None:
         self.close()
-        inputs, outputs = self._params.feeds()
-        process = FmuProcess(self._params.file, self._step, inputs, outputs, self._params.settings())
+        process = FmuProcess(self._params, self._step)
         self.name = process.name
-        self._at_rest = process.start("rig", self._params.start_within)
+        self._at_rest = process.start("rig")
         self._process = process
         if self._at_rest.any():
             log.info("%s: the forces at the start, %s N, count as zero", self.name, self._at_rest.tolist())
@@ -108,7 +107,7 @@ class Fmu(Followed):
         assert self._process is not None
         nouns = x, v, a
         inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
-        self._process.begin(self._taken, inputs, self._params.answer_within)
+        self._process.begin(self._taken, inputs)
         self._taken += 1
         return self._process.wait() - self._at_rest
 

@@ -164,18 +164,17 @@ class Fmu(Integrator):
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
         self._index = 0
         if self._process is not None:
-            self._process.set_back(self._params.start_within)
+            self._process.set_back()
             self._at_start = False
 
     def open(self) -> None:
         self.close()
         parts = self._params
-        inputs, outputs = parts.feeds()
-        process = FmuProcess(parts.file, self._dt, inputs, outputs, parts.settings())
-        self._columns = _columns(outputs.names, (*parts.interface.values(), *parts.observed.values()))
+        process = FmuProcess(parts, self._dt)
+        self._columns = _columns(process.outputs, (*parts.interface.values(), *parts.observed.values()))
         self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         with within("integrator"):
-            process.open(parts.start_within)
+            process.open()
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
@@ -226,7 +225,7 @@ class Fmu(Integrator):
         inputs[:n] = experimental_force[:n]
         inputs[n:] = self._ground[self._index]  # no effect without a ground input
         try:
-            self._process.begin(self._index, inputs, self._params.answer_within)
+            self._process.begin(self._index, inputs)
         except RuntimeError as error:
             raise IntegratorError(f"{self._process.name}: {error}") from error
         self._answer: Array | None = None
@@ -276,9 +275,9 @@ def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
     return [(f"{key}.{name}", dof) for name, dof in dofs.items()]
 
 
-def _columns(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
+def _columns(names: list[str], dofs: Sequence[Seen]) -> list[Any]:
     columns = []
     for quantity in ("displacement", "velocity", "acceleration"):
         variables = [getattr(dof, quantity) for dof in dofs]
-        columns.append(np.array([-1 if name is None else list(names).index(name) for name in variables]))
+        columns.append(np.array([-1 if name is None else names.index(name) for name in variables]))
     return columns
