@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
-from rths_nodes.core.actuator import Actuator as Actuator
 from rths_nodes.core.control import Compensator as Compensator
 from rths_nodes.core.control import ForceController as ForceController
 from rths_nodes.core.control import Ramp as Ramp
@@ -23,9 +22,10 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.dimensions import Unit
 from rths_nodes.core.port_readings import Readback
-from rths_nodes.core.rig import Rig as Rig
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
-from rths_nodes.core.specimen import Specimen as Specimen
+from rths_nodes.core.simulators import Actuator as Actuator
+from rths_nodes.core.simulators import Rig as Rig
+from rths_nodes.core.simulators import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):

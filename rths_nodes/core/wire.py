@@ -103,7 +103,7 @@ def definition(message: str) -> str:
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, int], ...]:
-    """Return, for each field defined by ``text``, its name, its type and its largest array length (0: a scalar)."""
+    """Return name, type and largest array length (0 for a scalar) of each field that ``text`` defines."""
     matches = filter(None, map(FIELD.match, text.partition(SEPARATOR)[0].splitlines()))
     return tuple(
         (match["name"], match["type"], int(match["bound"] or UNBOUNDED) if match["array"] else 0)

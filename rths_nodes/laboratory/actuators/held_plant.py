@@ -16,7 +16,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, held, taps
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import Field, number, params, text, vector
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Specimen
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 from rths_nodes.mechanics import structure as exact_steps
 

@@ -19,12 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from rths_nodes.core.actuator import Actuator
 from rths_nodes.core.arithmetic import all_nan, ceiling
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function, Kernel, ToNumber, advance_of, no_state
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Actuator, Specimen
 
 INCREMENTS = 4
 """Smallest number of RK4 steps per sample."""

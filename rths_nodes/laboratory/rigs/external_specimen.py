@@ -19,9 +19,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Rig, Specimen
 
 
 class Followed(Rig):
