@@ -1,23 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of numbers in files of other programs: text, MATLAB, HDF5 or netCDF, recognised by content."""
+"""Columns of numbers in files of other programs: text, MATLAB, HDF5 or netCDF, recognised by content.
+
+A separate process reads MATLAB, HDF5 and netCDF files (``table_process.py``).
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rths_nodes.core import dimensions, mat_files, parameters
+from rths_nodes.core import dimensions, parameters
+from rths_nodes.core.child_process import ENDING_S, ChildProcess
 from rths_nodes.core.dimensions import FORCES
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
+from rths_nodes.core.text_files import (
+    LARGEST,
+    TooLarge,
+    encoding_of,
+    number_of,
+    read_bytes,
+    read_head,
+    reason,
+    size_of,
+)
 
 LENGTHS = {unit: dimensions.LENGTHS[unit] for unit in ("m", "cm", "mm", "um", "in")}
 VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
@@ -36,6 +51,20 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:e[-+]?\d+)?", re.I)
 _WHOLE = re.compile(r"[-+]?\d+")
 _PADDED = re.compile(r"[-+]?0\d+")
 _UNIT_IN_TITLE = re.compile(r"[(\[]\s*([^\s()\[\]]+)\s*[)\]]\s*")
+PROGRAM = Path(__file__).with_name("table_process.py")
+HDF5 = b"\x89HDF\r\n\x1a\n"
+NETCDF3 = b"CDF"
+MATLAB_HEADER = 512
+"""Number of bytes before the HDF5 signature in a file of MATLAB 7.3."""
+LONGEST_HEAD = 16 << 20
+
+
+class Contents(NamedTuple):
+    """Holds real numbers and units by name, and the reasons why other values are not read."""
+
+    columns: dict[str, Array]
+    units: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    skipped: dict[str, str] = {}  # noqa: RUF012
 
 
 class Table:
@@ -52,7 +81,7 @@ class Table:
             if encoding_of(head) == "utf-16" or 0 not in head:
                 self._contents, self._repeated = _of_text(read_bytes(path, most))
             else:
-                self._contents, self._repeated = mat_files.read(path, most), {}
+                self._contents, self._repeated = read_binary(path, most), {}
         except TooLarge as error:
             raise ConfigError(f"{path} cannot be read ({error}). Allow a larger file with --largest") from None
         except (OSError, ValueError) as error:
@@ -255,3 +284,60 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def read_binary(path: Path, most: int = LARGEST) -> Contents:
+    """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
+
+    Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
+    files. Raises OSError if the file cannot be read, and ConfigError for HDF5 without h5py.
+    """
+    head = read_head(path, MATLAB_HEADER + len(HDF5), most)
+    if not head:
+        raise ValueError("is empty")
+    kind = "netCDF" if head.startswith(NETCDF3) else "MATLAB"
+    if head.startswith(HDF5) or head[MATLAB_HEADER:] == HDF5:
+        hdf5("HDF5 (MATLAB's version 7.3)", ", or save with '-v7'")
+        kind = "HDF5"
+    reads, writes = os.pipe()
+    task = {"path": str(path.absolute()), "most": most, "kind": kind}
+    with (
+        open(reads, "rb") as results,
+        closing(ChildProcess(path.name, "its reader", PROGRAM, task)) as process,
+    ):
+        try:
+            process.start([writes], out=writes)
+        finally:
+            os.close(writes)
+        try:
+            return _received(results, most, kind)
+        except EOFError:
+            raise ValueError(process.end(ENDING_S) or "the reader of the file has ended") from None
+
+
+def _received(results: IO[bytes], most: int, kind: str) -> Contents:
+    head = results.readline(LONGEST_HEAD)
+    if not head.endswith(b"\n"):
+        raise EOFError
+    answer = json.loads(head)
+    if answer["too_large"]:
+        raise TooLarge(f"the file contains more than {size_of(most)} of numbers")
+    if answer["problem"]:
+        raise ValueError(f"{kind}, {answer['problem']}")
+    columns = {}
+    for name, shape, _ in answer["items"]:
+        columns[name] = values = np.empty(shape)
+        if results.readinto(values.reshape(-1).view(np.uint8)) < values.nbytes:  # type: ignore[attr-defined]
+            raise EOFError
+    return Contents(columns, {name: unit for name, _, unit in answer["items"] if unit}, answer["skipped"])
+
+
+def hdf5(purpose: str, otherwise: str = "") -> Any:
+    """Return the module h5py. Raises ConfigError, with the advice ``otherwise``, if h5py is not installed."""
+    try:
+        import h5py
+    except ImportError:
+        raise ConfigError(
+            f"{purpose} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
+        ) from None
+    return h5py
