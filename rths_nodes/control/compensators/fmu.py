@@ -20,8 +20,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError
 from rths_nodes.core.fmu.description import described, unit_name
-from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
 from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 

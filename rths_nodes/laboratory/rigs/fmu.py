@@ -14,8 +14,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.rigs.external_specimen import Followed

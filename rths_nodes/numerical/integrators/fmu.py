@@ -20,8 +20,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, IntegratorError, within
-from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
+from rths_nodes.core.fmu.process import LOOK_S, FmuParams, FmuProcess, Row
 from rths_nodes.core.parameters import number, params, section, sections, text
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
