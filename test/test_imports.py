@@ -47,7 +47,7 @@ ROS = {
 EXTERNAL = {
     "core/parameters.py": NUMBERS | {"attrs"},
     "core/validation.py": {"attrs"},
-    "core/parameter_table.py": {"attrs"},
+    "core/parameter_docs.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
     "core/tables.py": NUMBERS | {"h5py"},
     "core/table_process.py": NUMBERS | {"h5py"},

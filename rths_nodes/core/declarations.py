@@ -183,17 +183,10 @@ _PARAMS: dict[str, type[OfParams]] = {
 }
 
 
-class _RecordedPort(OfPortParams):
-    transport_samples = 0
-    longest_wait = math.inf
-    has_heartbeat = False
-
-
-class _RecordedIntegrator(OfIntegratorParams):
-    observes: bool = True
-
-
-_RECORDED: dict[str, type[OfParams]] = {"port": _RecordedPort, "integrator": _RecordedIntegrator}
+_RECORDED: dict[str, dict[str, object]] = {
+    "port": {"transport_samples": 0, "longest_wait": math.inf, "has_heartbeat": False},
+    "integrator": {"observes": True},
+}
 
 
 def of_params(family: str) -> type[OfParams]:
@@ -201,7 +194,7 @@ def of_params(family: str) -> type[OfParams]:
 
 
 def of_recorded(family: str) -> type[OfParams]:
-    return _RECORDED.get(family, of_params(family))
+    return type("Recorded", (of_params(family),), _RECORDED.get(family, {}))
 
 
 def complete(family: str, component: Any) -> None:
