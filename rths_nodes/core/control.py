@@ -233,8 +233,7 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Converts the force target of one axis to the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if the command is
-    invalid.
+    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if it is invalid.
     """
 
     coupled_to: int | None = None

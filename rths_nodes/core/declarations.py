@@ -106,8 +106,7 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops the rig when the heartbeat ends; None means true for a port with
-    ``drop_heartbeat``."""
+    """True if the far end stops the rig when the heartbeat ends; None: true for a port with ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):
@@ -165,8 +164,7 @@ class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None if there is no
-    column."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None: no column."""
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

@@ -298,10 +298,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level above the limit of the same quantity.
-
-        Such a level would have no effect.
-        """
+        """Raise ConfigError for a level above the limit of the same quantity, which would have no effect."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None

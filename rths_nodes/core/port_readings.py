@@ -43,8 +43,7 @@ class ReportedState:
 class Listener(Protocol):
     """Receives the states of an open session; sends no commands.
 
-    ``multiprocessing`` can pickle a listener with its socket, so that the listener can outlive the driving
-    process.
+    ``multiprocessing`` can pickle a listener with its socket, so that it can outlive the driving process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:

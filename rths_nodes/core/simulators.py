@@ -65,8 +65,7 @@ class Specimen:
     felt: bool = True
     """False if the force is only computed and does not load the actuator."""
     linear: tuple[float, float] | None = None
-    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot; actuators compute their force
-    exactly."""
+    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, whose force is computed exactly."""
     voltage: float | None = None
     """Voltage that a controller sets at the damper's current driver, V; None if the specimen has no voltage."""
 
@@ -92,10 +91,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return a kernel and its constants.
-
-        The kernel calls ``force`` and ``rate`` of a class that defines them.
-        """
+        """Return a kernel and its constants. The kernel calls ``force`` and ``rate`` of a class that has them."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return SPECIMEN_OBJECT, self

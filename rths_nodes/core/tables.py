@@ -68,10 +68,7 @@ class Contents(NamedTuple):
 
 
 class Table:
-    """Provides the columns of a file by name.
-
-    Raises ConfigError if the file is unreadable or larger than ``most`` bytes.
-    """
+    """Provides a file's columns by name. Raises ConfigError if it is unreadable or exceeds ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path

@@ -212,10 +212,7 @@ def source_of(path: str | os.PathLike[str], origin: str) -> str:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if YAML reads a number, else unchanged.
-
-    Raises ConfigError for an ambiguous number.
-    """
+    """Return ``word``, as a number if YAML reads a number. Raises ConfigError for an ambiguous number."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 

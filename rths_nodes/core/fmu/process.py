@@ -40,8 +40,7 @@ LEAST_MEMORY = 1 << 30
 LOOK_S = 1.0
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
-"""Smallest number of steps for a warning about unchanged outputs, and largest fraction of such steps without a
-warning."""
+"""Least number of steps for a warning about unchanged outputs, and largest share of such steps without one."""
 
 log = logging.getLogger(__name__)
 
