@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.expressions import unit_of
 from rths_nodes.core.parameters import (
     components,
     declared,

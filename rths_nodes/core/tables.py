@@ -18,10 +18,10 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rths_nodes.core import dimensions, parameters
+from rths_nodes.core import expressions, parameters
 from rths_nodes.core.child_process import ENDING_S, ChildProcess
-from rths_nodes.core.dimensions import FORCES
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.expressions import FORCES
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import (
     LARGEST,
@@ -34,7 +34,7 @@ from rths_nodes.core.text_files import (
     size_of,
 )
 
-LENGTHS = {unit: dimensions.LENGTHS[unit] for unit in ("m", "cm", "mm", "um", "in")}
+LENGTHS = {unit: expressions.LENGTHS[unit] for unit in ("m", "cm", "mm", "um", "in")}
 VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}

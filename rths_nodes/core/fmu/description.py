@@ -26,8 +26,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rths_nodes.core.dimensions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.errors import ConfigError, show, unknown, within
+from rths_nodes.core.expressions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.text_files import read_head, reason, size_of, version_of
 
 DESCRIPTION = "modelDescription.xml"
