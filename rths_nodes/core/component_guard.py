@@ -45,6 +45,8 @@ GUARD = "guard"
 PROBED = 1e-3
 
 Output = Callable[[Any], object]
+Check = Callable[[tuple[Any, ...], Any], str]
+"""Function of arguments and result of a call that returns a problem, or an empty string."""
 AFTER_STATE: Output = itemgetter(1)
 
 
@@ -189,24 +191,20 @@ def guarded(family: str, cls: type, name: str) -> Any:
     kernel = inspect.getattr_static(cls, "KERNEL", None)
     source = kernel.step if isinstance(kernel, Kernel) else None
     guard = Guard(label, cls.__module__, declared.failure, source)
-    members = sorted(declared.members() - {"Params"})
-    names = [name for name in members if callable(inspect.getattr_static(cls, name, None))]
-    methods = {
-        name: guard.around(getattr(cls, name), _unchanged if name in declared.finite else None) for name in names
-    }
-    defaults = {name: value for name, value in declared.defaults().items() if not hasattr(cls, name)}
-    if family == "compensator" and {"step", "state"} <= methods.keys():
-        methods["step"] = _command(methods["step"], label, source or methods["step"])
-        methods["state"] = _state(methods["state"], label)
-    elif declared.shown and "step" in methods:
+    methods = {}
+    for member in sorted(declared.members() - {"Params"}):
+        if callable(inspect.getattr_static(cls, member, None)):
+            method = getattr(cls, member)
+            check = _finite(method, _unchanged, 1) if member in declared.finite else None
+            if family == "compensator" and member in ("step", "state"):
+                check = _state if member == "state" else _command(source, method)
+            methods[member] = guard.around(method, check)
+    defaults = {member: value for member, value in declared.defaults().items() if not hasattr(cls, member)}
+    if declared.shown and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
     if declared.kernel is not None and hasattr(cls, "kernel_of"):
         methods["kernel_of"] = classmethod(guard.kernel_of(cls, declared.kernel))
     return type(cls.__name__, (cls,), defaults | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
-
-
-def _unchanged(result: Any) -> object:
-    return result
 
 
 class Guard(NamedTuple):
@@ -221,11 +219,8 @@ class Guard(NamedTuple):
     failure: type[Exception]
     source: Function | None = None
 
-    def around(self, function: Callable[..., object], output: Output | None = None, first: int = 1) -> Any:
-        """Return ``function`` wrapped so that its errors name the component.
-
-        ``output(result)`` must be finite if all arguments from position ``first`` on are finite.
-        """
+    def around(self, function: Callable[..., object], check: Check | None = None) -> Any:
+        """Return ``function`` wrapped so that its errors, and problems found by ``check``, name the component."""
 
         @wraps(function)
         def guarded_function(*arguments: object, **named: object) -> object:
@@ -236,9 +231,8 @@ class Guard(NamedTuple):
             except FOREIGN as error:
                 where = raised_at(error, self.module) or f"{located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
-            if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
-                shown = show(output(result))
-                raise self.failure(f"{self.label}: {located(function)} returns {shown}: must be finite")
+            if check is not None and (problem := check(arguments, result)):
+                raise self.failure(f"{self.label}: {problem}")
             return result
 
         vars(guarded_function)[GUARD] = self
@@ -250,10 +244,48 @@ class Guard(NamedTuple):
             for name, function in kernel._asdict().items() if kernel is not None else ():
                 output = AFTER_STATE if name == "step" else _unchanged
                 if isinstance(function, FunctionType):
-                    guards[name] = self.around(function, output if name in finite else None, 2)
+                    guards[name] = self.around(function, _finite(function, output, 2) if name in finite else None)
             return kernel._replace(**guards) if guards else kernel
 
         return kernel_of
+
+
+def _unchanged(result: Any) -> object:
+    return result
+
+
+def _finite(function: Callable[..., object], output: Output, first: int) -> Check:
+    """Return a check: ``output(result)`` must be finite if the arguments from position ``first`` on are finite."""
+
+    def check(arguments: tuple[Any, ...], result: Any) -> str:
+        if is_finite(output(result)) or not is_finite(arguments[first:]):
+            return ""
+        return f"{located(function)} returns {show(output(result))}: must be finite"
+
+    return check
+
+
+def _state(arguments: tuple[Any, ...], values: Any) -> str:
+    try:
+        count, names = len(values), len(arguments[0].state_names)
+    except (TypeError, AttributeError) as error:
+        return f"state() and state_names must be sequences ({error})"
+    return "" if count == names else f"state() returns {count} numbers, but state_names has {names} names"
+
+
+def _command(source: Function | None, step: Function) -> Check:
+    def check(arguments: tuple[Any, ...], command: Any) -> str:
+        _, target, measured = arguments
+        is_array, shape = isinstance(command, np.ndarray), target.displacement.shape
+        where = located(source) if source else located(step, "step")
+        if not is_array or command.shape != shape or command.dtype.kind != "f":
+            problem = f"an array {command.shape} of {command.dtype}" if is_array else show(command)
+            return f"{where} returns {problem}: must be an array {shape} of floats (commands in m)"
+        if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
+            return f"{where}: command = {show(command.tolist())} m: must be finite"
+        return ""
+
+    return check
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
@@ -289,40 +321,3 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
         return result
 
     return stepped
-
-
-def _state(state: Function, label: str) -> Function:
-    @wraps(state)
-    def checked(self: Compensator) -> object:
-        values = state(self)
-        try:
-            count, names = len(values), len(self.state_names)
-        except (TypeError, AttributeError) as error:
-            raise ComponentError(f"{label}: state() and state_names must be sequences ({error})") from error
-        if count != names:
-            raise ComponentError(f"{label}: state() returns {count} numbers, but state_names has {names} names")
-        return values
-
-    return checked
-
-
-def _command(step: Callable[..., object], label: str, source: Function) -> Callable[..., Any]:
-    name = "step" if source is step else ""
-
-    @wraps(step)
-    def checked(self: object, target: Motion, measured: object) -> object:
-        command, shape = step(self, target, measured), target.displacement.shape
-        if not isinstance(command, np.ndarray) or command.shape != shape or command.dtype.kind != "f":
-            is_array = isinstance(command, np.ndarray)
-            problem = f"an array {command.shape} of {command.dtype}" if is_array else show(command)
-            raise ComponentError(
-                f"{label}: {located(source, name)} returns {problem}: must be an array {shape} of floats "
-                "(commands in m)"
-            )
-        if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
-            raise ComponentError(
-                f"{label}: {located(source, name)}: command = {show(command.tolist())} m: must be finite"
-            )
-        return command
-
-    return checked
