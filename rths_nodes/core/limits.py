@@ -311,8 +311,6 @@ class Limits:
 
 
 def unit_of_level(quantity: str, level: Level) -> str:
-    return (
-        level.unit
-        if isinstance(level, OfExpression)
-        else (WHOLE if quantity in WHOLE else QUANTITIES)[quantity].unit
-    )
+    if isinstance(level, OfExpression):
+        return level.unit
+    return (WHOLE if quantity in WHOLE else QUANTITIES)[quantity].unit

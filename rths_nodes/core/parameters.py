@@ -216,11 +216,9 @@ def type_of(built: object) -> str:
     return str(getattr(type(built), "type_name", ""))
 
 
-def _declared(cls: type) -> Mapping[str, Spec]:
+@cache
+def declared(cls: type) -> Mapping[str, Spec]:
     return {field.name: field.metadata[_KEY] for field in attrs.fields(cls)}
-
-
-declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
 
 
 def required_names(cls: type) -> list[str]:

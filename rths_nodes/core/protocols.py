@@ -19,9 +19,8 @@ from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import OfPort
+from rths_nodes.core.declarations import OfPort, Readback
 from rths_nodes.core.expressions import Unit
-from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
 from rths_nodes.core.simulators import Actuator as Actuator
 from rths_nodes.core.simulators import Rig as Rig

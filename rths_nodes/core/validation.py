@@ -149,19 +149,8 @@ def _section(spec: Spec, value: object, path: str) -> object:
 def _sections(spec: Spec, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping) or (spec.required and not value):
         least = ", at least one" if spec.required else "; omit it if there are none"
-        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{least}")
-    return _named(_section, spec, value, path)
-
-
-def _components(spec: Spec, value: object, path: str) -> dict[str, object]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections with a type")
-    return _named(_component, spec, value, path)
-
-
-def _named(
-    check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[Any, object], path: str
-) -> dict[str, object]:
+        with_type = " with a type" if spec.family else ""
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{with_type}{least}")
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {show(name)} must consist of letters, digits and underscores")
@@ -169,7 +158,7 @@ def _named(
             raise ConfigError(
                 f"{path}: the name {show(name)} has {len(name)} characters: must be <= {LONGEST_NAME}"
             )
-    built, problems = {}, Problems()
+    check, built, problems = _component if spec.family else _section, {}, Problems()
     for name, entry in value.items():
         with problems.gathered():
             built[name] = check(spec, entry, join(path, name))
@@ -193,7 +182,7 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
     "vector": _vector,
     "matrix": _matrix,
     "component": _component,
-    "components": _components,
+    "components": _sections,
     "section": _section,
     "sections": _sections,
     "mapping": _mapping,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rths_nodes.core.port_readings import Listener, ReportedState
+from rths_nodes.core.declarations import Listener, ReportedState
 from rths_nodes.core.samples import INTERLOCK_OPEN, Measurement
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.declarations import FarEnd
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.port_readings import FarEnd
 from rths_nodes.laboratory.calibration import Gains, limits_of_rig
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports import datagrams
