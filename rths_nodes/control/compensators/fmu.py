@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -88,7 +87,10 @@ class Fmu(OnNumbers):
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params, self._dt, self._n_axes = params, dt, n_axes
-        self._process: FmuProcess | None = None
+        self._process = FmuProcess(params, dt)
+        outputs = self._process.outputs
+        self._commands = [outputs.index(names.command) for names in params.axes.values()]
+        self._numbers = [outputs.index(name) for name in params.shown]
         self._signals = [
             (index, axis)
             for axis, names in enumerate(params.axes.values())
@@ -105,13 +107,7 @@ class Fmu(OnNumbers):
         self._shown = [0.0] * len(self.state_names)
 
     def open(self) -> None:
-        self.close()
-        process = FmuProcess(self._params, self._dt)
-        commands = [names.command for names in self._params.axes.values()]
-        self._commands = [process.outputs.index(name) for name in commands]
-        self._numbers = [process.outputs.index(name) for name in self._params.shown]
-        ready = process.start("compensator")
-        self._process = process
+        ready = self._process.start("compensator")
         self._rest()
         self._show(ready.tolist())
 
@@ -122,8 +118,8 @@ class Fmu(OnNumbers):
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         process = self._process
-        if process is None:
-            raise ComponentError(f"compensator: {Path(self._params.file).name}: the FMU is not open")
+        if not process.is_open:
+            raise ComponentError(f"compensator: {process.name}: the FMU is not open")
         process.share_scheduling()
         if lead := self._params.lead:
             rows = zip(self._acceleration, x, v, a, strict=True)
@@ -146,7 +142,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        if self._process is None or not self._process.moved:
+        if not self._process.moved:
             return
         self._rest()
         try:
@@ -168,9 +164,7 @@ class Fmu(OnNumbers):
         return np.array(took)
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._process.close()
 
 
 def _plain(name: str) -> str:

@@ -189,6 +189,10 @@ class FmuProcess:
     def name(self) -> str:
         return Path(self._params.file).name
 
+    @property
+    def is_open(self) -> bool:
+        return self._channel is not None
+
     def open(self) -> None:
         """Start the process. Raises ConfigError if a parameter cannot be set, or if the FMU cannot be unpacked."""
         self.close()
@@ -218,8 +222,8 @@ class FmuProcess:
                 "parameters": params.settings(),
             }
             self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
-            self.moved = self._changed = False
             self.steps = self.unchanged = 0
+            self._fed = self._told = b""
             self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._channel.setblocking(False)
             with theirs:
@@ -309,6 +313,7 @@ class FmuProcess:
         if self._process is not None:
             self._process.close(0.0 if self._works else LEAVING_S)
             self._process = None
+            self.moved = self._changed = False
             if self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
                 log.warning(
                     "%s: no output has changed in %d of %d steps with new inputs. The internal step "

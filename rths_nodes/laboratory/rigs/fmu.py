@@ -66,8 +66,8 @@ class Fmu(Followed):
             return self.every * test.dt
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._params = params
-        self._process: FmuProcess | None = None
+        self._process = FmuProcess(params, params.every * dt)
+        self.name = self._process.name
         self._hold(params.actuators, params.every, dt)
         self._stiffness = np.diag([names.stiffness for names in params.axes.values()])
         self._signals = [
@@ -82,7 +82,7 @@ class Fmu(Followed):
         super().reset()
         self._taken = 0
         process = self._process
-        if process is not None and process.moved:
+        if process.moved:
             try:
                 process.set_back()
                 process.wait()
@@ -90,20 +90,14 @@ class Fmu(Followed):
                 raise ConfigError(f"rig.file = {process.name!r}: {error}") from error
 
     def open(self) -> None:
-        self.close()
-        process = FmuProcess(self._params, self._step)
-        self.name = process.name
-        self._at_rest = process.start("rig")
-        self._process = process
+        self._at_rest = self._process.start("rig")
         if self._at_rest.any():
             log.info("%s: the forces at the start, %s N, count as zero", self.name, self._at_rest.tolist())
 
     def share_scheduling(self) -> None:
-        if self._process is not None:
-            self._process.share_scheduling()
+        self._process.share_scheduling()
 
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        assert self._process is not None
         nouns = x, v, a
         inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
         self._process.begin(self._taken, inputs)
@@ -111,6 +105,4 @@ class Fmu(Followed):
         return self._process.wait() - self._at_rest
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._process.close()

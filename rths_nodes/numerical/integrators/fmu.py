@@ -12,7 +12,6 @@ Functional Mock-up Interface Specification, Modelica Association: 2.0.5 (2024), 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -145,7 +144,10 @@ class Fmu(Integrator):
         self.force_age = params.force_age
         self._ground = np.zeros(self._steps + 1)
         self._inputs = np.zeros(len(params.interface) + (params.ground is not None))
-        self._process: FmuProcess | None = None
+        self._process = FmuProcess(params, dt)
+        dofs = (*params.interface.values(), *params.observed.values())
+        self._columns = _columns(self._process.outputs, dofs)
+        self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         self._at_start = False
         self.reset()
 
@@ -157,31 +159,25 @@ class Fmu(Integrator):
 
     def reset(self) -> None:
         """Reset to step 0; a model that has advanced returns to its start."""
-        if self._process is not None and not self._process.moved:
+        if self._process.is_open and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
         self._index = 0
-        if self._process is not None:
+        if self._process.is_open:
             self._process.set_back()
             self._at_start = False
 
     def open(self) -> None:
-        self.close()
-        parts = self._params
-        process = FmuProcess(parts, self._dt)
-        self._columns = _columns(process.outputs, (*parts.interface.values(), *parts.observed.values()))
-        self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         with within("integrator"):
-            process.open()
-        self._process, self._at_start = process, False
+            self._process.open()
+        self._at_start = False
 
     def missing(self) -> str:
         """Return the outputs that are awaited; empty once the model's initial outputs have arrived.
 
         Raises ConfigError if the model fails.
         """
-        assert self._process is not None
         if self._at_start:
             return ""
         try:
@@ -192,9 +188,8 @@ class Fmu(Integrator):
             if (x := float(np.abs(self.displacement).max())) > AT_REST:
                 raise RuntimeError(f"the initial displacement is {x:g} m, but must be 0, the position of the rig")
         except (RuntimeError, IntegratorError) as error:
-            name = self._process.name
             self.close()
-            raise ConfigError(f"integrator.file = {name!r}: {error}") from error
+            raise ConfigError(f"integrator.file = {self._process.name!r}: {error}") from error
         self._before, self._at_start = self.displacement.copy(), True
         return ""
 
@@ -218,7 +213,6 @@ class Fmu(Integrator):
         self.exact_acceleration = otherwise[1]
 
     def begin(self, experimental_force: Array) -> None:
-        assert self._process is not None
         self._process.share_scheduling()
         inputs, n = self._inputs, len(self._params.interface)
         inputs[:n] = experimental_force[:n]
@@ -235,7 +229,6 @@ class Fmu(Integrator):
         return self._answered(brief)
 
     def _answered(self, wait: float) -> bool:
-        assert self._process is not None
         if self._answer is None:
             try:
                 self._answer = self._process.answer(wait)
@@ -253,7 +246,7 @@ class Fmu(Integrator):
         try:
             self._take(self._answer)
         except RuntimeError as error:
-            raise IntegratorError(f"{Path(self._params.file).name}: {error} ({self._where()})") from error
+            raise IntegratorError(f"{self._process.name}: {error} ({self._where()})") from error
         self._index += 1
 
     def rehearsed(self) -> Array:
@@ -261,13 +254,10 @@ class Fmu(Integrator):
         return rehearse(self, self._steps, lambda: force)
 
     def numbers(self) -> Data:
-        unchanged = 0 if self._process is None else self._process.unchanged
-        return {"fmu_steps": self._index, "fmu_steps_unchanged": unchanged}
+        return {"fmu_steps": self._index, "fmu_steps_unchanged": self._process.unchanged}
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._process.close()
 
 
 def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
