@@ -287,10 +287,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Compute trial commands before the test and return the computing times, s.
-
-        Return an empty array if this process computes the commands.
-        """
+        """Compute trial commands and return their times, s; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

@@ -45,10 +45,7 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return the product of this unit and ``other`` raised to ``power``.
-
-        Raises ValueError if a power of the result exceeds LARGEST_POWER.
-        """
+        """Return the product with ``other`` to the ``power``. Raises ValueError above LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"the unit has a power above {LARGEST_POWER}")
@@ -93,10 +90,7 @@ UNITS = {
 
 
 def unit_of(text: str) -> Unit:
-    """Parse a unit: names with optional powers, separated by ``*`` or ``/``.
-
-    Raises ValueError if ``text`` is not a valid unit.
-    """
+    """Parse names with optional powers, separated by ``*`` or ``/``. Raises ValueError for an invalid unit."""
     unit, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):
         if part in ("*", "/"):
@@ -133,10 +127,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Evaluates the expression ``text`` over the quantities ``names``; ``unit`` is the unit of the result.
-
-    Raises ValueError if ``text`` is invalid.
-    """
+    """Evaluates ``text`` over the quantities ``names``, in ``unit``. Raises ValueError if ``text`` is invalid."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self._names = text, names

@@ -182,10 +182,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and of imported modules below its folder, by path.
-
-    Raises the errors of ``read_bytes``.
-    """
+    """Return contents of ``program`` and its imported modules, by path. Raises the errors of ``read_bytes``."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

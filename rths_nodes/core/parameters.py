@@ -192,10 +192,7 @@ def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """Declare a mapping of names to sections, each an instance of ``cls``.
-
-    Without ``optional``, at least one section is required.
-    """
+    """Declare a mapping of names to instances of ``cls``; unless ``optional``, at least one is required."""
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 

@@ -283,10 +283,7 @@ class Port(OfPort, Readback, Protocol):
 
 
 class Quantity(Protocol):
-    """Computes one value per sample from the values of expressions.
-
-    The field ``of`` of ``Params`` contains these expressions as text.
-    """
+    """Computes one value per sample from the values of the expressions in the field ``of`` of ``Params``."""
 
     def __init__(self, params: object, dt: float) -> None: ...
 

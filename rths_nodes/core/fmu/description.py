@@ -279,10 +279,7 @@ def directory_size(tail: bytes) -> int:
 
 
 class Archive:
-    """Reads the members of an FMU from the directory of the archive.
-
-    Raises ConfigError for an FMU that must not be unpacked.
-    """
+    """Reads the members of an FMU. Raises ConfigError for an archive that must not be unpacked."""
 
     def __init__(self, path: str) -> None:
         self.path = path

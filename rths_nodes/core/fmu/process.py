@@ -141,10 +141,7 @@ class FmuParams:
         return described(self.file).lines(fed, self.parameters)
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Return kind, value reference and value of each parameter in ``parameters``.
-
-        Raises ConfigError if a parameter cannot be set to its value.
-        """
+        """Return kind, value reference and value of each parameter. Raises ConfigError for an invalid value."""
         description, settings = described(self.file), []
         enumeration = "Integer" if description.version == 2 else "Int64"
         for name, value in self.parameters.items():
@@ -271,10 +268,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs in SI units, or None if they are missing after ``wait`` s.
-
-        Raises RuntimeError if the step fails or is overdue.
-        """
+        """Return the outputs in SI units; None after ``wait`` s. Raises RuntimeError for a failed or late step."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
