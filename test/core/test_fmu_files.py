@@ -361,9 +361,9 @@ def test_huge_directory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_number_outside_its_type_is_refused(kind: str, value: Any, fits: bool) -> None:
     """The library would silently keep the lowest bits."""
-    from fmpy.model_description import CoSimulation, ModelDescription, ModelVariable
+    from fmpy.model_description import CoSimulation, ModelDescription, ScalarVariable
 
-    variable = ModelVariable("n", 1, kind, causality="parameter", variability="fixed")
+    variable = ScalarVariable("n", 1, kind, causality="parameter", variability="fixed")
     simulation = CoSimulation(modelIdentifier="frame")
     model = ModelDescription(fmiVersion="3.0", coSimulation=simulation, modelVariables=[variable])
     description = Description(model)

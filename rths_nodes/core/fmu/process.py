@@ -45,7 +45,6 @@ FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
 log = logging.getLogger(__name__)
 
 SET_BACK = b"\0"
-CAUSALITIES = ("input", "output")
 
 SHARE_OF_STEP = 1e-9
 """Relative tolerance within which a step is a multiple of the FMU's internal step."""
@@ -164,11 +163,11 @@ class FmuProcess:
 
     def __init__(self, params: FmuParams, dt: float) -> None:
         self._params, self._dt = params, dt
-        rows = list(params.rows())
-        self._inputs = [row.name for row in rows if row.causality == "input"]
-        self.outputs = [row.name for row in rows if row.causality == "output"]
-        factors = [np.array([params.factor(row) for row in rows if row.causality == kind]) for kind in CAUSALITIES]
-        self._per_input, self.factors = 1.0 / factors[0], factors[1]
+        inputs = [row for row in params.rows() if row.causality == "input"]
+        outputs = [row for row in params.rows() if row.causality == "output"]
+        self._inputs, self.outputs = [row.name for row in inputs], [row.name for row in outputs]
+        self._per_input = 1.0 / np.array([params.factor(row) for row in inputs])
+        self.factors = np.array([params.factor(row) for row in outputs])
         self._request = np.zeros(1 + len(self._inputs))
         self._process: ChildProcess | None = None
         self._channel: socket.socket | None = None
