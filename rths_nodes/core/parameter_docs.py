@@ -19,12 +19,7 @@ from rths_nodes.core.validation import LARGEST, LONGEST_NAME, to_data
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """Newest draft that yaml-language-server supports completely."""
-_BOUNDS = {
-    "minimum": "at_least",
-    "exclusiveMinimum": "more_than",
-    "maximum": "at_most",
-    "exclusiveMaximum": "less_than",
-}
+_BOUNDS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 _NAMES: Data = {"pattern": r"^[^\W\d]\w*$", "maxLength": LONGEST_NAME}
 
 ANY = "NAME"
@@ -141,7 +136,7 @@ class _Schemas:
 
 
 def _plain(spec: Spec) -> Data:
-    bounds = {key: bound for key, name in _BOUNDS.items() if (bound := getattr(spec, name)) is not None}
+    bounds = {_BOUNDS[sign]: bound for sign, bound in spec.bounds.items()}
     number = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST} | bounds
     numbers = {"type": "array", "items": number, "minItems": 1}
     text: Data = {"type": "string"} | ({"enum": list(spec.choices)} if spec.choices else {})

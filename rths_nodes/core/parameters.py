@@ -101,10 +101,14 @@ class Spec:
         return None if self.required else self.default
 
     @property
+    def bounds(self) -> dict[str, float]:
+        pairs = {">=": self.at_least, ">": self.more_than, "<=": self.at_most, "<": self.less_than}
+        return {sign: value for sign, value in pairs.items() if value is not None}
+
+    @property
     def bound(self) -> str:
         """Bounds as text, e.g. ``> 0 and <= 1``; empty if there are none."""
-        pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
-        bounds = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
+        bounds = [f"{sign} {value:g}" for sign, value in self.bounds.items()]
         if self.choices:
             bounds.append("one of " + ", ".join(self.choices))
         return " and ".join(bounds)
@@ -213,9 +217,11 @@ def type_of(built: object) -> str:
     return str(getattr(type(built), "type_name", ""))
 
 
-@cache
-def declared(cls: type) -> Mapping[str, Spec]:
+def _declared(cls: type) -> Mapping[str, Spec]:
     return {field.name: field.metadata[_KEY] for field in attrs.fields(cls)}
+
+
+declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
 
 
 def required_names(cls: type) -> list[str]:

@@ -60,11 +60,15 @@ LONGEST_HEAD = 16 << 20
 
 
 class Contents(NamedTuple):
-    """Holds real numbers and units by name, and the reasons why other values are not read."""
+    """Holds real numbers and units by name, the reasons why other values are not read, and repeated columns.
+
+    ``repeated`` has the numbers of the columns, from 1, of each name that several columns have.
+    """
 
     columns: dict[str, Array]
     units: dict[str, str] = {}  # noqa: RUF012 (never changed)
     skipped: dict[str, str] = {}  # noqa: RUF012
+    repeated: dict[str, list[int]] = {}  # noqa: RUF012
 
 
 class Table:
@@ -76,9 +80,9 @@ class Table:
         try:
             head = read_head(path, _HEAD, most)
             if encoding_of(head) == "utf-16" or 0 not in head:
-                self._contents, self._repeated = _of_text(read_bytes(path, most))
+                self._contents = _of_text(read_bytes(path, most))
             else:
-                self._contents, self._repeated = read_binary(path, most), {}
+                self._contents = read_binary(path, most)
         except TooLarge as error:
             raise ConfigError(f"{path} cannot be read ({error}). Allow a larger file with --largest") from None
         except (OSError, ValueError) as error:
@@ -123,7 +127,7 @@ class Table:
         return column
 
     def _located(self, name: str, index: int, path: str) -> tuple[str, int]:
-        if numbers := self._repeated.get(name):
+        if numbers := self._contents.repeated.get(name):
             columns = ", ".join(map(str, numbers[:_NAMED]))
             raise ConfigError(
                 f"{path}.column = {name!r}: columns {columns} of {self.path} have this name. Rename "
@@ -253,12 +257,12 @@ class _Text:
         return ""
 
 
-def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
+def _of_text(data: bytes) -> Contents:
     text = _Text(data)
     named = not all(map(_is_number, text.first))
     after = text.number if named else 0
     if next(text.rows(after), None) is None:
-        return Contents({}), {}
+        return Contents({})
     names = [cell.strip('"') for cell in text.first] if named else list(map(str, range(1, len(text.first) + 1)))
     try:
         rows = np.loadtxt(text.lines(), delimiter=text.separator, comments=list(COMMENTS), skiprows=after, ndmin=2)
@@ -272,7 +276,7 @@ def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
     for number, name in enumerate(names, 1):
         numbers.setdefault(name, []).append(number)
     repeated = {name: columns for name, columns in numbers.items() if len(columns) > 1}
-    return Contents(dict(zip(names, rows.T, strict=True))), repeated
+    return Contents(dict(zip(names, rows.T, strict=True)), repeated=repeated)
 
 
 def _is_number(cell: str) -> bool:

@@ -7,6 +7,7 @@ Invalid input raises :class:`ConfigError` with path, value, unit, bound and know
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ TAKEN_IN = 64
 
 LONGEST_NAME = 64
 """Largest number of characters in a section's name, which topics and namespaces (at most 255) contain."""
+COMPARED = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 SMALLEST, LARGEST = 1e-50, 1e50
 """Bounds of a non-zero magnitude in SI units. Squares and quotients of such numbers cannot overflow."""
 
@@ -44,12 +46,7 @@ def checked_number(spec: Spec, value: object, path: str) -> float:
         raise ConfigError(
             f"{path} = {show(value)}: must be 0 or have a magnitude between {SMALLEST:g} and {LARGEST:g}"
         )
-    if (
-        (spec.at_least is not None and result < spec.at_least)
-        or (spec.more_than is not None and result <= spec.more_than)
-        or (spec.at_most is not None and result > spec.at_most)
-        or (spec.less_than is not None and result >= spec.less_than)
-    ):
+    if not all(COMPARED[sign](result, bound) for sign, bound in spec.bounds.items()):
         raise ConfigError(f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}")
     return result
 

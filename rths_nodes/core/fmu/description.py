@@ -24,11 +24,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rths_nodes.core.errors import ConfigError, show, unknown, within
 from rths_nodes.core.expressions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.text_files import read_head, reason, size_of, version_of
+
+if TYPE_CHECKING:
+    from fmpy.model_description import ModelDescription, ScalarVariable
 
 DESCRIPTION = "modelDescription.xml"
 
@@ -85,7 +89,7 @@ class Description:
     ``variables`` and ``units`` are objects of fmpy by name. Raises ConfigError for a model that cannot be used.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: ModelDescription) -> None:
         simulation = model.coSimulation
         if simulation is None or model.fmiVersion.split(".")[0] not in ("2", "3"):
             kinds = [name for name in ("modelExchange", "scheduledExecution") if getattr(model, name) is not None]
@@ -113,10 +117,10 @@ class Description:
         experiment = self.model.defaultExperiment
         return None if experiment is None else number_in(experiment.stepSize)
 
-    def of(self, causality: str) -> list[Any]:
+    def of(self, causality: str) -> list[ScalarVariable]:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
-    def variable(self, path: str, name: str, causality: str) -> Any:
+    def variable(self, path: str, name: str, causality: str) -> ScalarVariable:
         """Return the float variable ``name`` for parameter ``path``.
 
         Raises ConfigError if the FMU has no scalar float variable of this name and ``causality``.
@@ -136,7 +140,7 @@ class Description:
             )
         return variable
 
-    def parameter(self, path: str, name: str, value: Any) -> Any:
+    def parameter(self, path: str, name: str, value: object) -> ScalarVariable:
         """Return the parameter ``name``. Raises ConfigError if this parameter cannot be set to ``value``."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
             raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
@@ -149,7 +153,7 @@ class Description:
         fits = {bool: ("Boolean",), str: ("String",), int: (*FLOATS, "Float32", *WHOLE)}
         if variable.type not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
             raise ConfigError(f"{path}.{name} = {show(value)}: must be of the type {variable.type}")
-        if kind in (int, float):
+        if isinstance(value, (int, float)) and kind is not bool:
             low, high = bounds_of(variable)
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
             if not least <= value <= most:  # also refuses nan
@@ -158,7 +162,7 @@ class Description:
                 raise ConfigError(f"{path}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
         return variable
 
-    def factor(self, path: str, variable: Any, quantity: str, stated: object) -> float:
+    def factor(self, path: str, variable: ScalarVariable, quantity: str, stated: object) -> float:
         """Return the factor to SI of ``variable``, from its declared unit, or else from the ``stated`` unit.
 
         Raises ConfigError if the unit does not fit.
@@ -228,13 +232,13 @@ class Description:
         ]
 
 
-def unit_name(variable: Any) -> str:
+def unit_name(variable: ScalarVariable) -> str:
     """Return the unit that the FMU declares for a variable or its type, or an empty string."""
     declared = variable.declaredType
     return variable.unit or (declared.unit if declared is not None else None) or ""
 
 
-def bounds_of(variable: Any) -> tuple[float | None, float | None]:
+def bounds_of(variable: ScalarVariable) -> tuple[float | None, float | None]:
     """Return the bounds declared by the FMU, limited to the range of an integer type."""
     low, high, kind = number_in(variable.min), number_in(variable.max), variable.type
     if kind not in WHOLE:
@@ -244,7 +248,7 @@ def bounds_of(variable: Any) -> tuple[float | None, float | None]:
     return least if low is None else max(least, low), most if high is None else min(most, high)
 
 
-def text_of(variable: Any) -> str:
+def text_of(variable: ScalarVariable) -> str:
     kind = "" if variable.type in FLOATS else f" ({variable.type})"
     unit = f" [{name}]" if (name := unit_name(variable)) else kind
     return f"{variable.name}{unit}" + (f" = {variable.start}" if variable.start else "")
@@ -418,7 +422,7 @@ def description_of(xml: bytes) -> Description:
     return Description(read)
 
 
-def _read(package: Any, folder: str) -> Any:
+def _read(package: ModuleType, folder: str) -> ModelDescription:
     try:
         return package.read_model_description(folder)
     except package.model_description.ValidationError as error:

@@ -167,7 +167,7 @@ class FmuProcess:
         outputs = [row for row in params.rows() if row.causality == "output"]
         self._inputs, self.outputs = [row.name for row in inputs], [row.name for row in outputs]
         self._per_input = 1.0 / np.array([params.factor(row) for row in inputs])
-        self.factors = np.array([params.factor(row) for row in outputs])
+        self.factors: Array = np.array([params.factor(row) for row in outputs])
         self._request = np.zeros(1 + len(self._inputs))
         self._process: ChildProcess | None = None
         self._channel: socket.socket | None = None
