@@ -20,7 +20,6 @@ from messages import mentions, naming
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu import description
 from rths_nodes.core.fmu.description import Description, described, description_of
-from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.inputs import named_files
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -289,7 +288,7 @@ def test_scenario_that_contradicts_fmu_is_refused(
 def test_unit_defined_by_fmu_is_converted(tmp_path: Path) -> None:
     pairs = [('"m"', '"furlong"'), ('<BaseUnit m="1"/>', '<BaseUnit m="1" factor="201.168"/>')]
     params = load(changed(frame(3), tmp_path / "frame.fmu", *pairs)).integrator
-    assert FmuProcess(params, 0.005).factors.tolist() == [201.168]
+    assert [params.factor(row) for row in params.rows() if row.causality == "output"] == [201.168]
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -156,18 +156,13 @@ def largest_memory() -> int:
 
 
 class FmuProcess:
-    """Runs the FMU of ``params`` in a process. The model starts at 0 s and advances in steps of ``dt`` (s).
-
-    Raises ConfigError if the FMU declares a variable differently.
-    """
+    """Runs the FMU of ``params`` in a process. The model starts at 0 s and advances in steps of ``dt`` (s)."""
 
     def __init__(self, params: FmuParams, dt: float) -> None:
         self._params, self._dt = params, dt
-        inputs = [row for row in params.rows() if row.causality == "input"]
-        outputs = [row for row in params.rows() if row.causality == "output"]
-        self._inputs, self.outputs = [row.name for row in inputs], [row.name for row in outputs]
-        self._per_input = 1.0 / np.array([params.factor(row) for row in inputs])
-        self.factors: Array = np.array([params.factor(row) for row in outputs])
+        self._inputs = [row for row in params.rows() if row.causality == "input"]
+        self._outputs = [row for row in params.rows() if row.causality == "output"]
+        self.outputs = [row.name for row in self._outputs]
         self._request = np.zeros(1 + len(self._inputs))
         self._process: ChildProcess | None = None
         self._channel: socket.socket | None = None
@@ -190,10 +185,12 @@ class FmuProcess:
         return self._channel is not None
 
     def open(self) -> None:
-        """Start the process. Raises ConfigError if a parameter cannot be set, or if the FMU cannot be unpacked."""
+        """Start the process. Raises ConfigError if the FMU cannot be unpacked or contradicts the parameters."""
         self.close()
         params, description = self._params, described(self._params.file)
         variables = description.variables
+        self._per_input: Array = 1.0 / np.array([params.factor(row) for row in self._inputs])
+        self._factors: Array = np.array([params.factor(row) for row in self._outputs])
         with ExitStack() as failed:
             failed.callback(self.close)
             self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
@@ -212,7 +209,7 @@ class FmuProcess:
                 "keeps_state": description.simulation.canGetAndSetFMUstate,
                 "tolerance": None if experiment is None else number_in(experiment.tolerance),
                 "step": self._dt,
-                "inputs": [variables[name].valueReference for name in self._inputs],
+                "inputs": [variables[row.name].valueReference for row in self._inputs],
                 "outputs": [variables[name].valueReference for name in self.outputs],
                 "names": self.outputs,
                 "parameters": params.settings(),
@@ -284,7 +281,7 @@ class FmuProcess:
         self._works = False
         self.unchanged += self._changed and message == self._told
         self._told = message
-        return np.frombuffer(message) * self.factors
+        return np.frombuffer(message) * self._factors
 
     def wait(self) -> Array:
         while (answer := self.answer(LOOK_S)) is None:
