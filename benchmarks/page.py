@@ -43,7 +43,7 @@ from memory import PATIENCE
 
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.recording import bag
 
 SCENARIO = "chen_ricles_2010"

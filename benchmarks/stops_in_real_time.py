@@ -27,7 +27,7 @@ from rths_nodes.app.emulation.emulator import Emulator
 from rths_nodes.app.emulation.faults import Misbehaviour
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files

@@ -25,9 +25,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.samples import Command, Measurement, Target
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import ENCAPSULATION, RunMark, mark_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import ENCAPSULATION, Codec, RunMark, encode, mark_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rths_nodes.core import registry
-from rths_nodes.core.parameter_table import sections, table
+from rths_nodes.core.parameter_docs import sections, table
 from rths_nodes.loop.scenario.rig_file import RigFile, RigFileAxis
 from rths_nodes.loop.scenario.schema import Scenario
 

@@ -17,8 +17,8 @@ from minimal_components import COMPONENTS, MINIMAL, data_of, frame, params_of
 
 from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.core import protocols, registry
-from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.expressions import unit_of
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import Spec, declared, required_names
 from rths_nodes.core.samples import Command, Measurement, Motion, Target

@@ -47,9 +47,9 @@ ROS = {
 EXTERNAL = {
     "core/parameters.py": NUMBERS | {"attrs"},
     "core/validation.py": {"attrs"},
-    "core/parameter_table.py": {"attrs"},
+    "core/parameter_docs.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
-    "core/mat_files.py": NUMBERS | {"h5py"},
+    "core/tables.py": NUMBERS | {"h5py"},
     "core/table_process.py": NUMBERS | {"h5py"},
     "core/opensees/model_process.py": {"openseespy"},
     "core/fmu/model_process.py": {"fmpy"},

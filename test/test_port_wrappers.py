@@ -16,9 +16,8 @@ from loop_parts import Bare
 from messages import naming
 
 import rths_nodes
-from rths_nodes.core.declarations import OfPort
+from rths_nodes.core.declarations import OfPort, Readback
 from rths_nodes.core.errors import PortError
-from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.ports.wrappers import NamedPort, PortBefore
 

@@ -25,7 +25,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.protocols import SemiActive, Specimen, Structure
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion
-from rths_nodes.core.specimen import NoSpecimen
+from rths_nodes.core.simulators import NoSpecimen
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, step_of, substeps_of
 from rths_nodes.loop.scenario import files

@@ -61,8 +61,7 @@ def way_left(position: float, step: float, stroke: float) -> float:
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
     """Return a list of axis indices for each group of axes that stop together.
 
-    Axes with the same number in ``groups`` form a group. Each force axis stops alone. Without ``groups``, every
-    axis stops alone.
+    Axes with the same number in ``groups`` form a group. Force axes, and axes without ``groups``, stop alone.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

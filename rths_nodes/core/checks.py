@@ -107,8 +107,7 @@ class ChecksScenario:
     def fits(self, test: TestContext) -> None:
         """Raise ConfigError for a test in which the component cannot work.
 
-        The message begins with the parameter, e.g. ``watchdog = 0.001 s: must be ...``. The caller prepends the
-        path of the component.
+        The message begins with the parameter, e.g. ``watchdog = 0.001 s: must be ...``; the caller adds a path.
         """
 
     def cautions(self, test: TestContext) -> list[str]:

@@ -87,10 +87,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s until the process ends.
-
-        Return a message about an unexpected end, or an empty string.
-        """
+        """Wait at most ``within`` s for the end; return a message about an unexpected end, or an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):

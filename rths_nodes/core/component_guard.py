@@ -40,71 +40,66 @@ from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
 
-PROTOCOLS: dict[str, type] = {
-    "ground_motion": protocols.GroundMotion,
-    "structure": protocols.Structure,
-    "restoring_force": protocols.RestoringForce,
-    "integrator": protocols.Integrator,
-    "ramp": protocols.Ramp,
-    "setup": protocols.Setup,
-    "semi_active": protocols.SemiActive,
-    "compensator": protocols.Compensator,
-    "actuator": protocols.Actuator,
-    "specimen": protocols.Specimen,
-    "rig": protocols.Rig,
-    "force_controller": protocols.ForceController,
-    "quantity": protocols.Quantity,
-}
-"""Family -> class that declares the members of the family; for ports see ``laboratory/ports/wrappers.py``."""
-NEEDED = {
-    protocols.Specimen: ("force", "initial_state", "rate"),
-    protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
-    protocols.Rig: ("displacement", "force", "reset", "step", "velocity"),
-}
-"""Base class whose methods call a kernel -> members that a class without a kernel must define."""
-_MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
-SHOWN = {
-    "integrator": _MOTION,
-    "rig": ("displacement", "velocity", "force"),
-    "actuator": ("displacement", "force"),
-}
-"""Attributes with the results of a ``step``, by family: numbers for actuators, arrays for other families."""
-PROBED = 1e-3
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
-
-
 GUARD = "guard"
+PROBED = 1e-3
 
-
-def _unchanged(result: Any) -> object:
-    return result
-
-
-BEFORE = ("ground_motion", "structure")
 Output = Callable[[Any], object]
+Check = Callable[[tuple[Any, ...], Any], str]
+"""Function of arguments and result of a call that returns a problem, or an empty string."""
 AFTER_STATE: Output = itemgetter(1)
-RESULTS = {
-    "ground_motion": ("sample",),
-    "specimen": ("force", "rate"),
-    "restoring_force": ("force",),
-    "force_controller": ("step",),
-    "semi_active": ("step",),
+
+
+class Family(NamedTuple):
+    """Members of a family of components, declared by ``protocol``, and checks of their results.
+
+    ``finite`` are the methods, and ``kernel`` the functions of a kernel, whose results must be finite if their
+    arguments are finite. The stages check ramp, setup and compensator. If ``kernel`` is None, kernels are not
+    guarded. ``shown`` are the attributes with the results of a ``step``: numbers for actuators, arrays for other
+    families. ``needed`` are the members that a class without a kernel must define, by default the abstract ones.
+    """
+
+    protocol: Any
+    finite: tuple[str, ...] = ()
+    kernel: tuple[str, ...] | None = None
+    shown: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    failure: type[Exception] = ComponentError
+
+    def members(self) -> set[str]:
+        return _members(self.protocol)
+
+    def defaults(self) -> dict[str, object]:
+        needed = self.needed or self.protocol.__abstractmethods__
+        members = self.members() - set(needed) if needed else ()
+        bases = reversed(_bases(self.protocol))
+        return {name: value for base in bases for name, value in vars(base).items() if name in members}
+
+
+_STEPPED = ("displacement", "force", "reset", "step", "velocity")
+_MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
+FAMILIES = {
+    "ground_motion": Family(protocols.GroundMotion, ("sample",), failure=ConfigError),
+    "structure": Family(protocols.Structure, failure=ConfigError),
+    "restoring_force": Family(protocols.RestoringForce, ("force",), ("step",)),
+    "integrator": Family(protocols.Integrator, shown=_MOTION),
+    "ramp": Family(protocols.Ramp),
+    "setup": Family(protocols.Setup, kernel=()),
+    "semi_active": Family(protocols.SemiActive, ("step",)),
+    "compensator": Family(protocols.Compensator),
+    "actuator": Family(protocols.Actuator, (), ("step",), ("displacement", "force"), _STEPPED),
+    "specimen": Family(
+        protocols.Specimen, ("force", "rate"), ("force", "rate"), needed=("force", "initial_state", "rate")
+    ),
+    "rig": Family(protocols.Rig, (), ("step",), ("displacement", "velocity", "force"), _STEPPED),
+    "force_controller": Family(protocols.ForceController, ("step",)),
+    "quantity": Family(protocols.Quantity),
 }
-"""Methods whose results must be finite if their arguments are finite. The stages check ramp, setup and
-compensator."""
-OF_KERNEL: dict[str, dict[str, Output]] = {
-    "actuator": {"step": AFTER_STATE},
-    "rig": {"step": AFTER_STATE},
-    "specimen": {"force": _unchanged, "rate": _unchanged},
-    "restoring_force": {"step": AFTER_STATE},
-    "setup": {},
-}
-"""Family -> functions of a guarded kernel -> part of the result that must be finite for finite arguments."""
+"""Guarded families; for ports see ``laboratory/ports/wrappers.py``."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
     label = f"{family}.type = {type_of(params)!r}"
-    protocol = PROTOCOLS.get(family)
     made = guarded(family, cls, type_of(params))
 
     def one() -> Any:
@@ -120,21 +115,23 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
 
     built = one()
     outside = bool(getattr(built, "external", False))  # an external component has no results before it is opened
-    if protocol is not None:
-        wanted = sorted(_members(protocol) - _defaults(protocol).keys())
-        # a property of an external component may use the rig, which is not open yet
-        wanted = [name for name in wanted if not outside or callable(getattr(protocol, name, None))]
-        if names := ", ".join(name for name in wanted if not hasattr(built, name)):
-            raise ConfigError(
-                f"{label}: {located(cls)} lacks {names}. Add these members, which the family {family} requires"
-            )
-        if not outside:
-            for name in SHOWN.get(family, ()):
-                if not _is_fit(value := getattr(built, name), family):
-                    wanted_kind = "a number" if family == "actuator" else "an array (n,) of floats"
-                    raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted_kind}")
-            if family == "compensator":
-                _probe(one(), label, int(arguments[1]))
+    if (declared := FAMILIES.get(family)) is None:
+        return built
+    # a property of an external component may use the rig, which is not open yet
+    wanted = sorted(declared.members() - declared.defaults().keys())
+    wanted = [name for name in wanted if not outside or callable(getattr(declared.protocol, name, None))]
+    if lacking := ", ".join(name for name in wanted if not hasattr(built, name)):
+        raise ConfigError(
+            f"{label}: {located(cls)} lacks {lacking}. Add these members, which the family {family} requires"
+        )
+    if outside:
+        return built
+    for name in declared.shown:
+        if not _is_fit(value := getattr(built, name), family):
+            kind = "a number" if family == "actuator" else "an array (n,) of floats"
+            raise ConfigError(f"{label}: {name} is {show(value)}: must be {kind}")
+    if family == "compensator":
+        _probe(one(), label, int(arguments[1]))
     return built
 
 
@@ -147,13 +144,6 @@ def guard_params(family: str, name: str, cls: type) -> None:
             label = f"type = {name!r}" if method == "fits" else f"{family}.type = {name!r}"  # callers add a path
             failure = ComponentError if method == "remarks" else ConfigError  # remarks follow the test
             setattr(params, method, Guard(label, cls.__module__, failure).around(function))
-
-
-def _defaults(protocol: Any) -> dict[str, object]:
-    needed = NEEDED.get(protocol) or protocol.__abstractmethods__
-    members = _members(protocol) - set(needed) if needed else ()
-    attributes = {name: value for base in reversed(_bases(protocol)) for name, value in vars(base).items()}
-    return {name: value for name, value in attributes.items() if name in members}
 
 
 def _bases(protocol: type) -> list[type]:
@@ -194,23 +184,26 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
 
 @cache
 def guarded(family: str, cls: type, name: str) -> Any:
-    if family not in PROTOCOLS or not isinstance(cls, type):
+    declared = FAMILIES.get(family)
+    if declared is None or not isinstance(cls, type):
         return cls
-    label, results = f"{family}.type = {name!r}", RESULTS.get(family, ())
+    label = f"{family}.type = {name!r}"
     kernel = inspect.getattr_static(cls, "KERNEL", None)
     source = kernel.step if isinstance(kernel, Kernel) else None
-    guard = Guard(label, cls.__module__, ConfigError if family in BEFORE else ComponentError, source)
-    members = sorted(_members(PROTOCOLS[family]) - {"Params"})
-    names = [name for name in members if callable(inspect.getattr_static(cls, name, None))]
-    methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
-    defaults = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
-    if family == "compensator" and {"step", "state"} <= methods.keys():
-        methods["step"] = _command(methods["step"], label, source or methods["step"])
-        methods["state"] = _state(methods["state"], label)
-    elif family in SHOWN and "step" in methods:
+    guard = Guard(label, cls.__module__, declared.failure, source)
+    methods = {}
+    for member in sorted(declared.members() - {"Params"}):
+        if callable(inspect.getattr_static(cls, member, None)):
+            method = getattr(cls, member)
+            check = _finite(method, _unchanged, 1) if member in declared.finite else None
+            if family == "compensator" and member in ("step", "state"):
+                check = _state if member == "state" else _command(source, method)
+            methods[member] = guard.around(method, check)
+    defaults = {member: value for member, value in declared.defaults().items() if not hasattr(cls, member)}
+    if declared.shown and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
-    if family in OF_KERNEL and hasattr(cls, "kernel_of"):
-        methods["kernel_of"] = classmethod(guard.kernel_of(cls, family))
+    if declared.kernel is not None and hasattr(cls, "kernel_of"):
+        methods["kernel_of"] = classmethod(guard.kernel_of(cls, declared.kernel))
     return type(cls.__name__, (cls,), defaults | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
@@ -226,11 +219,8 @@ class Guard(NamedTuple):
     failure: type[Exception]
     source: Function | None = None
 
-    def around(self, function: Callable[..., object], output: Output | None = None, first: int = 1) -> Any:
-        """Return ``function`` wrapped so that its errors name the component.
-
-        ``output(result)`` must be finite if all arguments from position ``first`` on are finite.
-        """
+    def around(self, function: Callable[..., object], check: Check | None = None) -> Any:
+        """Return ``function`` wrapped so that its errors, and problems found by ``check``, name the component."""
 
         @wraps(function)
         def guarded_function(*arguments: object, **named: object) -> object:
@@ -241,26 +231,61 @@ class Guard(NamedTuple):
             except FOREIGN as error:
                 where = raised_at(error, self.module) or f"{located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
-            if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
-                shown = show(output(result))
-                raise self.failure(f"{self.label}: {located(function)} returns {shown}: must be finite")
+            if check is not None and (problem := check(arguments, result)):
+                raise self.failure(f"{self.label}: {problem}")
             return result
 
         vars(guarded_function)[GUARD] = self
         return guarded_function
 
-    def kernel_of(self, cls: Any, family: str) -> Callable[..., object]:
+    def kernel_of(self, cls: Any, finite: tuple[str, ...]) -> Callable[..., object]:
         def kernel_of(_: type, *arguments: object) -> object:
-            kernel, outputs = cls.kernel_of(*arguments), OF_KERNEL[family]
-            functions = kernel._asdict().items() if kernel is not None else ()
-            guards = {
-                name: self.around(function, outputs.get(name), 2)
-                for name, function in functions
-                if isinstance(function, FunctionType)
-            }
+            kernel, guards = cls.kernel_of(*arguments), {}
+            for name, function in kernel._asdict().items() if kernel is not None else ():
+                output = AFTER_STATE if name == "step" else _unchanged
+                if isinstance(function, FunctionType):
+                    guards[name] = self.around(function, _finite(function, output, 2) if name in finite else None)
             return kernel._replace(**guards) if guards else kernel
 
         return kernel_of
+
+
+def _unchanged(result: Any) -> object:
+    return result
+
+
+def _finite(function: Callable[..., object], output: Output, first: int) -> Check:
+    """Return a check: ``output(result)`` must be finite if the arguments from position ``first`` on are finite."""
+
+    def check(arguments: tuple[Any, ...], result: Any) -> str:
+        if is_finite(output(result)) or not is_finite(arguments[first:]):
+            return ""
+        return f"{located(function)} returns {show(output(result))}: must be finite"
+
+    return check
+
+
+def _state(arguments: tuple[Any, ...], values: Any) -> str:
+    try:
+        count, names = len(values), len(arguments[0].state_names)
+    except (TypeError, AttributeError) as error:
+        return f"state() and state_names must be sequences ({error})"
+    return "" if count == names else f"state() returns {count} numbers, but state_names has {names} names"
+
+
+def _command(source: Function | None, step: Function) -> Check:
+    def check(arguments: tuple[Any, ...], command: Any) -> str:
+        _, target, measured = arguments
+        is_array, shape = isinstance(command, np.ndarray), target.displacement.shape
+        where = located(source) if source else located(step, "step")
+        if not is_array or command.shape != shape or command.dtype.kind != "f":
+            problem = f"an array {command.shape} of {command.dtype}" if is_array else show(command)
+            return f"{where} returns {problem}: must be an array {shape} of floats (commands in m)"
+        if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
+            return f"{where}: command = {show(command.tolist())} m: must be finite"
+        return ""
+
+    return check
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
@@ -281,11 +306,13 @@ def _is_fit(value: object, family: str) -> bool:
 
 
 def _showing(step: Callable[..., object], family: str, label: str) -> Callable[..., object]:
+    names = FAMILIES[family].shown
+
     @wraps(step)
     def stepped(self: object, *arguments: object) -> object:
-        sizes = [np.shape(getattr(self, name)) for name in SHOWN[family]]
+        sizes = [np.shape(getattr(self, name)) for name in names]
         result = step(self, *arguments)
-        for name, size in zip(SHOWN[family], sizes, strict=True):
+        for name, size in zip(names, sizes, strict=True):
             value = getattr(self, name)
             if not _is_fit(value, family) or np.shape(value) != size:
                 raise ComponentError(f"{label}: step: {name} became {show(value)}, but must keep its shape {size}")
@@ -294,43 +321,3 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
         return result
 
     return stepped
-
-
-def _state(state: Function, label: str) -> Function:
-    @wraps(state)
-    def checked(self: Compensator) -> object:
-        values = state(self)
-        try:
-            count, names = len(values), len(self.state_names)
-        except (TypeError, AttributeError) as error:
-            raise ComponentError(f"{label}: state() and state_names must be sequences ({error})") from error
-        if count != names:
-            raise ComponentError(f"{label}: state() returns {count} numbers, but state_names has {names} names")
-        return values
-
-    return checked
-
-
-def _command(step: Callable[..., object], label: str, source: Function) -> Callable[..., Any]:
-    name = "step" if source is step else ""
-
-    @wraps(step)
-    def checked(self: object, target: Motion, measured: object) -> object:
-        command, shape = step(self, target, measured), target.displacement.shape
-        if not isinstance(command, np.ndarray) or command.shape != shape or command.dtype.kind != "f":
-            problem = (
-                f"an array {command.shape} of {command.dtype}"
-                if isinstance(command, np.ndarray)
-                else show(command)
-            )
-            raise ComponentError(
-                f"{label}: {located(source, name)} returns {problem}: must be an array {shape} of floats "
-                "(commands in m)"
-            )
-        if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
-            raise ComponentError(
-                f"{label}: {located(source, name)}: command = {show(command.tolist())} m: must be finite"
-            )
-        return command
-
-    return checked

@@ -233,8 +233,7 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Converts the force target of one axis to the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if the command is
-    invalid.
+    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if it is invalid.
     """
 
     coupled_to: int | None = None
@@ -288,10 +287,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Compute trial commands before the test and return the computing times, s.
-
-        Return an empty array if this process computes the commands.
-        """
+        """Compute trial commands and return their times, s; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

@@ -87,10 +87,8 @@ def declared(params: object) -> Decay | None:
 
 def check_increments(decay: Decay, law: str, test: TestContext) -> None:
     """Raise ConfigError if a specimen needs too many increments per sample. The message begins with ``law``."""
-    limit = test.velocity_limit
-    if limit is None:
-        return  # the specimen is part of a rig, which checks its own velocities
-    check_at(decay, law, limit, test.dt, constant=True)
+    if (limit := test.velocity_limit) is not None:  # a rig checks the velocities of its specimens
+        check_at(decay, law, limit, test.dt, constant=True)
 
 
 def check_at(decay: Decay, law: str, velocity: float, dt: float, constant: bool = False) -> None:

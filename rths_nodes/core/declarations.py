@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes that components declare, with defaults that the registry fills in."""
+"""Attributes that components declare, with defaults that the registry fills in, and the readings of a port."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rths_nodes.core import checks
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.parameters import params
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 AnyParams: TypeAlias = Any
 """``Params`` of any component; subclasses annotate their own class."""
@@ -21,6 +23,53 @@ class OfComponent:
     transport_in_lead: ClassVar[bool] = False
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
+
+
+OPENED = "rig: its interlock is open: no actuator follows"
+WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
+
+
+@dataclass(frozen=True)
+class FarEnd:
+    """Holds the limits reported by the far end of a port. Arrays have one value per axis.
+
+    Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
+    between command and measured displacement; inf means no limit. Without commands, the far end extrapolates for
+    ``bridged`` samples and then brakes. After ``watchdog`` samples without commands the session ends.
+    """
+
+    stroke: Array
+    velocity: Array
+    deceleration: Array
+    force: Array
+    error: Array
+    bridged: int
+    watchdog: int
+
+
+@dataclass(frozen=True)
+class ReportedState:
+    """Holds a Measurement of the far end, the number of the newest received command, and the reason for a stop."""
+
+    measured: Measurement
+    newest: int
+    stopped: str
+
+
+class Listener(Protocol):
+    """Receives the states of an open session; sends no commands.
+
+    ``multiprocessing`` can pickle a listener with its socket, so that it can outlive the driving process.
+    """
+
+    def states(self, seconds: float) -> list[ReportedState]:
+        """Return the states received since the last call; if there are none, wait up to ``seconds``."""
+        ...
+
+    def stop(self) -> None:
+        """End the session: the far end brakes and holds."""
+
+    def close(self) -> None: ...
 
 
 class OfPort(Protocol):
@@ -78,6 +127,60 @@ class OfPort(Protocol):
         raise PortError("the pressure of this rig cannot be switched by software")
 
 
+class Readback(Protocol):
+    """Declares readings of an open port, with defaults for ports that lack them."""
+
+    @property
+    def active_command(self) -> Array | None:
+        """Commands ``(n_axes,)`` m that the controllers follow, in controller coordinates; None if not readable.
+
+        The first Command must start at these displacements.
+        """
+        return None
+
+    @property
+    def hydraulics(self) -> int:
+        """Pressure: HYDRAULICS_OFF, _LOW, _HIGH, or HYDRAULICS_NOT_TOLD."""
+        return HYDRAULICS_NOT_TOLD
+
+    @property
+    def control_mode(self) -> bytes:
+        """Control modes MODE_..., one byte per axis; empty if unknown."""
+        return b""
+
+    @property
+    def heartbeat(self) -> int | None:
+        """Heartbeat counter, which the rig monitors. The counter advances only with processed samples."""
+        return None
+
+    @property
+    def build(self) -> str:
+        """Identifier of the far end's build; empty if not reported."""
+        return ""
+
+    @property
+    def stated(self) -> FarEnd | None:
+        """Limits reported by the far end of an open port; None if not reported."""
+        return None
+
+    @property
+    def ear(self) -> Listener | None:
+        """Listener to the open session; None if not supported."""
+        return None
+
+
+def why_opened(port: Any, measured: Measurement) -> str:
+    """Return the reason why the interlock of ``port`` stops the rig; empty if it does not."""
+    return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
+
+
+def why_failed(port: OfPort, hydraulics: int) -> str:
+    """Return the reason why the rig of ``port`` cannot continue or move; empty if it can."""
+    if port.failure:
+        return f"rig: {port.failure}"
+    return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""
+
+
 class OfParams(checks.ChecksScenario):
     """Declares attributes of every ``Params``. A parameter of the same name takes precedence."""
 
@@ -106,8 +209,7 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops the rig when the heartbeat ends; None means true for a port with
-    ``drop_heartbeat``."""
+    """True if the far end stops the rig when the heartbeat ends; None: true for a port with ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):
@@ -165,8 +267,7 @@ class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None if there is no
-    column."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None: no column."""
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 
@@ -183,17 +284,10 @@ _PARAMS: dict[str, type[OfParams]] = {
 }
 
 
-class _RecordedPort(OfPortParams):
-    transport_samples = 0
-    longest_wait = math.inf
-    has_heartbeat = False
-
-
-class _RecordedIntegrator(OfIntegratorParams):
-    observes: bool = True
-
-
-_RECORDED: dict[str, type[OfParams]] = {"port": _RecordedPort, "integrator": _RecordedIntegrator}
+_RECORDED: dict[str, dict[str, object]] = {
+    "port": {"transport_samples": 0, "longest_wait": math.inf, "has_heartbeat": False},
+    "integrator": {"observes": True},
+}
 
 
 def of_params(family: str) -> type[OfParams]:
@@ -201,7 +295,7 @@ def of_params(family: str) -> type[OfParams]:
 
 
 def of_recorded(family: str) -> type[OfParams]:
-    return _RECORDED.get(family, of_params(family))
+    return type("Recorded", (of_params(family),), _RECORDED.get(family, {}))
 
 
 def complete(family: str, component: Any) -> None:

@@ -33,7 +33,7 @@ class Distribution:
         """
         kind = KINDS[self.kind]
         if kind.relative:
-            return self._scaled(generator, nominal)
+            return self._multiplied(nominal, lambda: kind.draw(generator, *self.numbers))
         try:
             return kind.draw(generator, *([self.numbers] if kind.any_values else self.numbers))
         except (OverflowError, ValueError):
@@ -61,9 +61,6 @@ class Distribution:
         except OverflowError:
             raise ConfigError(f"{self.kind}: the power {power:g} gives values that are too large") from None
         return self._multiplied(nominal, lambda: factor)
-
-    def _scaled(self, generator: np.random.Generator, nominal: object) -> object:
-        return self._multiplied(nominal, lambda: KINDS[self.kind].draw(generator, *self.numbers))
 
     def _multiplied(self, nominal: object, factor: Callable[[], float]) -> object:
         if isinstance(nominal, (list, tuple)):
@@ -166,11 +163,12 @@ KINDS: dict[str, Kind] = {
 def distribution(data: object, path: str) -> Distribution:
     """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy for invalid data."""
     if not isinstance(data, Mapping) or len(data) != 1:
-        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_kinds()}")
+        kinds = "; ".join(f"{name}: {_listed(kind)}" for name, kind in KINDS.items())
+        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {kinds}")
     ((name, values),) = data.items()
     if name not in KINDS:
         raise unknown(path, "distribution", name, KINDS)
-    kind, numbers = KINDS[name], _numbers(values)
+    kind, numbers = KINDS[name], tuple(values) if isinstance(values, (list, tuple)) else (values,)
     where = f"{path}.{name} = {show(values)}"
     if kind.any_values:
         if not isinstance(values, Sequence) or isinstance(values, str) or not numbers:
@@ -201,10 +199,6 @@ def check_scatter(scatter: Mapping[str, object], path: str) -> None:
     problems.refuse()
 
 
-def _numbers(values: object) -> tuple[Any, ...]:
-    return tuple(values) if isinstance(values, (list, tuple)) else (values,)
-
-
 def _is_number(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= LARGEST
 
@@ -212,7 +206,3 @@ def _is_number(value: object) -> bool:
 def _listed(kind: Kind) -> str:
     listed = ", ".join(kind.numbers)
     return f"[{listed}]" if len(kind.numbers) > 1 else listed
-
-
-def _kinds() -> str:
-    return "; ".join(f"{name}: {_listed(kind)}" for name, kind in KINDS.items())

@@ -5,29 +5,108 @@ Expressions are a subset of Python's arithmetic: numbers, quantities by name (``
 2"]``), ``+ - * /``, powers with small integer exponents, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a
 unit. Any other syntax is refused before compilation, so that an expression can neither loop nor access other data.
 Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are NaN.
+
+A unit is a product of named units, e.g. N/m and kN*mm. It has a factor to SI and powers of metre, kilogram, second
+and volt. Parameters of scenarios have fixed units.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 from keyword import iskeyword
-from typing import Any
+from typing import Any, NamedTuple
 
-from rths_nodes.core.dimensions import NUMBER, Unit, unit_of
+LENGTHS = {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
+FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
+VELOCITIES = {f"{name}/s": factor for name, factor in LENGTHS.items()}
+ACCELERATIONS = {"m/s^2": 1.0, "g": 9.80665}
+PRESSURES = {"Pa": 1.0, "kPa": 1e3, "bar": 1e5, "MPa": 1e6, "psi": 6894.757293168361}
+OTHERS = {"V": 1.0, "1": 1.0}
+"""Units that are not converted; "1" is dimensionless, e.g. for a digital input."""
+
+SI: dict[str, tuple[float, str]] = {
+    unit: (factor, next(iter(table)))
+    for table in (LENGTHS, FORCES, ACCELERATIONS, PRESSURES)
+    for unit, factor in table.items()
+} | {unit: (factor, unit) for unit, factor in OTHERS.items()}
+"""Unit -> factor to the SI unit, and the SI unit."""
+
+BASES = ("m", "kg", "s", "V")
+LARGEST_POWER = 12
+_FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
+
+
+class Unit(NamedTuple):
+    factor: float
+    powers: tuple[int, ...]
+
+    def times(self, other: Unit, power: int = 1) -> Unit:
+        """Return the product with ``other`` to the ``power``. Raises ValueError above LARGEST_POWER."""
+        powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
+        if max(map(abs, powers)) > LARGEST_POWER:
+            raise ValueError(f"the unit has a power above {LARGEST_POWER}")
+        return Unit(self.factor * other.factor**power, powers)
+
+    @property
+    def dimension(self) -> str:
+        named_unit = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
+        bases = [
+            base if power == 1 else f"{base}^{power}"
+            for base, power in zip(BASES, self.powers, strict=True)
+            if power
+        ]
+        return named_unit or "*".join(bases) or "1"
+
+
+def _unit(factor: float, m: int = 0, kg: int = 0, s: int = 0, volt: int = 0) -> Unit:
+    return Unit(factor, (m, kg, s, volt))
+
+
+NUMBER = _unit(1.0)
+_NAMED = {
+    "1": NUMBER,
+    "m": _unit(1.0, m=1),
+    "N": _unit(1.0, m=1, kg=1, s=-2),
+    "W": _unit(1.0, m=2, kg=1, s=-3),
+    "J": _unit(1.0, m=2, kg=1, s=-2),
+    "Pa": _unit(1.0, m=-1, kg=1, s=-2),
+    "s": _unit(1.0, s=1),
+    "Hz": _unit(1.0, s=-1),
+    "kg": _unit(1.0, kg=1),
+    "V": _unit(1.0, volt=1),
+}
+UNITS = {
+    **_NAMED,
+    **{name: _unit(factor, m=1) for name, factor in LENGTHS.items()},
+    **{name: _unit(factor, m=1, kg=1, s=-2) for name, factor in FORCES.items()},
+    **{name: _unit(factor, m=-1, kg=1, s=-2) for name, factor in PRESSURES.items()},
+    **{"kW": _unit(1e3, m=2, kg=1, s=-3), "kJ": _unit(1e3, m=2, kg=1, s=-2), "t": _unit(1e3, kg=1)},
+    **{"ms": _unit(1e-3, s=1), "g": _unit(9.80665, m=1, s=-2), "samples": NUMBER},
+}
+
+
+def unit_of(text: str) -> Unit:
+    """Parse names with optional powers, separated by ``*`` or ``/``. Raises ValueError for an invalid unit."""
+    unit, sign = NUMBER, 1
+    for part in re.split(r"([*/])", text.replace(" ", "")):
+        if part in ("*", "/"):
+            sign = 1 if part == "*" else -1
+            continue
+        factor = _FACTOR.fullmatch(part)
+        if factor is None or factor[1] not in UNITS:
+            raise ValueError(
+                f"{part!r} is not a unit; known: {', '.join(UNITS)}, combined by * and /, with ^ for a power"
+            )
+        unit = unit.times(UNITS[factor[1]], sign * int(factor[2] or 1))
+    return unit
+
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
 """Largest number of characters and of parts in an expression, and largest exponent."""
-
-
-def _least(*values: float) -> float:
-    return math.nan if any(map(math.isnan, values)) else min(values)
-
-
-def _largest(*values: float) -> float:
-    return math.nan if any(map(math.isnan, values)) else max(values)
 
 
 def _sign(value: float) -> float:
@@ -39,8 +118,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
     "sqrt": (math.sqrt, 1, 1),
     "sign": (_sign, 1, 1),
     "hypot": (math.hypot, 2, 2),
-    "min": (_least, 2, 8),
-    "max": (_largest, 2, 8),
+    "min": (lambda *values: math.nan if any(map(math.isnan, values)) else min(values), 2, 8),
+    "max": (lambda *values: math.nan if any(map(math.isnan, values)) else max(values), 2, 8),
 }
 CONSTANT = "si"
 Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
@@ -48,20 +127,18 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Evaluates the expression ``text`` over the quantities ``names``; ``unit`` is the unit of the result.
-
-    Raises ValueError if ``text`` is invalid.
-    """
+    """Evaluates ``text`` over the quantities ``names``, in ``unit``. Raises ValueError if ``text`` is invalid."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self._names = text, names
         self._places: dict[int, None] = {}
         self.unit, made = self._read(_parsed(text).body)
         self.places = tuple(self._places)
-        tree = ast.fix_missing_locations(ast.Expression(_lambda(made)))
+        tree: Any = ast.parse("lambda v: 0.0", mode="eval")
+        tree.body.body = made
+        code = compile(ast.fix_missing_locations(tree), "<expression>", "eval")
         functions = {name: function for name, (function, *_) in FUNCTIONS.items()}
-        self._value: Callable[[Sequence[float]], float]
-        self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
+        self._value: Callable[[Sequence[float]], float] = eval(code, {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
         """Return the value in SI units; NaN if undefined. ``values`` are in the units of their quantities."""
@@ -82,13 +159,11 @@ class Expression:
             return self._operation(node)
         if isinstance(node, ast.Call):
             return self._call(node)
+        example = next((f"{noun}.{owner}" for noun, owners in self._names.items() for owner in owners), "none")
         raise ValueError(
-            f"{ast.unparse(node)!r} is not allowed. Use only numbers, quantities such as {self._example()}, + - "
+            f"{ast.unparse(node)!r} is not allowed. Use only numbers, quantities such as {example}, + - "
             f"* / **, {', '.join(FUNCTIONS)}, and {CONSTANT}(number, unit)"
         )
-
-    def _example(self) -> str:
-        return next((f"{noun}.{whose}" for noun, named in self._names.items() for whose in named), "none")
 
     def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
         noun, whose = _owned(node)
@@ -190,12 +265,6 @@ def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
     for begin, end, new in sorted(changes, reverse=True):
         source = source[:begin] + new.encode() + source[end:]
     return source.decode() if changes else text
-
-
-def _lambda(body: ast.expr) -> ast.expr:
-    tree: Any = ast.parse("lambda v: 0.0", mode="eval").body
-    tree.body = body
-    return tree  # type: ignore[no-any-return]
 
 
 def _number(node: ast.Constant) -> float:

@@ -13,10 +13,9 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TypeAlias
@@ -51,28 +50,34 @@ class Named:
     def absolute(self, folder: Path) -> str:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
-    def read(self) -> Contents:
+    def _read(self) -> tuple[dict[str, bytes], str, str]:
+        """Return the contents of the file and its further files by path relative to their common folder.
+
+        The second result is the path of the file itself, the third the hash of the contents.
+        """
         main = Path(self.absolute(Path()))
         try:
-            if not self.program:
-                return Contents({main.name: read_bytes(main, LARGEST_FILE)}, main.name)
-            parts = modules_of(main)
-            for opened in self.opens:
+            files = modules_of(main) if self.program else {main: read_bytes(main, LARGEST_FILE)}
+            for opened in self.opens if self.program else ():
                 file = Path(os.path.normpath(main.parent / opened))
-                parts[file] = read_bytes(file, LARGEST_FILE)
+                files[file] = read_bytes(file, LARGEST_FILE)
         except (OSError, ValueError) as error:
             unread = getattr(error, "filename", None) or self.path
             raise ConfigError(
                 f"{self.place} = {show(self.path)}: {unread} cannot be read ({reason(error)})"
             ) from error
-        root = Path(os.path.commonpath([file.parent for file in parts]))
-        relative = {file.relative_to(root).as_posix(): content for file, content in parts.items()}
-        return Contents(relative, main.relative_to(root).as_posix())
+        root = Path(os.path.commonpath([file.parent for file in files]))
+        contents = {file.relative_to(root).as_posix(): content for file, content in files.items()}
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        name = main.relative_to(root).as_posix()
+        if len(hashes) == 1:
+            return contents, name, hashes[name]
+        return contents, name, hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
     def hash(self) -> str:
         """Return the hash of the contents, or the path of an unreadable file, which is refused later."""
         try:
-            return self.read().hash
+            return self._read()[2]
         except ConfigError:
             return self.path
 
@@ -81,17 +86,16 @@ class Named:
 
         Raises ConfigError if the copy has changed, or cannot be written.
         """
-        contents = self.read()
-        target = folder / contents.hash
-        before = Path(self.path)
+        contents, name, digest = self._read()
+        target, before = folder / digest, Path(self.path)
         if before.is_relative_to(folder) and not before.is_relative_to(target):
             raise ConfigError(f"{self.place}: {before}, the copy of a tested file, has changed")
         try:
-            for name, content in contents.parts.items():
-                _put(target / name, content)
+            for part, content in contents.items():
+                _put(target / part, content)
         except OSError as error:
             raise ConfigError(f"{self.place}: {target} cannot be written ({error.strerror})") from error
-        return str(target / contents.main)
+        return str(target / name)
 
     def beside(self, folders: Sequence[Path]) -> str:
         """Return the path of the file's copy in the first of ``folders`` with such a copy, or else ``path``."""
@@ -100,24 +104,6 @@ class Named:
             return self.path
         tail = Path(FOLDER, *parts[len(parts) - parts[::-1].index(FOLDER) :])
         return next((str(folder / tail) for folder in folders if (folder / tail).is_file()), self.path)
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Holds the contents of a file and its further files, by path relative to their common folder.
-
-    ``main`` is the path of the file itself.
-    """
-
-    parts: Mapping[str, bytes]
-    main: str
-
-    @cached_property
-    def hash(self) -> str:
-        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in self.parts.items()}
-        if len(hashes) == 1:
-            return hashes[self.main]
-        return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
 
 def _put(path: Path, content: bytes) -> None:
@@ -145,23 +131,17 @@ def replace_files(cls: type, data: object, change: Change, path: str = "") -> No
 def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, location: str = "") -> None:
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
-        opened = _listed(data.get(spec.opens))
-        data[name] = change(Named(location, value, bool(spec.opens), opened, spec.runs, spec.columns))
-    for path, entry in _entries(spec, value, location):
+        listed = data.get(spec.opens)
+        opens = [file for file in listed if isinstance(file, str)] if isinstance(listed, (list, tuple)) else ()
+        data[name] = change(Named(location, value, bool(spec.opens), tuple(opens), spec.runs, spec.columns))
+    entries = {}
+    if spec.kind in ("section", "component"):
+        entries = {location: value}
+    elif spec.kind in ("sections", "components") and isinstance(value, dict):
+        entries = {join(location, str(key)): entry for key, entry in value.items()}
+    for path, entry in entries.items():
         if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
             replace_files(inner, entry, change, path)
-
-
-def _listed(value: object) -> tuple[str, ...]:
-    return tuple(filter(lambda entry: isinstance(entry, str), value)) if isinstance(value, (list, tuple)) else ()
-
-
-def _entries(spec: Spec, value: object, path: str) -> list[tuple[str, object]]:
-    if spec.kind in ("section", "component"):
-        return [(path, value)]
-    if spec.kind in ("sections", "components") and isinstance(value, dict):
-        return [(join(path, str(name)), entry) for name, entry in value.items()]
-    return []
 
 
 def class_of(spec: Spec, entry: Data) -> type | None:
@@ -202,10 +182,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and of imported modules below its folder, by path.
-
-    Raises the errors of ``read_bytes``.
-    """
+    """Return contents of ``program`` and its imported modules, by path. Raises the errors of ``read_bytes``."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

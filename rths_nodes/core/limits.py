@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.expressions import unit_of
 from rths_nodes.core.parameters import (
     components,
     declared,
@@ -298,10 +298,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level above the limit of the same quantity.
-
-        Such a level would have no effect.
-        """
+        """Raise ConfigError for a level above the limit of the same quantity, which would have no effect."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None
@@ -314,8 +311,6 @@ class Limits:
 
 
 def unit_of_level(quantity: str, level: Level) -> str:
-    return (
-        level.unit
-        if isinstance(level, OfExpression)
-        else (WHOLE if quantity in WHOLE else QUANTITIES)[quantity].unit
-    )
+    if isinstance(level, OfExpression):
+        return level.unit
+    return (WHOLE if quantity in WHOLE else QUANTITIES)[quantity].unit

@@ -101,10 +101,14 @@ class Spec:
         return None if self.required else self.default
 
     @property
+    def bounds(self) -> dict[str, float]:
+        pairs = {">=": self.at_least, ">": self.more_than, "<=": self.at_most, "<": self.less_than}
+        return {sign: value for sign, value in pairs.items() if value is not None}
+
+    @property
     def bound(self) -> str:
         """Bounds as text, e.g. ``> 0 and <= 1``; empty if there are none."""
-        pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
-        bounds = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
+        bounds = [f"{sign} {value:g}" for sign, value in self.bounds.items()]
         if self.choices:
             bounds.append("one of " + ", ".join(self.choices))
         return " and ".join(bounds)
@@ -192,10 +196,7 @@ def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """Declare a mapping of names to sections, each an instance of ``cls``.
-
-    Without ``optional``, at least one section is required.
-    """
+    """Declare a mapping of names to instances of ``cls``; unless ``optional``, at least one is required."""
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 

@@ -13,19 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
-from rths_nodes.core.actuator import Actuator as Actuator
 from rths_nodes.core.control import Compensator as Compensator
 from rths_nodes.core.control import ForceController as ForceController
 from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import OfPort
-from rths_nodes.core.dimensions import Unit
-from rths_nodes.core.port_readings import Readback
-from rths_nodes.core.rig import Rig as Rig
+from rths_nodes.core.declarations import OfPort, Readback
+from rths_nodes.core.expressions import Unit
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
-from rths_nodes.core.specimen import Specimen as Specimen
+from rths_nodes.core.simulators import Actuator as Actuator
+from rths_nodes.core.simulators import Rig as Rig
+from rths_nodes.core.simulators import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):
@@ -284,10 +283,7 @@ class Port(OfPort, Readback, Protocol):
 
 
 class Quantity(Protocol):
-    """Computes one value per sample from the values of expressions.
-
-    The field ``of`` of ``Params`` contains these expressions as text.
-    """
+    """Computes one value per sample from the values of the expressions in the field ``of`` of ``Params``."""
 
     def __init__(self, params: object, dt: float) -> None: ...
 

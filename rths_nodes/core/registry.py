@@ -136,10 +136,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and of the added components in ``parts``.
-
-    Return an empty string if ``parts`` contain no added component.
-    """
+    """Return an identifier of this process and of added components in ``parts``; empty if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -193,10 +190,7 @@ def summary(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of the parameters ``built``.
-
-    Raises ConfigError if the class is missing or was redefined.
-    """
+    """Return the class of the parameters ``built``. Raises ConfigError if it is missing or was redefined."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)

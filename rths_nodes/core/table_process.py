@@ -15,12 +15,14 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from h5py import Dataset, File
+
     from rths_nodes.core.data import Data
 
 NUMBERS = "fiub"
@@ -33,25 +35,7 @@ CPU_S, CPU_RATE = 6, 8 << 20
 class Refused(Exception): ...
 
 
-class Item(NamedTuple):
-    values: NDArray[np.float64]
-    unit: str = ""
-
-
-class Dataset(Protocol):
-    dtype: np.dtype[np.void]
-    shape: tuple[int, ...] | None
-    size: int
-    external: object
-    is_virtual: bool
-    attrs: Mapping[str, object]
-
-    def __getitem__(self, key: object) -> NDArray[np.float64]: ...
-
-    def fields(self, name: str) -> Dataset: ...
-
-
-Part = tuple[str, Dataset, str | None]
+Part = tuple[str, "Dataset", str | None]
 """Name of an array, its dataset, and its field if the dataset is compound."""
 
 
@@ -60,7 +44,8 @@ class Reader:
 
     def __init__(self, most: int) -> None:
         self._left = most
-        self.items: dict[str, Item] = {}
+        self.columns: dict[str, NDArray[np.float64]] = {}
+        self.units: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
 
     def reserve(self, count: int) -> None:
@@ -68,10 +53,10 @@ class Reader:
         if self._left < 0:
             raise MemoryError
 
-    def add(self, name: str, item: Item) -> None:
-        if name in self.items:
+    def add(self, name: str, values: NDArray[np.float64], unit: str = "") -> None:
+        if name in self.columns:
             raise Refused(f"two variables of the file are called {name!r}")
-        self.items[name] = item
+        self.columns[name], self.units[name] = values, unit
 
     def matlab(self, path: str) -> None:
         from scipy.io import loadmat
@@ -100,7 +85,7 @@ class Reader:
                 self._take(f"{name}{{{number}}}", element)
         elif value.dtype.kind in NUMBERS:
             self.reserve(value.size)
-            self.add(name, Item(np.asarray(value, float)))
+            self.add(name, np.asarray(value, float))
         else:
             self.skipped[name] = "text" if value.dtype.kind in "US" else f"of the type {value.dtype}"
 
@@ -111,7 +96,7 @@ class Reader:
             for name, variable in file.variables.items():
                 if variable.data.dtype.kind in NUMBERS:
                     self.reserve(variable.data.size)
-                    self.add(name, unpacked(variable.data, vars(variable).get("_attributes", {})))
+                    self.add(name, *unpacked(variable.data, vars(variable).get("_attributes", {})))
                 else:
                     self.skipped[name] = "text"
 
@@ -121,9 +106,8 @@ class Reader:
         datasets: dict[str, Dataset] = {}
 
         def visit(name: str, item: object) -> None:
-            if not name.startswith("#") and isinstance(
-                item, h5py.Dataset
-            ):  # skip the group in which MATLAB stores the contents of cells
+            # MATLAB stores the contents of cells in the group #refs#
+            if not name.startswith("#") and isinstance(item, h5py.Dataset):
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
                     raise Refused(f"two datasets of the file are called {dotted!r}")
@@ -136,9 +120,9 @@ class Reader:
                 kind = item.dtype if field is None else item.dtype[field]
                 self.reserve(item.size * math.prod(kind.shape))
             for name, item, field in parts:
-                self.add(name, dataset(item, field))
+                self.add(name, *dataset(item, field))
 
-    def _parts(self, file: Mapping[object, Dataset], name: str, item: Dataset, depth: int = 0) -> Iterator[Part]:
+    def _parts(self, file: File, name: str, item: Dataset, depth: int = 0) -> Iterator[Part]:
         if item.external or item.is_virtual:
             raise Refused(f"{name} is stored in other files (external storage or a virtual dataset)")
         kind, matlab = item.dtype, item.attrs.get("MATLAB_class", b"")
@@ -170,15 +154,15 @@ class Reader:
             self.skipped[name] = f"of the type {kind}"
 
 
-def dataset(item: Dataset, field: str | None) -> Item:
+def dataset(item: Dataset, field: str | None) -> tuple[NDArray[np.float64], str]:
     if field is not None:
-        return Item(np.asarray(item.fields(field)[()], float))
-    scaled = unpacked(item[()], {name: item.attrs[name] for name in ATTRIBUTES if name in item.attrs})
+        return np.asarray(item.fields(field)[()], float), ""
+    values, unit = unpacked(item[()], {name: item.attrs[name] for name in ATTRIBUTES if name in item.attrs})
     # MATLAB is column-major; other programs' files are read unchanged
-    return scaled._replace(values=scaled.values.T) if "MATLAB_class" in item.attrs else scaled
+    return values.T if "MATLAB_class" in item.attrs else values, unit
 
 
-def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
+def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> tuple[NDArray[np.float64], str]:
     """Return the numbers and their unit. Numbers are scaled as netCDF prescribes; missing values are NaN."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
@@ -188,7 +172,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item
         if name in attributes:
             combine(values, float(np.asarray(attributes[name]).item()), out=values)
     unit = attributes.get("units", attributes.get("unit", ""))
-    return Item(values, unit.decode(errors="replace") if isinstance(unit, bytes) else str(unit))
+    return values, unit.decode(errors="replace") if isinstance(unit, bytes) else str(unit)
 
 
 def bounded(most: int, size: int) -> None:
@@ -205,27 +189,22 @@ def main(task: Data) -> None:
     __import__({"HDF5": "h5py"}.get(kind, "scipy.io"))
     bounded(most, Path(path).stat().st_size)
     reader = Reader(most)
-    problem, too_large = "", False
+    head: Data = {"problem": "", "too_large": False, "skipped": reader.skipped}
     try:
         {"HDF5": reader.hdf5, "netCDF": reader.netcdf3, "MATLAB": reader.matlab}[kind](path)
     except MemoryError:
-        reader.items.clear()
-        too_large = True
+        reader.columns.clear()
+        head["too_large"] = True
     except Refused as error:
-        problem = str(error)
+        head["problem"] = str(error)
     except Exception as error:  # scipy and h5py have no class of exceptions for damaged files
-        problem = f"damaged: {type(error).__name__}: {' '.join(str(error).split())[:LONGEST_TEXT]}"
+        head["problem"] = f"damaged: {type(error).__name__}: {' '.join(str(error).split())[:LONGEST_TEXT]}"
+    columns = {} if head["problem"] or head["too_large"] else reader.columns
+    head["items"] = [(name, values.shape, reader.units[name]) for name, values in columns.items()]
     with os.fdopen(int(task["out"]), "wb") as out:
-        send(reader, problem, too_large, out)
-
-
-def send(reader: Reader, problem: str, too_large: bool, out: BinaryIO) -> None:
-    items = {} if problem or too_large else reader.items
-    shapes = [(name, item.values.shape, item.unit) for name, item in items.items()]
-    head = {"problem": problem, "too_large": too_large, "items": shapes, "skipped": reader.skipped}
-    out.write(json.dumps(head).encode() + b"\n")
-    for item in items.values():
-        out.write(np.ascontiguousarray(item.values).data)
+        out.write(json.dumps(head).encode() + b"\n")
+        for values in columns.values():
+            out.write(np.ascontiguousarray(values).data)
 
 
 if __name__ == "__main__":

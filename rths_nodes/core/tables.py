@@ -1,25 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of numbers in files of other programs: text, MATLAB, HDF5 or netCDF, recognised by content."""
+"""Columns of numbers in files of other programs: text, MATLAB, HDF5 or netCDF, recognised by content.
+
+A separate process reads MATLAB, HDF5 and netCDF files (``table_process.py``).
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rths_nodes.core import dimensions, mat_files, parameters
-from rths_nodes.core.dimensions import FORCES
+from rths_nodes.core import expressions, parameters
+from rths_nodes.core.child_process import ENDING_S, ChildProcess
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.mat_files import Contents
+from rths_nodes.core.expressions import FORCES
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
+from rths_nodes.core.text_files import (
+    LARGEST,
+    TooLarge,
+    encoding_of,
+    number_of,
+    read_bytes,
+    read_head,
+    reason,
+    size_of,
+)
 
-LENGTHS = {unit: dimensions.LENGTHS[unit] for unit in ("m", "cm", "mm", "um", "in")}
+LENGTHS = {unit: expressions.LENGTHS[unit] for unit in ("m", "cm", "mm", "um", "in")}
 VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
@@ -36,13 +51,28 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:e[-+]?\d+)?", re.I)
 _WHOLE = re.compile(r"[-+]?\d+")
 _PADDED = re.compile(r"[-+]?0\d+")
 _UNIT_IN_TITLE = re.compile(r"[(\[]\s*([^\s()\[\]]+)\s*[)\]]\s*")
+PROGRAM = Path(__file__).with_name("table_process.py")
+HDF5 = b"\x89HDF\r\n\x1a\n"
+NETCDF3 = b"CDF"
+MATLAB_HEADER = 512
+"""Number of bytes before the HDF5 signature in a file of MATLAB 7.3."""
+LONGEST_HEAD = 16 << 20
+
+
+class Contents(NamedTuple):
+    """Holds real numbers and units by name, the reasons why other values are not read, and repeated columns.
+
+    ``repeated`` has the numbers of the columns, from 1, of each name that several columns have.
+    """
+
+    columns: dict[str, Array]
+    units: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    skipped: dict[str, str] = {}  # noqa: RUF012
+    repeated: dict[str, list[int]] = {}  # noqa: RUF012
 
 
 class Table:
-    """Provides the columns of a file by name.
-
-    Raises ConfigError if the file is unreadable or larger than ``most`` bytes.
-    """
+    """Provides a file's columns by name. Raises ConfigError if it is unreadable or exceeds ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -50,9 +80,9 @@ class Table:
         try:
             head = read_head(path, _HEAD, most)
             if encoding_of(head) == "utf-16" or 0 not in head:
-                self._contents, self._repeated = _of_text(read_bytes(path, most))
+                self._contents = _of_text(read_bytes(path, most))
             else:
-                self._contents, self._repeated = mat_files.read(path, most), {}
+                self._contents = read_binary(path, most)
         except TooLarge as error:
             raise ConfigError(f"{path} cannot be read ({error}). Allow a larger file with --largest") from None
         except (OSError, ValueError) as error:
@@ -97,7 +127,7 @@ class Table:
         return column
 
     def _located(self, name: str, index: int, path: str) -> tuple[str, int]:
-        if numbers := self._repeated.get(name):
+        if numbers := self._contents.repeated.get(name):
             columns = ", ".join(map(str, numbers[:_NAMED]))
             raise ConfigError(
                 f"{path}.column = {name!r}: columns {columns} of {self.path} have this name. Rename "
@@ -227,12 +257,12 @@ class _Text:
         return ""
 
 
-def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
+def _of_text(data: bytes) -> Contents:
     text = _Text(data)
     named = not all(map(_is_number, text.first))
     after = text.number if named else 0
     if next(text.rows(after), None) is None:
-        return Contents({}), {}
+        return Contents({})
     names = [cell.strip('"') for cell in text.first] if named else list(map(str, range(1, len(text.first) + 1)))
     try:
         rows = np.loadtxt(text.lines(), delimiter=text.separator, comments=list(COMMENTS), skiprows=after, ndmin=2)
@@ -246,7 +276,7 @@ def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
     for number, name in enumerate(names, 1):
         numbers.setdefault(name, []).append(number)
     repeated = {name: columns for name, columns in numbers.items() if len(columns) > 1}
-    return Contents(dict(zip(names, rows.T, strict=True))), repeated
+    return Contents(dict(zip(names, rows.T, strict=True)), repeated=repeated)
 
 
 def _is_number(cell: str) -> bool:
@@ -255,3 +285,60 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def read_binary(path: Path, most: int = LARGEST) -> Contents:
+    """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
+
+    Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
+    files. Raises OSError if the file cannot be read, and ConfigError for HDF5 without h5py.
+    """
+    head = read_head(path, MATLAB_HEADER + len(HDF5), most)
+    if not head:
+        raise ValueError("is empty")
+    kind = "netCDF" if head.startswith(NETCDF3) else "MATLAB"
+    if head.startswith(HDF5) or head[MATLAB_HEADER:] == HDF5:
+        hdf5("HDF5 (MATLAB's version 7.3)", ", or save with '-v7'")
+        kind = "HDF5"
+    reads, writes = os.pipe()
+    task = {"path": str(path.absolute()), "most": most, "kind": kind}
+    with (
+        open(reads, "rb") as results,
+        closing(ChildProcess(path.name, "its reader", PROGRAM, task)) as process,
+    ):
+        try:
+            process.start([writes], out=writes)
+        finally:
+            os.close(writes)
+        try:
+            return _received(results, most, kind)
+        except EOFError:
+            raise ValueError(process.end(ENDING_S) or "the reader of the file has ended") from None
+
+
+def _received(results: IO[bytes], most: int, kind: str) -> Contents:
+    head = results.readline(LONGEST_HEAD)
+    if not head.endswith(b"\n"):
+        raise EOFError
+    answer = json.loads(head)
+    if answer["too_large"]:
+        raise TooLarge(f"the file contains more than {size_of(most)} of numbers")
+    if answer["problem"]:
+        raise ValueError(f"{kind}, {answer['problem']}")
+    columns = {}
+    for name, shape, _ in answer["items"]:
+        columns[name] = values = np.empty(shape)
+        if results.readinto(values.reshape(-1).view(np.uint8)) < values.nbytes:  # type: ignore[attr-defined]
+            raise EOFError
+    return Contents(columns, {name: unit for name, _, unit in answer["items"] if unit}, answer["skipped"])
+
+
+def hdf5(purpose: str, otherwise: str = "") -> Any:
+    """Return the module h5py. Raises ConfigError, with the advice ``otherwise``, if h5py is not installed."""
+    try:
+        import h5py
+    except ImportError:
+        raise ConfigError(
+            f"{purpose} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
+        ) from None
+    return h5py

@@ -69,10 +69,7 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file by name.
-
-    Raises ValueError if the file is damaged or unpacks to over ``most`` bytes.
-    """
+    """Return the arrays of an npz file. Raises ValueError if it is damaged or unpacks to over ``most`` bytes."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -87,10 +84,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version.
-
-    Raises OSError if the file cannot be accessed, ValueError for an invalid path.
-    """
+    """Return inode, size and times of a file. Raises OSError for a missing file, ValueError for a bad path."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -100,10 +94,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits; missing numbers become empty cells.
-
-    Raises OSError if writing fails.
-    """
+    """Write named columns as CSV with all digits; NaN becomes an empty cell. Raises OSError if writing fails."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)

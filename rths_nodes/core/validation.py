@@ -7,6 +7,7 @@ Invalid input raises :class:`ConfigError` with path, value, unit, bound and know
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -24,8 +25,8 @@ LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 TAKEN_IN = 64
 
 LONGEST_NAME = 64
-"""Largest number of characters in a section's name. Topics and namespaces (at most 255 characters) contain the
-name."""
+"""Largest number of characters in a section's name, which topics and namespaces (at most 255) contain."""
+COMPARED = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 SMALLEST, LARGEST = 1e-50, 1e50
 """Bounds of a non-zero magnitude in SI units. Squares and quotients of such numbers cannot overflow."""
 
@@ -45,12 +46,7 @@ def checked_number(spec: Spec, value: object, path: str) -> float:
         raise ConfigError(
             f"{path} = {show(value)}: must be 0 or have a magnitude between {SMALLEST:g} and {LARGEST:g}"
         )
-    if (
-        (spec.at_least is not None and result < spec.at_least)
-        or (spec.more_than is not None and result <= spec.more_than)
-        or (spec.at_most is not None and result > spec.at_most)
-        or (spec.less_than is not None and result >= spec.less_than)
-    ):
+    if not all(COMPARED[sign](result, bound) for sign, bound in spec.bounds.items()):
         raise ConfigError(f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}")
     return result
 
@@ -150,19 +146,8 @@ def _section(spec: Spec, value: object, path: str) -> object:
 def _sections(spec: Spec, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping) or (spec.required and not value):
         least = ", at least one" if spec.required else "; omit it if there are none"
-        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{least}")
-    return _named(_section, spec, value, path)
-
-
-def _components(spec: Spec, value: object, path: str) -> dict[str, object]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections with a type")
-    return _named(_component, spec, value, path)
-
-
-def _named(
-    check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[Any, object], path: str
-) -> dict[str, object]:
+        with_type = " with a type" if spec.family else ""
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{with_type}{least}")
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {show(name)} must consist of letters, digits and underscores")
@@ -170,7 +155,7 @@ def _named(
             raise ConfigError(
                 f"{path}: the name {show(name)} has {len(name)} characters: must be <= {LONGEST_NAME}"
             )
-    built, problems = {}, Problems()
+    check, built, problems = _component if spec.family else _section, {}, Problems()
     for name, entry in value.items():
         with problems.gathered():
             built[name] = check(spec, entry, join(path, name))
@@ -194,7 +179,7 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
     "vector": _vector,
     "matrix": _matrix,
     "component": _component,
-    "components": _components,
+    "components": _sections,
     "section": _section,
     "sections": _sections,
     "mapping": _mapping,

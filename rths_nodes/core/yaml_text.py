@@ -71,14 +71,15 @@ class _Loader(yaml.SafeLoader):
         for part in parts:
             size = self._written[id(part)]
             values, characters, levels = values + size[0], characters + size[1], max(levels, size[2])
+        problem = ""
         if values > MOST_NODES:
-            raise _refused(
-                mark, f"with expanded aliases, the text has more than {MOST_NODES} values, lists and sections"
-            )
-        if characters > LARGEST_TEXT:
-            raise _refused(mark, f"with expanded aliases, the text is longer than {size_of(LARGEST_TEXT)}")
-        if levels >= DEEPEST:
-            raise _refused(mark, f"with expanded aliases, the text is nested deeper than {DEEPEST} levels")
+            problem = f"has more than {MOST_NODES} values, lists and sections"
+        elif characters > LARGEST_TEXT:
+            problem = f"is longer than {size_of(LARGEST_TEXT)}"
+        elif levels >= DEEPEST:
+            problem = f"is nested deeper than {DEEPEST} levels"
+        if problem:
+            raise _refused(mark, f"with expanded aliases, the text {problem}")
         return values, characters, levels + 1
 
 
@@ -128,11 +129,8 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
         return int(digits, 0)
     if len(digits) > 1 and digits[0] == "0":
         octal = f" (YAML 1.1 reads {int(text, 8)})" if not set(digits) & set("89") else ""
-        problem = (
-            f"{text}: a whole number must not begin with 0{octal}. Write {int(text)}, or put quotes around "
-            "the text"
-        )
-        raise _refused(node.start_mark, problem)
+        remedy = f"Write {int(text)}, or put quotes around the text"
+        raise _refused(node.start_mark, f"{text}: a whole number must not begin with 0{octal}. {remedy}")
     return int(text)
 
 
@@ -141,14 +139,13 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     if text[-1] in "fFnN":
         return float(text.replace(".", "", 1))
     number = float(text)
+    problem = ""
     if not number and re.search("[1-9]", re.split("[eE]", text)[0]):
-        raise _refused(
-            node.start_mark, f"{show(text)}: too small for a floating-point number; it would be read as 0"
-        )
-    if abs(number) == float("inf"):
-        raise _refused(
-            node.start_mark, f"{show(text)}: too large for a floating-point number; it would be read as infinite"
-        )
+        problem = "too small for a floating-point number; it would be read as 0"
+    elif abs(number) == float("inf"):
+        problem = "too large for a floating-point number; it would be read as infinite"
+    if problem:
+        raise _refused(node.start_mark, f"{show(text)}: {problem}")
     return number
 
 
@@ -212,10 +209,7 @@ def source_of(path: str | os.PathLike[str], origin: str) -> str:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if YAML reads a number, else unchanged.
-
-    Raises ConfigError for an ambiguous number.
-    """
+    """Return ``word``, as a number if YAML reads a number. Raises ConfigError for an ambiguous number."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 

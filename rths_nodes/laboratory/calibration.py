@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.dimensions import FORCES, LENGTHS, SI
 from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.expressions import FORCES, LENGTHS, SI
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import flag, integer, matrix, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Command, Measurement, by_force

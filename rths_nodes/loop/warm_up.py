@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rths_nodes.core.samples import Command, Measurement, Target
-from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire import Codec
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage

@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Specimen
 
 SMALL = 1e-7
 """Steps of displacement (m), velocity (m/s) and internal states for the linearisation."""

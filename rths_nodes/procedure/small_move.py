@@ -21,8 +21,8 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
-from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
+from rths_nodes.core.simulators import Rig
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks

@@ -37,10 +37,10 @@ from mcap.records import Channel, Header, Metadata, Schema, Statistics
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
+from rths_nodes.core import wire
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text, reason
-from rths_nodes.core.wire import layout
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import (
     INFORMATION,
@@ -98,7 +98,7 @@ def definition(kind: str) -> str:
                 nested_type if "/" in nested_type else f"{package}/{nested_type}" for nested_type in nested
             ]
     (_, first), *further = texts.items()
-    return "".join([first, *(f"\n{layout.SEPARATOR}\nMSG: {key}\n{text}" for key, text in further)])
+    return "".join([first, *(f"\n{wire.SEPARATOR}\nMSG: {key}\n{text}" for key, text in further)])
 
 
 def type_hash(kind: str) -> str:
@@ -118,7 +118,7 @@ def _split(kind: str) -> tuple[str, str]:
 
 def _text(package: str, name: str) -> str:
     if package == PACKAGE and _installed(package, f"{name}.msg"):
-        return layout.definition(name)
+        return wire.definition(name)
     if file := _installed(package, f"{name}.msg"):
         return file.read_text(encoding="utf-8")
     if text := _WITHOUT_ROS.get(f"{package}/{name}"):

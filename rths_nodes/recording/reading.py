@@ -25,8 +25,7 @@ from rths_nodes.core.parameters import declared, recorded
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, decode, fields_of
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.rig_file import REMOVED
 from rths_nodes.loop.scenario.schema import Axis, Scenario

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rths_nodes.core.data import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
-from rths_nodes.core.wire.layout import RunMark, mark_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import RunMark, encode, mark_of
 from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario

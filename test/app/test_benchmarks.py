@@ -143,7 +143,7 @@ def test_stopped_run_leaves_results_of_other_runs(
 def test_foreign_messages_are_rejected_on_every_topic(load_benchmark: Callable[[str], Any]) -> None:
     strangers = load_benchmark("strangers")
 
-    from rths_nodes.core.wire.layout import RunMark, mark_of
+    from rths_nodes.core.wire import RunMark, mark_of
 
     codec, ours = strangers.foreign_codec(), RunMark(mark_of("ours"))
     for topic in strangers.TOPICS:

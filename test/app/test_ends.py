@@ -218,7 +218,7 @@ def test_unrelated_node_named_actuator_does_not_end_the_test(seconds: float, tmp
     from rclpy.context import Context
     from rclpy.node import Node
 
-    from rths_nodes.core.wire.plain import encode
+    from rths_nodes.core.wire import encode
     from rths_nodes.loop.supervision.states import State
     from rths_nodes.ros.names import TOPICS
     from rths_nodes.ros.transport.endpoints import message_class, quality

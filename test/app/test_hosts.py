@@ -23,7 +23,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import check
 from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.loop.options import HOSTS, OBSERVERS, run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

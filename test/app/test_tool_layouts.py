@@ -17,7 +17,7 @@ import yaml
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import layouts
-from rths_nodes.core.wire.layout import fields
+from rths_nodes.core.wire import definition, fields_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import rig_model
 from rths_nodes.ros.names import TOPICS
@@ -58,7 +58,7 @@ def test_foxglove_plots_are_recorded_streams(layout: tuple[Any, Path]) -> None:
     for path in filter(None, paths):
         topic, field, axis = STREAM.fullmatch(path["value"]).groups()
         assert TOPICS[topic].recorded
-        assert field in {name for name, _, bound in fields(TOPICS[topic].message) if bound}
+        assert field in {name for name, _, bound in fields_of(definition(TOPICS[topic].message)) if bound}
         axes.add(int(axis))
     assert axes == set(range(len(scenario.axes)))
     assert set(leaves(data["layout"])) == set(panels)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import naming
 
-from rths_nodes.core.dimensions import unit_of
-from rths_nodes.core.expressions import FUNCTIONS, LONGEST, Expression, renamed
+from rths_nodes.core.expressions import FUNCTIONS, LONGEST, Expression, renamed, unit_of
 
 NAMES = {
     "force": {"north": (0, unit_of("N")), "south 2": (1, unit_of("N"))},

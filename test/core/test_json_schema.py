@@ -17,7 +17,7 @@ from rths_nodes.app.commands.schema import KINDS
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.json_schema import json_schema
+from rths_nodes.core.parameter_docs import json_schema
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import files

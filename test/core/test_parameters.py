@@ -14,7 +14,7 @@ from messages import mentions, naming
 from rths_nodes.app.cli import main
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameter_table import table
+from rths_nodes.core.parameter_docs import table
 from rths_nodes.core.parameters import (
     component,
     flag,

@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from messages import naming
 
+from rths_nodes.core import wire
 from rths_nodes.core.data import flatten, unflatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Command, Measurement, Target
-from rths_nodes.core.wire import layout
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import ENCAPSULATION, RunMark, mark_of, number_of
-from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.core.wire import ENCAPSULATION, Codec, RunMark, decode, encode, mark_of, number_of
 from rths_nodes.recording.reading import Columns, layout_of
 
 MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))
@@ -163,7 +161,7 @@ def encoded(message: str) -> bytes:
     """Return a message of a type, with a value in every field."""
     fill = {"string": "text ü", "bool": True}
     values = {}
-    for name, kind, is_array in layout.fields_of(layout.definition(message)):
+    for name, kind, is_array in wire.fields_of(wire.definition(message)):
         value: Any = fill.get(kind, 3)
         values[name] = [value] * 3 if is_array else value
     return encode(message, values | {"stamp": STAMP, "run": RUN.mark})
@@ -240,8 +238,8 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
 def test_message_of_any_type_is_restored(message: str, data: st.DataObject) -> None:
     sent = {
         name: data.draw(st.lists(values_of(kind), max_size=5) if is_array else values_of(kind))
-        for name, kind, is_array in layout.fields_of(layout.definition(message))
-        if kind != layout.HEADER
+        for name, kind, is_array in wire.fields_of(wire.definition(message))
+        if kind != wire.HEADER
     } | {"stamp": data.draw(stamps), "frame_id": data.draw(values_of("string"))}
     assert decode(message, encode(message, sent)) == sent
 
@@ -277,7 +275,7 @@ def columns(text: str, messages: list[bytes]) -> Columns:
 def test_columns_equal_unpacked_messages() -> None:
     messages = measurements(20)
     messages[3] += b"\0" * 4  # the middleware may append padding
-    table = columns(layout.definition("Measurement"), messages)
+    table = columns(wire.definition("Measurement"), messages)
     for k, data in enumerate(messages):
         measurement, stamp = CODEC.unpack_measurement(data)
         assert (table["sample"][k], table["flags"][k]) == (measurement.sample, measurement.flags)
@@ -288,7 +286,7 @@ def test_columns_equal_unpacked_messages() -> None:
 
 def test_empty_array_gives_no_column() -> None:
     data = Codec(n_dof=3, n_axes=1, n_state=0).pack_state((), 7, 0, STAMP)
-    table = columns(layout.definition("CompensatorState"), [data, data])
+    table = columns(wire.definition("CompensatorState"), [data, data])
     assert table["sample"].tolist() == [7, 7]
     assert "values" not in table
 
@@ -304,7 +302,7 @@ def test_columns_of_version_1_are_read() -> None:
 
 
 def test_included_definitions_are_ignored() -> None:
-    text = f"uint32 sample\n{layout.SEPARATOR}\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
+    text = f"uint32 sample\n{wire.SEPARATOR}\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
     table = columns(text, [ENCAPSULATION + (5).to_bytes(4, "little")])
     assert {name: values.tolist() for name, values in table.items()} == {"sample": [5]}
 
@@ -323,7 +321,7 @@ def test_included_definitions_are_ignored() -> None:
 @pytest.mark.parametrize("index", [0, 1, 3])
 def test_columns_skip_messages_of_another_layout(damaged: Callable[[bytes], bytes], index: int) -> None:
     rows = measurements(3)
-    table = columns(layout.definition("Measurement"), [*rows[:index], damaged(rows[0]), *rows[index:]])
+    table = columns(wire.definition("Measurement"), [*rows[:index], damaged(rows[0]), *rows[index:]])
     assert table["sample"].tolist() == [0, 1, 2]
     assert table["force"].shape == (3, 2)
 
@@ -331,9 +329,9 @@ def test_columns_skip_messages_of_another_layout(damaged: Callable[[bytes], byte
 def test_columns_need_a_majority_layout() -> None:
     two, three = measurements(2), measurements(2, n_axes=3)
     with pytest.raises(ValueError, match=naming("messages", "layouts")):
-        columns(layout.definition("Measurement"), two + three)
+        columns(wire.definition("Measurement"), two + three)
 
 
 def test_columns_refuse_text() -> None:
     with pytest.raises(ValueError, match=naming("messages", "definition")):
-        columns(layout.definition("Summary"), [encode("Summary", {"names": ["sent.target"], "values": [3.0]})])
+        columns(wire.definition("Summary"), [encode("Summary", {"names": ["sent.target"], "values": [3.0]})])

@@ -19,7 +19,7 @@ from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.control.compensators.per_axis import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
-from rths_nodes.core.rig import RigKernel
+from rths_nodes.core.simulators import RigKernel
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.actuators.unloaded import path_of
 from rths_nodes.loop.compiled.running import in_arrays

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.recording import bag
 
 

@@ -18,7 +18,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, Decay
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Specimen
 from rths_nodes.laboratory.actuators.unloaded import INCREMENTS, SpecimenPath
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files

@@ -16,7 +16,7 @@ from scipy.integrate import trapezoid
 
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Specimen
 from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 
 SAMPLES = 2000

@@ -18,7 +18,7 @@ from rths_nodes.control.setups.identity import Identity
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
+from rths_nodes.core.simulators import Specimen, SpecimenKernel, no_rates
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 from rths_nodes.loop.embedded import Outcome, checked_loop
 from rths_nodes.loop.faults.embedded import FaultyLoop

@@ -30,8 +30,8 @@ from rths_nodes.core.component_guard import guard_params
 from rths_nodes.core.errors import ComponentError, ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
-from rths_nodes.core.rig import Rig, RigKernel, still
 from rths_nodes.core.samples import Motion
+from rths_nodes.core.simulators import Rig, RigKernel, still
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.actuators.unloaded import FirstOrder
 from rths_nodes.laboratory.specimens.viscous import KelvinVoigt

@@ -18,7 +18,7 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
-from rths_nodes.core.wire.layout import number_of
+from rths_nodes.core.wire import number_of
 from rths_nodes.recording import bag
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")

@@ -31,8 +31,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.core.validation import from_data
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark
+from rths_nodes.core.wire import Codec, RunMark
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.faults.embedded import FaultyLoop

@@ -17,8 +17,8 @@ from messages import each_mentions, mentions, naming
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.tables import limits as limits_of
-from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.expressions import unit_of
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Command, Measurement
 from rths_nodes.core.validation import from_data

@@ -15,7 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Command, Measurement
 from rths_nodes.core.validation import from_data
-from rths_nodes.core.wire.layout import constants
+from rths_nodes.core.wire import constants
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import LimitCheck

@@ -19,7 +19,7 @@ from messages import mentions
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu import archive, process
+from rths_nodes.core.fmu import description, process
 from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.loop.scenario import files
 
@@ -155,8 +155,8 @@ def test_endless_allocation_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_archive_leaves_half_of_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The temporary folder may be in memory."""
-    usage = archive.shutil.disk_usage
-    monkeypatch.setattr(archive.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=4096))
+    usage = description.shutil.disk_usage
+    monkeypatch.setattr(description.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=4096))
     message = refused(rogue(), tmp_path)
     for part in ("integrator", "file", "2 KiB", "half of the free space there"):
         assert part in message

@@ -13,7 +13,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.layout import constants
+from rths_nodes.core.wire import constants
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import rungs
 from rths_nodes.procedure.machine import ARROWS, MOTION, ActRefused, SessionMachine

@@ -23,9 +23,7 @@ from rosbags.typesys import Stores, get_typestore
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement, Target
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark, mark_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import Codec, RunMark, encode, mark_of
 from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover, type_hash
 
 START = 1_700_000_000_000_000_000

@@ -19,9 +19,8 @@ import rths_nodes
 from rths_nodes.analysis.report.document import render
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.core import registry
+from rths_nodes.core import registry, wire
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire import layout, plain
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import bag
 from rths_nodes.recording.bag import index
@@ -171,7 +170,7 @@ VERSION_1 = {
     "string[] degree_of_freedom_names\nstring[] auxiliary_names\n",
 }
 """Definitions of the messages without a header."""
-VERSION_2 = {kind: layout.definition(kind).replace("string run ", "# ") for kind in (*VERSION_1, "SyncStatus")}
+VERSION_2 = {kind: wire.definition(kind).replace("string run ", "# ") for kind in (*VERSION_1, "SyncStatus")}
 """Definitions of the messages with the mark of the run in ``frame_id``."""
 
 
@@ -181,13 +180,13 @@ def test_earlier_message_versions_are_read(
 ) -> None:
     original = bag.read(result.recording)
     kinds = {name: topic.type.rpartition("/")[2] for name, topic in original.topics.items()}
-    messages = [(name, plain.decode(kinds[name], data), stamp) for name, data, stamp in original.messages()]
+    messages = [(name, wire.decode(kinds[name], data), stamp) for name, data, stamp in original.messages()]
     monkeypatch.setattr(bag, "definition", lambda kind: version[kind.rpartition("/")[2]])
-    monkeypatch.setattr(plain, "definition", version.__getitem__)
+    monkeypatch.setattr(wire, "definition", version.__getitem__)
     topics = [topic for topic in original.topics.values() if topic.type.rpartition("/")[2] in version]
     writer = bag.Writer(tmp_path / "old", topics, original.information)
     for name, values, stamp in messages:
-        writer.write(name, plain.encode(kinds[name], values | {"frame_id": values["run"]}), stamp)
+        writer.write(name, wire.encode(kinds[name], values | {"frame_id": values["run"]}), stamp)
     writer.close({})
     monkeypatch.undo()
     run = rths_nodes.read(tmp_path / "old")

@@ -18,8 +18,7 @@ import pytest
 import relay
 
 from rths_nodes.core.data import flatten
-from rths_nodes.core.wire.layout import mark_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import encode, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 
@@ -305,7 +304,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """
     from rclpy.node import Node
 
-    from rths_nodes.core.wire.layout import RunMark
+    from rths_nodes.core.wire import RunMark
     from rths_nodes.ros.hosting import composed
     from rths_nodes.ros.transport import endpoints
     from rths_nodes.ros.transport.endpoints import StreamPublisher

@@ -17,8 +17,7 @@ from messages import mentions
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark, mark_of
+from rths_nodes.core.wire import Codec, RunMark, mark_of
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.states import State, StopRequest, TestMachine

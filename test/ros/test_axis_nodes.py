@@ -24,7 +24,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import encode
 from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockQuestions, answer_questions
 from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
 from rths_nodes.ros.transport.wiring import NodeLocation

@@ -28,8 +28,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement, Target
-from rths_nodes.core.wire.layout import ENCAPSULATION, HEAD, RunMark, mark_of, number_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import ENCAPSULATION, HEAD, RunMark, encode, mark_of, number_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State, StopRequest

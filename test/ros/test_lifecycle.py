@@ -33,8 +33,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
-from rths_nodes.core.wire.layout import mark_of
-from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.core.wire import decode, encode, mark_of
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly

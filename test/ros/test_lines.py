@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from messages import mentions
 
-from rths_nodes.core.wire.layout import HEAD, number_of
+from rths_nodes.core.wire import HEAD, number_of
 from rths_nodes.ros.transport import node_lines
 from rths_nodes.ros.transport.greeting import LONGEST_NAME, WAIT, WELCOME, Greeting, address
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room

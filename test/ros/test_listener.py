@@ -18,7 +18,7 @@ from messages import naming
 from rclpy.exceptions import InvalidHandle
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.layout import mark_of
+from rths_nodes.core.wire import mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
 from rths_nodes.ros.hosting import composed

@@ -25,7 +25,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED
-from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION, RunMark, mark_of
+from rths_nodes.core.wire import EMPTY, ENCAPSULATION, RunMark, mark_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor

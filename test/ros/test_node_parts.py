@@ -17,8 +17,7 @@ from messages import each_mentions, mentions, naming
 from sensor_msgs.msg import Temperature
 
 from rths_nodes.core.samples import EMPTY, Measurement
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark, mark_of
+from rths_nodes.core.wire import Codec, RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.hosting.node_processes import LEAVING_S

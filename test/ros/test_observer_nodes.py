@@ -30,8 +30,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.data import unflatten
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import EMPTY, ENCAPSULATION, decode
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.indices.delay import CHUNK
 from rths_nodes.loop.options import run_options

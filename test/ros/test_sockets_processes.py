@@ -32,7 +32,7 @@ from rclpy.qos import HistoryPolicy, QoSProfile
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed

@@ -28,9 +28,8 @@ from std_srvs.srv import Trigger
 from stranger import stranger
 
 from rths_nodes.app import hosts
-from rths_nodes.core.wire import plain
-from rths_nodes.core.wire.layout import RunMark, mark_of
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core import wire
+from rths_nodes.core.wire import RunMark, encode, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Trip
 from rths_nodes.ros import names
@@ -190,7 +189,7 @@ def test_trip_of_run_or_in_name_of_node_is_no_request(
 
 @pytest.mark.parametrize("source", ["", "camera", "robots_of_the_laboratory"])
 def test_trip_request_of_earlier_version_is_accepted(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "definition", lambda message: peers.VERSION_2)
+    monkeypatch.setattr(wire, "definition", lambda message: peers.VERSION_2)
     request = encode("Trip", {"source": source, "reason": "why"})
     of_peer = encode("Trip", {"frame_id": mark_of("one"), "source": source, "reason": "why"})
     monkeypatch.undo()

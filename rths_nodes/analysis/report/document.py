@@ -38,7 +38,7 @@ from rths_nodes.analysis.units import (
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameter_table import table
+from rths_nodes.core.parameter_docs import table
 from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.validation import to_data

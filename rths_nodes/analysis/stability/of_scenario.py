@@ -21,7 +21,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Specimen
 from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly, transformation

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core import mat_files, yaml_text
+from rths_nodes.core import tables, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.recording.columns import facts_of, groups_of, samples_of, steps_of, write_csv, write_mat
@@ -32,7 +32,7 @@ ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    h5py = mat_files.hdf5("HDF5")
+    h5py = tables.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
         for group, histories in groups_of(run):

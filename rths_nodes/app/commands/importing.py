@@ -18,8 +18,8 @@ import numpy as np
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.core import yaml_text
-from rths_nodes.core.dimensions import FORCES
 from rths_nodes.core.errors import ConfigError, Problems, unknown, within
+from rths_nodes.core.expressions import FORCES
 from rths_nodes.core.limits import WIDEST, Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target

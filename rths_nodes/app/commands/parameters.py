@@ -11,7 +11,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.listing import described
 from rths_nodes.core import registry
 from rths_nodes.core.errors import unknown
-from rths_nodes.core.parameter_table import ANY, Row, sections, table
+from rths_nodes.core.parameter_docs import ANY, Row, sections, table
 from rths_nodes.core.parameters import declared
 from rths_nodes.loop.scenario.schema import Scenario
 

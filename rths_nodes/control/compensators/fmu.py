@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -19,9 +18,8 @@ from rths_nodes.core.arithmetic import NAN
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError
-from rths_nodes.core.fmu.description import described
-from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.fmu.description import described, unit_name
+from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
 from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 
@@ -89,7 +87,10 @@ class Fmu(OnNumbers):
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params, self._dt, self._n_axes = params, dt, n_axes
-        self._process: FmuProcess | None = None
+        self._process = FmuProcess(params, dt)
+        outputs = self._process.outputs
+        self._commands = [outputs.index(names.command) for names in params.axes.values()]
+        self._numbers = [outputs.index(name) for name in params.shown]
         self._signals = [
             (index, axis)
             for axis, names in enumerate(params.axes.values())
@@ -106,14 +107,7 @@ class Fmu(OnNumbers):
         self._shown = [0.0] * len(self.state_names)
 
     def open(self) -> None:
-        self.close()
-        inputs, outputs = self._params.feeds()
-        process = FmuProcess(self._params.file, self._dt, inputs, outputs, self._params.settings())
-        commands = [names.command for names in self._params.axes.values()]
-        self._commands = [list(outputs.names).index(name) for name in commands]
-        self._numbers = [list(outputs.names).index(name) for name in self._params.shown]
-        ready = process.start("compensator", self._params.start_within)
-        self._process = process
+        ready = self._process.start("compensator")
         self._rest()
         self._show(ready.tolist())
 
@@ -124,8 +118,8 @@ class Fmu(OnNumbers):
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         process = self._process
-        if process is None:
-            raise ComponentError(f"compensator: {Path(self._params.file).name}: the FMU is not open")
+        if not process.is_open:
+            raise ComponentError(f"compensator: {process.name}: the FMU is not open")
         process.share_scheduling()
         if lead := self._params.lead:
             rows = zip(self._acceleration, x, v, a, strict=True)
@@ -134,7 +128,7 @@ class Fmu(OnNumbers):
         nouns = x, v, a, measured, force
         try:
             inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
-            process.begin(self._sample, inputs, self._params.answer_within)
+            process.begin(self._sample, inputs)
             outputs = process.wait().tolist()
         except RuntimeError as error:
             raise ComponentError(
@@ -148,11 +142,11 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        if self._process is None or not self._process.moved:
+        if not self._process.moved:
             return
         self._rest()
         try:
-            self._process.set_back(self._params.start_within)
+            self._process.set_back()
             self._show(self._process.wait().tolist())
         except RuntimeError as error:
             raise ComponentError(f"compensator: {self._process.name}: {error}") from error
@@ -170,9 +164,7 @@ class Fmu(OnNumbers):
         return np.array(took)
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._process.close()
 
 
 def _plain(name: str) -> str:
@@ -184,5 +176,5 @@ def _units(params: Fmu.Params) -> dict[str, str]:
         return {}
     variables = described(params.file).variables
     return {
-        _plain(name): unit.name for name in params.shown if name in variables and (unit := variables[name].unit)
+        _plain(name): unit for name in params.shown if name in variables and (unit := unit_name(variables[name]))
     }

@@ -20,7 +20,6 @@ import numpy as np
 
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
-from rths_nodes.core import mat_files
 from rths_nodes.core.arithmetic import NAN, Numbers, along, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
@@ -29,6 +28,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
 from rths_nodes.core.samples import ROUNDING, Array
+from rths_nodes.core.tables import read_binary
 from rths_nodes.core.text_files import read_text, reason, version_of
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
@@ -151,7 +151,7 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
 
 @lru_cache(maxsize=1)
 def _variables(file: Path, *now: int) -> dict[str, Array]:
-    return mat_files.read(file).columns
+    return read_binary(file).columns
 
 
 def _as_written(kind: str, value: Array) -> object:

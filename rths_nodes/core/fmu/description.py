@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of an FMU: variables with units, capabilities and platforms.
+"""File of an FMU: an untrusted zip archive, and its description with variables, units and platforms.
+
+An archive is checked before any file is written. It is refused if it is damaged, if it would fill the disk, or if
+the name of a member leads out of the target folder. Only the description, the binary of this platform and the
+resources are unpacked.
 
 fmpy reads the description and checks it against the schema of the standard. Document types and entities are
 refused, because they could fill the memory or read other files.
@@ -7,20 +11,30 @@ refused, because they could fill the memory or read other files.
 
 from __future__ import annotations
 
+import lzma
+import os
 import platform
 import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from rths_nodes.core.dimensions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.errors import ConfigError, show, unknown, within
-from rths_nodes.core.fmu.archive import DESCRIPTION, Archive
-from rths_nodes.core.text_files import read_head, reason, version_of
+from rths_nodes.core.expressions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
+from rths_nodes.core.text_files import read_head, reason, size_of, version_of
+
+if TYPE_CHECKING:
+    from fmpy.model_description import ModelDescription, ScalarVariable
+
+DESCRIPTION = "modelDescription.xml"
 
 FLOATS = ("Real", "Float64")
 WHOLE = ("Integer", "Enumeration", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)))
@@ -41,95 +55,77 @@ LARGEST = sys.float_info.max
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 
+UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
+"""Problem found by fmpy that is ignored. :meth:`Description.factor` checks the units of all used variables."""
 
 INSTALL = "pip install fmpy"
 
+MOST_LISTED, MOST_PROBLEMS, MOST_CHARACTERS = 50, 4, 200
+"""Largest numbers of variables, of problems and of characters of a problem in messages."""
 
-def fmpy() -> Any:
-    try:
-        import fmpy
-    except ImportError as error:
-        raise ConfigError(
-            f"an FMU needs fmpy, which cannot be imported ({error}). Install fmpy: {INSTALL}"
-        ) from error
-    return fmpy
+RESOURCES = "resources/"
+
+LARGEST_UNPACKED = 1 << 30
+LARGEST_DESCRIPTION = 64 << 20
+"""Largest size of the description, bytes. A hundred thousand variables take about 20 MB."""
+MOST_MEMBERS = 20_000
+LARGEST_DIRECTORY = 16 << 20
+"""Largest size of the directory at the end of the archive, bytes. A member takes a few hundred bytes."""
+HIGHEST_RATIO = 100
+"""Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
+SMALL = 64 << 20
+LARGEST_SHARE = 0.5
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
+
+END, LOCATOR, END_64 = 22, 20, 56
+"""Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""
+TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Describes a unit declared by an FMU: factor to base units, and exponents in the order of ``DIMENSIONS``."""
+class Description:
+    """Description of an FMU for co-simulation, as read by fmpy into ``model``.
 
-    name: str
-    factor: float | None = None
-    offset: float = 0.0
-    exponents: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Variable:
-    """Describes a variable of an FMU.
-
-    ``reference`` is the value reference. ``start`` is the start value as text.
+    ``variables`` and ``units`` are objects of fmpy by name. Raises ConfigError for a model that cannot be used.
     """
 
-    name: str
-    reference: int
-    kind: str
-    causality: str
-    variability: str
-    unit: Unit | None
-    start: str
-    low: float | None
-    high: float | None
-    array: bool
-
-    @property
-    def bounds(self) -> tuple[float | None, float | None]:
-        """Bounds declared by the FMU, limited to the range of an integer type."""
-        if self.kind not in WHOLE:
-            return self.low, self.high
-        bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
-        least, most = (0, 2**bits - 1) if self.kind.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        return (
-            least if self.low is None else max(least, self.low),
-            most if self.high is None else min(most, self.high),
-        )
-
-    def text(self) -> str:
-        unit = f" [{self.unit.name}]" if self.unit else ("" if self.kind in FLOATS else f" ({self.kind})")
-        return f"{self.name}{unit}" + (f" = {self.start}" if self.start else "")
-
-
-@dataclass(frozen=True)
-class Description:
-    version: int
-    name: str
-    identifier: str
-    token: str
-    tool: str
-    needs_tool: bool
-    keeps_state: bool
-    """True if the FMU's state can be saved and restored."""
-    fixed_step: float | None
-    """Fixed internal step of the FMU, s; None if not declared."""
-    tolerance: float | None
-    variables: Mapping[str, Variable]
-    preferred_step: float | None = None
-    """Step of the default experiment, s; None if not declared."""
+    def __init__(self, model: ModelDescription) -> None:
+        simulation = model.coSimulation
+        if simulation is None or model.fmiVersion.split(".")[0] not in ("2", "3"):
+            kinds = [name for name in ("modelExchange", "scheduledExecution") if getattr(model, name) is not None]
+            raise ConfigError(
+                f"the file is an FMU of FMI {model.fmiVersion} ({', '.join(kinds) or 'coSimulation'}): must be "
+                "for co-simulation with FMI 2.0 or 3.0"
+            )
+        self.identifier = str(simulation.modelIdentifier or "")
+        if not IDENTIFIER.fullmatch(self.identifier):
+            raise ConfigError(f"modelIdentifier = {show(simulation.modelIdentifier)}: must be a C identifier")
+        self.model, self.simulation, self.version = model, simulation, int(model.fmiVersion[0])
+        self.units = {unit.name: unit.baseUnit for unit in model.unitDefinitions}
+        self.variables = {variable.name: variable for variable in model.modelVariables}
+        for variable in self.of("independent"):
+            if (unit := unit_name(variable)) and _plain(unit) != "s":
+                raise ConfigError(f"the time {variable.name} is in {unit!r}: must be in s")
 
     @property
     def binaries(self) -> str:
         return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
 
-    def of(self, causality: str) -> list[Variable]:
+    @property
+    def preferred_step(self) -> float | None:
+        """Step of the default experiment, s; None if not declared."""
+        experiment = self.model.defaultExperiment
+        return None if experiment is None else number_in(experiment.stepSize)
+
+    def of(self, causality: str) -> list[ScalarVariable]:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
-    def variable(self, path: str, name: str, causality: str) -> Variable:
+    def variable(self, path: str, name: str, causality: str) -> ScalarVariable:
         """Return the float variable ``name`` for parameter ``path``.
 
         Raises ConfigError if the FMU has no scalar float variable of this name and ``causality``.
         """
-        choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
+        choices = [candidate.name for candidate in self.of(causality) if candidate.type in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
         if variable.causality != causality:
@@ -137,79 +133,132 @@ class Description:
                 f"{path} = {show(name)}: the variable has the causality {variable.causality} in the FMU, but "
                 f"must be one with causality {causality}; known: {', '.join(choices) or 'none'}"
             )
-        if variable.kind not in FLOATS or variable.array:
-            kind = "an array" if variable.array else f"of the type {variable.kind}"
+        if variable.type not in FLOATS or variable.dimensions:
+            kind = "an array" if variable.dimensions else f"of the type {variable.type}"
             raise ConfigError(
                 f"{path} = {show(name)}: the variable is {kind} in the FMU: must be {' or '.join(FLOATS)}"
             )
         return variable
 
-    def parameter(self, path: str, name: str, value: Any) -> Variable:
+    def parameter(self, path: str, name: str, value: object) -> ScalarVariable:
         """Return the parameter ``name``. Raises ConfigError if this parameter cannot be set to ``value``."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
             raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
-        if variable.variability == "constant" or variable.array or variable.kind in ("Binary", "Clock"):
+        if variable.variability == "constant" or variable.dimensions or variable.type in ("Binary", "Clock"):
             raise ConfigError(
                 f"{path}.{name}: the parameter cannot be set, because it is constant, an array or of "
-                f"the type {variable.kind}"
+                f"the type {variable.type}"
             )
         kind = type(value)
         fits = {bool: ("Boolean",), str: ("String",), int: (*FLOATS, "Float32", *WHOLE)}
-        if variable.kind not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
-            raise ConfigError(f"{path}.{name} = {show(value)}: must be of the type {variable.kind}")
-        if kind in (int, float):
-            low, high = variable.bounds
+        if variable.type not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
+            raise ConfigError(f"{path}.{name} = {show(value)}: must be of the type {variable.type}")
+        if isinstance(value, (int, float)) and kind is not bool:
+            low, high = bounds_of(variable)
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
             if not least <= value <= most:  # also refuses nan
-                unit = variable.unit.name if variable.unit else ""
-                bounds = [
-                    f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None
-                ]
+                pairs = ((">=", low), ("<=", high))
+                bounds = [f"{sign} {b:g} {unit_name(variable)}".rstrip() for sign, b in pairs if b is not None]
                 raise ConfigError(f"{path}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
         return variable
 
+    def factor(self, path: str, variable: ScalarVariable, quantity: str, stated: object) -> float:
+        """Return the factor to SI of ``variable``, from its declared unit, or else from the ``stated`` unit.
 
-def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor to SI of ``variable``, from the unit that the FMU declares, or else the ``stated`` unit.
+        Raises ConfigError if the unit does not fit.
+        """
+        table, exponents = QUANTITIES[quantity]
+        si, units = next(iter(table)), ", ".join(table)
+        unit, here = unit_name(variable), f"{path} = {show(variable.name)}"
+        key = f"units.{variable.name} = {show(stated)}"
+        if not isinstance(stated, (str, type(None))):
+            raise ConfigError(f"{key}: must be text; known: {units}")
+        if not unit:
+            if stated is None:
+                raise ConfigError(
+                    f"{here}: the FMU declares no unit. Set units: {{{variable.name}: {si}}}; known: {units}"
+                )
+            if stated not in table:
+                raise unknown(key, f"unit of a {quantity}", stated, table)
+            return table[stated]
+        if stated is not None and _plain(stated) != _plain(unit):
+            raise ConfigError(f"{key}: must be the unit that the FMU declares, {unit!r}")
+        named = table.get(_plain(unit))
+        if (base := self.units.get(unit)) is None:
+            if named is None:
+                raise ConfigError(
+                    f"{here}: the FMU does not define the unit {unit!r} of this variable: must be a unit of a "
+                    f"{quantity}; known: {units}"
+                )
+            return named
+        powers = {dimension: getattr(base, dimension) for dimension in DIMENSIONS}
+        if base.offset or any(power != exponents.get(dimension, 0) for dimension, power in powers.items()):
+            declared = " ".join(f"{name}^{n}" if n != 1 else name for name, n in powers.items() if n)
+            offset = f" + {base.offset:g}" if base.offset else ""
+            raise ConfigError(
+                f"{here}: the unit in the FMU is {unit!r}, which is {base.factor:g} "
+                f"{declared or '(without a dimension)'}{offset}: must be a unit of a {quantity}, such as {si}"
+            )
+        if not 0.0 < base.factor < float("inf"):
+            raise ConfigError(f"{here}: the FMU defines {unit!r} as {base.factor:g} {si}: must be > 0")
+        if named is not None and abs(base.factor - named) > ROUNDED * named:
+            raise ConfigError(f"{here}: the FMU defines {unit!r} as {base.factor:g} {si}: must be {named:g} {si}")
+        return float(base.factor)
 
-    Raises ConfigError if the unit does not fit.
-    """
-    table, exponents = QUANTITIES[quantity]
-    si, units = next(iter(table)), ", ".join(table)
-    unit, here = variable.unit, f"{path} = {show(variable.name)}"
-    if not isinstance(stated, (str, type(None))):
-        raise ConfigError(f"units.{variable.name} = {show(stated)}: must be text; known: {units}")
-    if unit is None:
-        if stated is None:
-            raise ConfigError(
-                f"{here}: the FMU declares no unit. Set units: {{{variable.name}: {si}}}; known: {units}"
-            )
-        if stated not in table:
-            raise unknown(f"units.{variable.name} = {show(stated)}", f"unit of a {quantity}", stated, table)
-        return table[stated]
-    if stated is not None and _plain(stated) != _plain(unit.name):
-        raise ConfigError(
-            f"units.{variable.name} = {show(stated)}: must be the unit that the FMU declares, {unit.name!r}"
-        )
-    named = table.get(_plain(unit.name))
-    if unit.factor is None:
-        if named is None:
-            raise ConfigError(
-                f"{here}: the FMU does not define the unit {unit.name!r} of this variable: must be a unit of a "
-                f"{quantity}; known: {units}"
-            )
-        return named
-    expected = tuple(exponents.get(dimension, 0) for dimension in DIMENSIONS)
-    if unit.exponents != expected or unit.offset:
-        raise ConfigError(
-            f"{here}: the unit in the FMU is {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
-            f"{quantity}, such as {si}"
-        )
-    if not 0.0 < unit.factor < float("inf"):
-        raise ConfigError(f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}: must be > 0")
-    if named is not None and abs(unit.factor - named) > ROUNDED * named:
-        raise ConfigError(f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}: must be {named:g} {si}")
-    return unit.factor
+    def lines(self, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
+        """Return lines that describe the FMU: maker, variables, ``settings``, and inputs that are not ``fed``."""
+        tool = f", by {self.model.generationTool}" if self.model.generationTool else ""
+        keeps_state = self.simulation.canGetAndSetFMUstate
+        state = "can be saved and restored" if keeps_state else "can be reset only by a new start"
+        needs_tool = self.simulation.needsExecutionTool
+        needs = ", and the FMU needs this program while it runs" if needs_tool else ""
+        lines = [
+            f"{self.model.modelName or ''}: FMI {self.version}.0 for co-simulation{tool}; the state of the FMU "
+            f"{state}{needs}"
+        ]
+        for causality in ("input", "output", "parameter"):
+            variables = self.of(causality)
+            texts = [text_of(variable) for variable in variables[:MOST_LISTED]]
+            more = [f"and {len(variables) - MOST_LISTED} more"] if len(variables) > MOST_LISTED else []
+            lines.append(f"{causality}s: {', '.join(texts + more) or 'none'}")
+        if settings:
+            values = ", ".join(f"{name} = {show(value)}" for name, value in settings.items())
+            lines.append(f"set by the scenario: {values}")
+        return lines + [
+            f"input {variable.name}: the test does not feed this input, which keeps its start value "
+            f"{variable.start or 0}"
+            for variable in self.of("input")
+            if variable.name not in fed
+        ]
+
+
+def unit_name(variable: ScalarVariable) -> str:
+    """Return the unit that the FMU declares for a variable or its type, or an empty string."""
+    declared = variable.declaredType
+    return variable.unit or (declared.unit if declared is not None else None) or ""
+
+
+def bounds_of(variable: ScalarVariable) -> tuple[float | None, float | None]:
+    """Return the bounds declared by the FMU, limited to the range of an integer type."""
+    low, high, kind = number_in(variable.min), number_in(variable.max), variable.type
+    if kind not in WHOLE:
+        return low, high
+    bits = int("".join(filter(str.isdigit, kind)) or (32 if kind == "Integer" else 64))
+    least, most = (0, 2**bits - 1) if kind.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return least if low is None else max(least, low), most if high is None else min(most, high)
+
+
+def text_of(variable: ScalarVariable) -> str:
+    kind = "" if variable.type in FLOATS else f" ({variable.type})"
+    unit = f" [{name}]" if (name := unit_name(variable)) else kind
+    return f"{variable.name}{unit}" + (f" = {variable.start}" if variable.start else "")
+
+
+def number_in(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
 
 
 def _plain(name: str) -> str:
@@ -220,14 +269,110 @@ def _plain(name: str) -> str:
     )
 
 
-def _in_base_units(unit: Unit) -> str:
-    powers = [
-        f"{dimension}^{n}" if n != 1 else dimension
-        for dimension, n in zip(DIMENSIONS, unit.exponents, strict=True)
-        if n
-    ]
-    offset = f" + {unit.offset:g}" if unit.offset else ""
-    return f"{unit.factor:g} {' '.join(powers) or '(without a dimension)'}{offset}"
+def directory_size(tail: bytes) -> int:
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 if they have no end record."""
+    plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
+    end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
+    if end < 0 or len(tail) < end + END:
+        return 0
+    size = int.from_bytes(tail[end + 12 : end + 16], "little")
+    large = end - LOCATOR - END_64
+    if large >= 0 and tail[end - LOCATOR :].startswith(b"PK\6\7"):
+        size = max(size if size != 0xFFFFFFFF else 0, int.from_bytes(tail[large + 40 : large + 48], "little"))
+    return size
+
+
+class Archive:
+    """Reads the members of an FMU. Raises ConfigError for an archive that must not be unpacked."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._check_directory()
+        with self._opened() as opened:
+            members = opened.infolist()
+        if len(members) > MOST_MEMBERS:
+            raise ConfigError(f"the archive has {len(members)} members: must be <= {MOST_MEMBERS}")
+        size = sum(member.file_size for member in members)
+        packed = sum(member.compress_size for member in members)
+        if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
+            raise ConfigError(
+                f"the archive would unpack from {size_of(packed)} to {size_of(size)}: must be <= "
+                f"{size_of(LARGEST_UNPACKED)} and, above {size_of(SMALL)}, <= {HIGHEST_RATIO} times the packed "
+                "size"
+            )
+        self._whole = size
+        self._members = [(_checked(member.orig_filename), member) for member in members]
+        self.names: Sequence[str] = [name for name, _ in self._members]
+        if len({name.rstrip("/") for name in self.names}) < len(self.names):
+            raise ConfigError("the archive has two members of the same name")
+        if DESCRIPTION not in self.names:
+            raise ConfigError(f"the file is not an FMU, because it has no {DESCRIPTION}")
+
+    def _check_directory(self) -> None:
+        try:
+            with Path(self.path).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL))
+                directory = directory_size(file.read(TAIL))
+        except OSError as error:
+            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
+        if directory > LARGEST_DIRECTORY:
+            raise ConfigError(
+                f"the archive has a directory of {size_of(directory)}: must be <= {size_of(LARGEST_DIRECTORY)}"
+            )
+
+    @contextmanager
+    def _opened(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            with zipfile.ZipFile(self.path) as opened:
+                yield opened
+        except ConfigError:
+            raise
+        except OSError as error:
+            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
+        except DAMAGED as error:
+            raise ConfigError(f"the archive cannot be unpacked ({error})") from error
+
+    def description(self) -> bytes:
+        with self._opened() as opened:
+            member = dict(self._members)[DESCRIPTION]
+            if (size := member.file_size) > LARGEST_DESCRIPTION:
+                raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
+            return opened.read(member)
+
+    def unpack(self, folder: Path, binaries: str) -> None:
+        """Write description, resources and the files below ``binaries`` to ``folder``.
+
+        Raises ConfigError if the archive is damaged or too large for the disk.
+        """
+        free = shutil.disk_usage(folder).free
+        if self._whole > LARGEST_SHARE * free:
+            raise ConfigError(
+                f"the archive would unpack {size_of(self._whole)} into {folder.parent}: must be <= "
+                f"{size_of(int(LARGEST_SHARE * free))}, which is half of the free space there"
+            )
+        with self._opened() as opened:
+            for name, member in self._members:
+                if member.is_dir() or not (name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/"))):
+                    continue
+                target = folder.joinpath(*PurePosixPath(name).parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with (
+                    opened.open(member) as source,
+                    target.open("xb") as written,
+                ):  # a symbolic link is written as a text file
+                    shutil.copyfileobj(source, written)
+        (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
+
+
+def _checked(name: str) -> str:
+    name = name.removeprefix("./")
+    parts = name.rstrip("/").split("/")
+    if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
+        raise ConfigError(
+            f"the archive has a member {name!r}, which must be in the folder of the archive or below"
+        )
+    return name
 
 
 def described(file: str) -> Description:
@@ -258,122 +403,29 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
 def description_of(xml: bytes) -> Description:
     if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml or b"\0" in xml:
         raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entity declarations")
-    package = fmpy()
+    try:
+        import fmpy
+    except ImportError as error:
+        raise ConfigError(
+            f"an FMU needs fmpy, which cannot be imported ({error}). Install fmpy: {INSTALL}"
+        ) from error
     with tempfile.TemporaryDirectory(prefix="rths_fmu_") as folder:
         Path(folder, DESCRIPTION).write_bytes(xml)
         try:
-            read = _read(package, folder)
+            read = _read(fmpy, folder)
         except Exception as error:  # fmpy and lxml raise various exceptions
-            lines = [_shortened(line.strip("- ")) for line in str(error).splitlines()]
+            lines = [line.strip("- ") for line in str(error).splitlines()]
+            lines = [f"{line[:MOST_CHARACTERS]}..." if len(line) > MOST_CHARACTERS else line for line in lines]
             more = [f"and {len(lines) - MOST_PROBLEMS} more"] if len(lines) > MOST_PROBLEMS else []
             problem = " / ".join(lines[:MOST_PROBLEMS] + more) or type(error).__name__
             raise ConfigError(f"{DESCRIPTION} is not valid FMI ({problem})") from error
-    return _of_fmpy(read)
+    return Description(read)
 
 
-MOST_PROBLEMS = 4
-MOST_CHARACTERS = 200
-UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem found by fmpy that is ignored, because :func:`factor_of` checks the units of all used variables."""
-
-
-def _read(package: Any, folder: str) -> Any:
+def _read(package: ModuleType, folder: str) -> ModelDescription:
     try:
         return package.read_model_description(folder)
     except package.model_description.ValidationError as error:
         if not all(UNDEFINED.fullmatch(problem) for problem in error.problems):
             raise
         return package.read_model_description(folder, validate=False)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
-
-
-def _of_fmpy(read: Any) -> Description:
-    simulation = read.coSimulation
-    if simulation is None or read.fmiVersion.split(".")[0] not in ("2", "3"):
-        kinds = [name for name in ("modelExchange", "scheduledExecution") if getattr(read, name) is not None]
-        raise ConfigError(
-            f"the file is an FMU of FMI {read.fmiVersion} ({', '.join(kinds) or 'coSimulation'}): must be for "
-            "co-simulation with FMI 2.0 or 3.0"
-        )
-    if not IDENTIFIER.fullmatch(simulation.modelIdentifier or ""):
-        raise ConfigError(f"modelIdentifier = {show(simulation.modelIdentifier)}: must be a C identifier")
-    units = {unit.name: _unit_of(unit) for unit in read.unitDefinitions}
-    variables = [_variable_of(variable, units) for variable in read.modelVariables]
-    for variable in variables:
-        if variable.causality == "independent" and variable.unit is not None and _plain(variable.unit.name) != "s":
-            raise ConfigError(f"the time {variable.name} is in {variable.unit.name!r}: must be in s")
-    experiment = read.defaultExperiment
-    return Description(
-        version=int(read.fmiVersion[0]),
-        name=read.modelName or "",
-        identifier=simulation.modelIdentifier,
-        token=read.guid or "",
-        tool=read.generationTool or "",
-        needs_tool=simulation.needsExecutionTool,
-        keeps_state=simulation.canGetAndSetFMUstate,
-        fixed_step=_number(simulation.fixedInternalStepSize),
-        preferred_step=_number(experiment.stepSize if experiment is not None else None),
-        tolerance=_number(experiment.tolerance if experiment is not None else None),
-        variables={variable.name: variable for variable in variables},
-    )
-
-
-def _unit_of(unit: Any) -> Unit:
-    base = unit.baseUnit
-    if base is None:
-        return Unit(unit.name)
-    return Unit(unit.name, base.factor, base.offset, tuple(getattr(base, dimension) for dimension in DIMENSIONS))
-
-
-def _variable_of(variable: Any, units: Mapping[str, Unit]) -> Variable:
-    name = variable.unit or (variable.declaredType.unit if variable.declaredType is not None else None)
-    return Variable(
-        name=variable.name,
-        reference=int(variable.valueReference),
-        kind=variable.type,
-        causality=variable.causality or "local",
-        variability=variable.variability or "",
-        unit=units.get(name, Unit(name)) if name else None,
-        start=str(variable.start or ""),
-        low=_number(variable.min),
-        high=_number(variable.max),
-        array=bool(variable.dimensions),
-    )
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
-
-
-def listed(description: Description, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-    """Return lines that describe an FMU: maker, variables, ``settings``, and inputs that are not ``fed``."""
-    tool = f", by {description.tool}" if description.tool else ""
-    state = "can be saved and restored" if description.keeps_state else "can be reset only by a new start"
-    needs = ", and the FMU needs this program while it runs" if description.needs_tool else ""
-    lines = [
-        f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; the state of the FMU "
-        f"{state}{needs}"
-    ]
-    for causality in ("input", "output", "parameter"):
-        variables = description.of(causality)
-        shown_variables = [variable.text() for variable in variables[:MOST_LISTED]]
-        more = [f"and {len(variables) - MOST_LISTED} more"] if len(variables) > MOST_LISTED else []
-        lines.append(f"{causality}s: {', '.join(shown_variables + more) or 'none'}")
-    if settings:
-        values = ", ".join(f"{name} = {show(value)}" for name, value in settings.items())
-        lines.append(f"set by the scenario: {values}")
-    return lines + [
-        f"input {variable.name}: the test does not feed this input, which keeps its start value "
-        f"{variable.start or 0}"
-        for variable in description.of("input")
-        if variable.name not in fed
-    ]
-
-
-MOST_LISTED = 50

@@ -18,15 +18,19 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 GOOD, DISCARD = 1, 2
+CALLS = {
+    2: ("fmi2GetReal", "fmi2SetReal", "fmi2DoStep"),
+    3: ("fmi3GetFloat64", "fmi3SetFloat64", "fmi3DoStep"),
+}
+"""Version of FMI -> functions that read outputs, set inputs and compute a step."""
 
 
 def main(task: Data) -> None:
@@ -43,7 +47,7 @@ def main(task: Data) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores this signal of the file size limit by default
     try:
-        unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
+        unit = Unit(task, fmpy.fmi2, fmpy.fmi3)
         unit.begin()
     except Exception as error:  # fmpy has no exception class for failed loading or instantiation
         raise SystemExit(f"the model cannot be started: {error or type(error).__name__}") from error
@@ -71,10 +75,12 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 class Unit:
     """Runs an instance of the model. ``request`` (step number and inputs) and ``outputs`` are reused arrays."""
 
-    prefix = ""
-
-    def __init__(self, task: Data, make: Callable[..., Any], reference: Any) -> None:
-        self.task, self._dt = task, task["step"]
+    def __init__(self, task: Data, fmi2: ModuleType, fmi3: ModuleType) -> None:
+        self._task, self._dt, self._is_fmi2 = task, task["step"], task["version"] == 2
+        self._calls = CALLS[task["version"]]
+        make, reference = fmi3.FMU3Slave, fmi3.fmi3ValueReference
+        if self._is_fmi2:
+            make, reference = fmi2.FMU2Slave, fmi2.fmi2ValueReference
         self._unit = make(
             guid=task["token"],
             modelIdentifier=task["identifier"],
@@ -84,25 +90,34 @@ class Unit:
         inputs, outputs = task["inputs"], task["outputs"]
         self.request = (ctypes.c_double * (1 + len(inputs)))()
         self.outputs = (ctypes.c_double * len(outputs))()
-        self._values = (ctypes.c_double * len(inputs)).from_buffer(self.request, ctypes.sizeof(ctypes.c_double))
-        self._inputs, self._n_inputs = (reference * len(inputs))(*inputs), len(inputs)
-        self._outputs, self._n_outputs = (reference * len(outputs))(*outputs), len(outputs)
+        values = (ctypes.c_double * len(inputs)).from_buffer(self.request, ctypes.sizeof(ctypes.c_double))
+        self._event, self._ends, self._early = (fmi3.fmi3Boolean() for _ in range(3))
+        self._last = fmi3.fmi3Float64()
+        results = (self._event, self._ends, self._early, self._last)
+        # value references, their number and values; FMI 3.0 also takes the number of values
+        self._inputs = [(reference * len(inputs))(*inputs), len(inputs), values, len(inputs)]
+        self._outputs = [(reference * len(outputs))(*outputs), len(outputs), self.outputs, len(outputs)]
+        self._flags = [True, *map(ctypes.byref, results)]
+        if self._is_fmi2:
+            del self._inputs[3:], self._outputs[3:], self._flags[1:]
 
     def begin(self) -> None:
         self._unit.instantiate()
         self._initialise()
-        self._state = None
-        if self.task["keeps_state"]:
-            self._state = self._unit.getFMUState()
+        self._state = self._unit.getFMUState() if self._task["keeps_state"] else None
+        self._get, self._set, self._do_step = (getattr(self._unit.dll, name) for name in self._calls)
+        self._instance = self._unit.component
 
     def _initialise(self) -> None:
-        for kind, reference, value in self.task["parameters"]:
+        for kind, reference, value in self._task["parameters"]:
             getattr(self._unit, f"set{kind}")([reference], [value])
-        self._enter()
+        experiment = {"tolerance": self._task["tolerance"], "startTime": 0.0}
+        if self._is_fmi2:
+            self._unit.setupExperiment(**experiment)
+            self._unit.enterInitializationMode()
+        else:
+            self._unit.enterInitializationMode(**experiment)
         self._unit.exitInitializationMode()
-
-    def _enter(self) -> None:
-        raise NotImplementedError
 
     def set_back(self) -> None:
         if self._state is not None:
@@ -118,13 +133,21 @@ class Unit:
 
     def step(self, number: int) -> None:
         """Compute step ``number``, from 0, with the inputs in ``request``. Raises SystemExit on failure."""
-        raise NotImplementedError
+        time, (_, setter, do_step) = number * self._dt, self._calls
+        if self._inputs[1]:
+            self.check(self._set(self._instance, *self._inputs), setter, time)
+        self.check(self._do_step(self._instance, time, self._dt, *self._flags), do_step, time)
+        if self._ends.value or self._early.value:  # only FMI 3.0
+            ended = self._ends.value
+            reason = "requests the end of the simulation" if ended else f"has stopped at {self._last.value:g} s"
+            raise SystemExit(f"the model {reason} in the step from {time:g} s to {time + self._dt:g} s")
+        self.read(time + self._dt)
 
     def read(self, time: float) -> None:
         """Read the outputs. Raises SystemExit if an output is NaN or inf."""
-        self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
+        self.check(self._get(self._instance, *self._outputs), self._calls[0], time)
         if not math.isfinite(sum(self.outputs)):  # the sum of finite outputs may overflow
-            for name, value in zip(self.task["names"], self.outputs, strict=True):
+            for name, value in zip(self._task["names"], self.outputs, strict=True):
                 if not math.isfinite(value):
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
 
@@ -132,68 +155,7 @@ class Unit:
         if status > GOOD:
             name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
             meaning = f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
-            raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{meaning}")
-
-    get: Callable[..., int]
-    getter = ""
-    to: tuple[object, ...]
-    instance: Any
-
-
-class Fmi2(Unit):
-    prefix, getter = "fmi2", "fmi2GetReal"
-
-    def __init__(self, fmi2: ModuleType, task: Data) -> None:
-        super().__init__(task, fmi2.FMU2Slave, fmi2.fmi2ValueReference)
-
-    def begin(self) -> None:
-        super().begin()
-        dll, self.instance = self._unit.dll, self._unit.component
-        self.get, self.to = dll.fmi2GetReal, (self.outputs,)
-        self._set, self._do_step = dll.fmi2SetReal, dll.fmi2DoStep
-
-    def _enter(self) -> None:
-        self._unit.setupExperiment(tolerance=self.task["tolerance"], startTime=0.0)
-        self._unit.enterInitializationMode()
-
-    def step(self, number: int) -> None:
-        time, instance = number * self._dt, self.instance
-        if self._n_inputs:
-            self.check(self._set(instance, self._inputs, self._n_inputs, self._values), "fmi2SetReal", time)
-        self.check(self._do_step(instance, time, self._dt, 1), "fmi2DoStep", time)
-        self.read(time + self._dt)
-
-
-class Fmi3(Unit):
-    prefix, getter = "fmi3", "fmi3GetFloat64"
-
-    def __init__(self, fmi3: ModuleType, task: Data) -> None:
-        super().__init__(task, fmi3.FMU3Slave, fmi3.fmi3ValueReference)
-        self._flags = tuple(fmi3.fmi3Boolean() for _ in range(3))
-        self._last = fmi3.fmi3Float64()
-        self._done = *(ctypes.byref(flag) for flag in self._flags), ctypes.byref(self._last)
-
-    def begin(self) -> None:
-        super().begin()
-        dll, self.instance = self._unit.dll, self._unit.component
-        self.get, self.to = dll.fmi3GetFloat64, (self.outputs, self._n_outputs)
-        self._set, self._do_step = dll.fmi3SetFloat64, dll.fmi3DoStep
-
-    def _enter(self) -> None:
-        self._unit.enterInitializationMode(tolerance=self.task["tolerance"], startTime=0.0)
-
-    def step(self, number: int) -> None:
-        time, instance, n = number * self._dt, self.instance, self._n_inputs
-        if n:
-            self.check(self._set(instance, self._inputs, n, self._values, n), "fmi3SetFloat64", time)
-        self.check(self._do_step(instance, time, self._dt, True, *self._done), "fmi3DoStep", time)
-        _, ends, early = self._flags
-        if ends.value or early.value:
-            reason = (
-                "requests the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
-            )
-            raise SystemExit(f"the model {reason} in the step from {time:g} s to {time + self._dt:g} s")
-        self.read(time + self._dt)
+            raise SystemExit(f"{function} has returned {function[:4]}{name} at {time:g} s{meaning}")
 
 
 if __name__ == "__main__":

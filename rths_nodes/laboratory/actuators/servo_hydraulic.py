@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.actuator import Actuator
 from rths_nodes.core.arithmetic import Numbers, all_nan, along, along_mean, root, tanh
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params, text
-from rths_nodes.core.specimen import Specimen, no_force
+from rths_nodes.core.simulators import Actuator, Specimen, no_force
 from rths_nodes.laboratory.actuators.unloaded import transition
 
 Whole = tuple[float, float, float, float, float, float, Numbers]

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.actuator import Actuator
 from rths_nodes.core.arithmetic import Numbers, all_nan, along, along_mean, ceiling, copysign, times
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.errors import ConfigError
@@ -26,7 +25,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Actuator, Specimen
 from rths_nodes.laboratory.actuators.unloaded import hold_parameter, transition
 from rths_nodes.mechanics.small_specimen import SMALL, slopes_of
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OPENED
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text, vector
-from rths_nodes.core.port_readings import OPENED
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.samples import (
     FLAG_SATURATED,

@@ -22,16 +22,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.actuator import OBJECT
 from rths_nodes.core.arithmetic import numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function, Kernel, ToNumber
 from rths_nodes.core.parameters import component, evolved, number, params, type_of
-from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import NoSpecimen
+from rths_nodes.core.simulators import ACTUATOR_OBJECT, NoSpecimen, Rig, RigKernel, Shown, still
 from rths_nodes.laboratory.actuators.unloaded import path_of
 from rths_nodes.mechanics.axial_load import (
     ColumnGeometry,
@@ -82,7 +80,9 @@ def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
 
 def _kernel_of(params: object) -> Kernel:
     specimen, built_in = NoSpecimen(), type_of(params) in registry.built_in("actuator")
-    kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if built_in else OBJECT
+    kernel: Kernel = (
+        registry.class_of("actuator", params).kernel_of(params, specimen) if built_in else ACTUATOR_OBJECT
+    )
     return kernel._replace(
         constants=lambda actuator, dt: registry.build("actuator", actuator, dt, specimen).bound()[1]
     )

@@ -14,9 +14,8 @@ from rths_nodes.core.decay import check_at, stated
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, number, params, type_of, vector
-from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import NoSpecimen, Specimen
+from rths_nodes.core.simulators import NoSpecimen, Rig, RigKernel, Shown, Specimen, still
 from rths_nodes.laboratory.actuators.unloaded import hold_parameter
 from rths_nodes.laboratory.rigs.linear_with_specimen import (
     Constants,

@@ -22,8 +22,8 @@ from rths_nodes.core.arithmetic import along, first, matvec, numbers, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, section, sections, vector
-from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import ROUNDING, Array
+from rths_nodes.core.simulators import Rig, RigKernel, Shown, still
 from rths_nodes.laboratory.actuators.unloaded import hold_parameter
 from rths_nodes.mechanics.coupler import Coupler, CouplerKernel, Geometry, Rows
 from rths_nodes.mechanics.models.coupled_rig import checked

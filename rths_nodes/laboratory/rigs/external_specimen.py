@@ -30,8 +30,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show, within
-from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
 from rths_nodes.core.opensees.model import (
     ModelProcess,
     check_count,
@@ -53,9 +52,8 @@ from rths_nodes.core.parameters import (
     text,
     texts,
 )
-from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Rig, Specimen
 
 NOUNS = ("displacement", "velocity", "acceleration")
 WORK = Path(__file__).with_name("opensees_specimen.py")
@@ -187,8 +185,8 @@ class Fmu(Followed):
             return self.every * test.dt
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._params = params
-        self._process: FmuProcess | None = None
+        self._process = FmuProcess(params, params.every * dt)
+        self.name = self._process.name
         self._hold(params.actuators, params.every, dt)
         self._stiffness = np.diag([names.stiffness for names in params.axes.values()])
         self._signals = [
@@ -203,39 +201,30 @@ class Fmu(Followed):
         super().reset()
         self._taken = 0
         process = self._process
-        if process is not None and process.moved:
+        if process.moved:
             try:
-                process.set_back(self._params.start_within)
+                process.set_back()
                 process.wait()
             except RuntimeError as error:
                 raise ConfigError(f"rig.file = {process.name!r}: {error}") from error
 
     def open(self) -> None:
-        self.close()
-        inputs, outputs = self._params.feeds()
-        process = FmuProcess(self._params.file, self._step, inputs, outputs, self._params.settings())
-        self.name = process.name
-        self._at_rest = process.start("rig", self._params.start_within)
-        self._process = process
+        self._at_rest = self._process.start("rig")
         if self._at_rest.any():
             log.info("%s: the forces at the start, %s N, count as zero", self.name, self._at_rest.tolist())
 
     def share_scheduling(self) -> None:
-        if self._process is not None:
-            self._process.share_scheduling()
+        self._process.share_scheduling()
 
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        assert self._process is not None
         nouns = x, v, a
         inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
-        self._process.begin(self._taken, inputs, self._params.answer_within)
+        self._process.begin(self._taken, inputs)
         self._taken += 1
         return self._process.wait() - self._at_rest
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._process.close()
 
 
 @params

@@ -24,7 +24,7 @@ from rths_nodes.core.arithmetic import Numbers, all_nan, ceiling, matvec_into, n
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.core.simulators import Specimen
 from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]

@@ -24,7 +24,7 @@ from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import component, number, params, type_of
-from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
+from rths_nodes.core.simulators import Specimen, SpecimenKernel, no_rates
 
 
 def side_by_side(

@@ -11,7 +11,7 @@ from rths_nodes.core.decay import ROUNDED_OFF, Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
+from rths_nodes.core.simulators import Specimen, SpecimenKernel, no_rates
 
 
 def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:

@@ -24,8 +24,8 @@ from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_
 from rths_nodes.codegen.calling import EntryPoint, position_of
 from rths_nodes.codegen.values import Tup, Untranslatable, leaves
 from rths_nodes.core.data import Data
+from rths_nodes.core.declarations import WITHOUT_PRESSURE
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.port_readings import WITHOUT_PRESSURE
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of

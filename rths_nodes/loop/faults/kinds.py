@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.parameter_table import table
+from rths_nodes.core.parameter_docs import table
 from rths_nodes.core.parameters import Field, integer, number, params, text
 from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import from_data

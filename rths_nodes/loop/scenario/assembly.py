@@ -18,8 +18,7 @@ from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Reduc
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.text_files import size_of
 from rths_nodes.core.validation import walk
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark, bound_of
+from rths_nodes.core.wire import Codec, RunMark, bound_of
 from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.wrappers import CalibratedPort, NamedPort, force_controlled, force_corrected

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from rths_nodes.core.data import Data
+from rths_nodes.core.declarations import why_failed, why_opened
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
-from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
-from rths_nodes.core.dimensions import Unit, unit_of
 from rths_nodes.core.errors import ComponentError, ConfigError, counted, show, unknown
-from rths_nodes.core.expressions import Expression
+from rths_nodes.core.expressions import Expression, Unit, unit_of
 from rths_nodes.core.limits import (
     INDICATE,
     PREVIOUS,

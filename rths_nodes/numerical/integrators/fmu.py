@@ -12,7 +12,6 @@ Functional Mock-up Interface Specification, Modelica Association: 2.0.5 (2024), 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -21,8 +20,7 @@ from numpy.typing import NDArray
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, IntegratorError, within
-from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
+from rths_nodes.core.fmu.process import LOOK_S, FmuParams, FmuProcess, Row
 from rths_nodes.core.parameters import number, params, section, sections, text
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
@@ -150,7 +148,10 @@ class Fmu(Integrator):
         self.force_age = params.force_age
         self._ground = np.zeros(self._steps + 1)
         self._inputs = np.zeros(len(params.interface) + (params.ground is not None))
-        self._process: FmuProcess | None = None
+        self._process = FmuProcess(params, dt)
+        dofs = (*params.interface.values(), *params.observed.values())
+        self._columns = _columns(self._process.outputs, dofs)
+        self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         self._at_start = False
         self.reset()
 
@@ -162,31 +163,25 @@ class Fmu(Integrator):
 
     def reset(self) -> None:
         """Reset to step 0; a model that has advanced returns to its start."""
-        if self._process is not None and not self._process.moved:
+        if self._process.is_open and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
         self._index = 0
-        if self._process is not None:
-            self._process.set_back(self._params.start_within)
+        if self._process.is_open:
+            self._process.set_back()
             self._at_start = False
 
     def open(self) -> None:
-        self.close()
-        parts = self._params
-        inputs, outputs = parts.feeds()
-        process = FmuProcess(parts.file, self._dt, inputs, outputs, parts.settings())
-        self._columns = _columns(outputs.names, (*parts.interface.values(), *parts.observed.values()))
         with within("integrator"):
-            process.open(parts.start_within)
-        self._process, self._at_start = process, False
+            self._process.open()
+        self._at_start = False
 
     def missing(self) -> str:
         """Return the outputs that are awaited; empty once the model's initial outputs have arrived.
 
         Raises ConfigError if the model fails.
         """
-        assert self._process is not None
         if self._at_start:
             return ""
         try:
@@ -197,9 +192,8 @@ class Fmu(Integrator):
             if (x := float(np.abs(self.displacement).max())) > AT_REST:
                 raise RuntimeError(f"the initial displacement is {x:g} m, but must be 0, the position of the rig")
         except (RuntimeError, IntegratorError) as error:
-            name = self._process.name
             self.close()
-            raise ConfigError(f"integrator.file = {name!r}: {error}") from error
+            raise ConfigError(f"integrator.file = {self._process.name!r}: {error}") from error
         self._before, self._at_start = self.displacement.copy(), True
         return ""
 
@@ -223,13 +217,12 @@ class Fmu(Integrator):
         self.exact_acceleration = otherwise[1]
 
     def begin(self, experimental_force: Array) -> None:
-        assert self._process is not None
         self._process.share_scheduling()
         inputs, n = self._inputs, len(self._params.interface)
         inputs[:n] = experimental_force[:n]
         inputs[n:] = self._ground[self._index]  # no effect without a ground input
         try:
-            self._process.begin(self._index, inputs, self._params.answer_within)
+            self._process.begin(self._index, inputs)
         except RuntimeError as error:
             raise IntegratorError(f"{self._process.name}: {error}") from error
         self._answer: Array | None = None
@@ -240,7 +233,6 @@ class Fmu(Integrator):
         return self._answered(brief)
 
     def _answered(self, wait: float) -> bool:
-        assert self._process is not None
         if self._answer is None:
             try:
                 self._answer = self._process.answer(wait)
@@ -258,7 +250,7 @@ class Fmu(Integrator):
         try:
             self._take(self._answer)
         except RuntimeError as error:
-            raise IntegratorError(f"{Path(self._params.file).name}: {error} ({self._where()})") from error
+            raise IntegratorError(f"{self._process.name}: {error} ({self._where()})") from error
         self._index += 1
 
     def rehearsed(self) -> Array:
@@ -266,16 +258,13 @@ class Fmu(Integrator):
         return rehearse(self, self._steps, lambda: force)
 
     def numbers(self) -> Data:
-        unchanged = 0 if self._process is None else self._process.unchanged
-        return {"fmu_steps": self._index, "fmu_steps_unchanged": unchanged}
+        return {"fmu_steps": self._index, "fmu_steps_unchanged": self._process.unchanged}
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._process.close()
 
 
-def _columns(names: Sequence[str], dofs: Sequence[Seen]) -> list[NDArray[np.intp]]:
+def _columns(names: list[str], dofs: Sequence[Seen]) -> list[NDArray[np.intp]]:
     """Return the index in ``names`` of each displacement, velocity and acceleration; -1 if not an output."""
     variables = [[getattr(dof, quantity) for dof in dofs] for quantity in QUANTITIES]
     return [np.array([-1 if name is None else names.index(name) for name in row]) for row in variables]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import OfParams
-from rths_nodes.core.dimensions import FORCES, LENGTHS
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.expressions import FORCES, LENGTHS
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
 from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.samples import ROUNDING, Array

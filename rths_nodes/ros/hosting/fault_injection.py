@@ -19,8 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import HEAD, number_of
+from rths_nodes.core.wire import HEAD, Codec, number_of
 from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.embedded import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode

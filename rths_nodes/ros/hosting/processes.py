@@ -13,8 +13,7 @@ from rclpy.context import Context
 from rclpy.node import Node
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire import Codec, encode
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros import names

@@ -17,8 +17,7 @@ from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import mark_of
+from rths_nodes.core.wire import Codec, mark_of
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
 from rths_nodes.loop.faults.kinds import STREAMS

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rths_nodes.core.wire.layout import ENCAPSULATION, stamp_of
+from rths_nodes.core.wire import ENCAPSULATION, stamp_of
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.names import CLOCK
 from rths_nodes.ros.nodes.observers import KEPT, RigContext

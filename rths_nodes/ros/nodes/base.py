@@ -24,9 +24,7 @@ from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark, stamp_of
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import Codec, RunMark, decode, stamp_of
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode

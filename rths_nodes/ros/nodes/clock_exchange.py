@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import decode
 from rths_nodes.loop.timing import Exchange, clock_numbers
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.phase import NodeContext

@@ -14,7 +14,7 @@ from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import counted
 from rths_nodes.core.samples import Array
-from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.core.wire import stamp_of
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -26,7 +26,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire import Codec
 from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.schema import Scenario, rig_kind

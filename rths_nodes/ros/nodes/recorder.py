@@ -18,7 +18,7 @@ from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.wire.layout import HEAD
+from rths_nodes.core.wire import HEAD
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.options import EXECUTIVE, NODE_PER_AXIS, ONE_NODE
 from rths_nodes.loop.outcomes import ExitCode, of_state, reported_death

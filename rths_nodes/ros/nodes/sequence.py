@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire import Codec
 from rths_nodes.loop.realtime import Starving
 from rths_nodes.ros.nodes.phase import NodeContext
 from rths_nodes.ros.nodes.shutdown import Shutdown

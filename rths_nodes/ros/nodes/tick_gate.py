@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
-from rths_nodes.core.wire.layout import RunMark
+from rths_nodes.core.wire import RunMark
 from rths_nodes.loop.stages.command import DueCommands
 from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUESTS
 from rths_nodes.ros.nodes.observers import LockstepWindow, RigContext, SignsOfLife

@@ -20,7 +20,7 @@ from rclpy.subscription import Subscription
 from rclpy.waitable import Waitable
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.wire.layout import HEAD, RunMark, number_of
+from rths_nodes.core.wire import HEAD, RunMark, number_of
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter

@@ -12,7 +12,7 @@ import struct
 from collections import deque
 from contextlib import suppress
 
-from rths_nodes.core.wire.layout import HEAD, number_of
+from rths_nodes.core.wire import HEAD, number_of
 
 LONGEST_MESSAGE = 1 << 16
 """Longest message that can be received, bytes."""

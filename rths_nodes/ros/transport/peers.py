@@ -15,9 +15,8 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
-from rths_nodes.core.wire.layout import FIELD_AT, NO_RUN, RunMark
-from rths_nodes.core.wire.layout import LENGTH as LENGTH_OF_MARK
-from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.wire import FIELD_AT, NO_RUN, RunMark, decode
+from rths_nodes.core.wire import LENGTH as LENGTH_OF_MARK
 from rths_nodes.loop.pacing import Clock
 from rths_nodes.ros.names import CONSOLE, ROLES, role_of
 

@@ -11,9 +11,7 @@ from rclpy.node import Node
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import RunMark
-from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.core.wire import Codec, RunMark, decode, encode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers

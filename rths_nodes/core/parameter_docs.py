@@ -1,41 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON Schema (draft 7) of the files that a Params class declares, for text editors.
+"""Declared parameters as rows of a table, and as JSON Schema (draft 7) for text editors.
 
 The schema includes the types of other packages. Only the loader checks relations between keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+
+import attrs
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import Spec, declared, required_names
 from rths_nodes.core.validation import LARGEST, LONGEST_NAME, to_data
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """Newest draft that yaml-language-server supports completely."""
-_BOUNDS = {
-    "minimum": "at_least",
-    "exclusiveMinimum": "more_than",
-    "maximum": "at_most",
-    "exclusiveMaximum": "less_than",
-}
-_TEXTS: Data = {"type": "array", "items": {"type": "string"}}
+_BOUNDS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 _NAMES: Data = {"pattern": r"^[^\W\d]\w*$", "maxLength": LONGEST_NAME}
+
+ANY = "NAME"
+
+
+@attrs.frozen
+class Row:
+    name: str
+    kind: str
+    unit: str
+    bound: str
+    default: str
+    doc: str
+
+
+def table(cls: type) -> list[Row]:
+    rows = []
+    for name, spec in declared(cls).items():
+        if spec.required:
+            default = "required"
+        elif isinstance(spec.default, attrs.Factory):  # type: ignore[arg-type]
+            default = "its defaults" if spec.kind == "section" else "none"
+        elif isinstance(spec.default, Mapping):
+            default = str(spec.default["type"])
+        else:
+            default = "-" if spec.default is None else str(to_data(spec.default))
+        kind = spec.kind if not spec.family else f"section: {spec.family}"
+        rows.append(Row(name, kind, spec.unit or "-", spec.bound or "-", default, spec.doc))
+    return rows
+
+
+def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
+    """Yield path (``axes.NAME.limits``) and class of each section without a type in ``cls``, outermost first."""
+    for name, spec in declared(cls).items():
+        if spec.cls is not None:
+            section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")
+            yield section, spec.cls
+            yield from sections(spec.cls, section)
 
 
 def json_schema(cls: type, title: str) -> Data:
-    definitions: Data = {}
-    schema = _Schemas(definitions).of_class(cls)
-    return {"$schema": DRAFT, "title": title} | schema | {"definitions": definitions}
+    schemas = _Schemas()
+    schema = schemas.of_class(cls)
+    return {"$schema": DRAFT, "title": title} | schema | {"definitions": schemas.definitions}
 
 
 class _Schemas:
-    def __init__(self, definitions: Data) -> None:
-        self._definitions = definitions
+    def __init__(self) -> None:
+        self.definitions: Data = {}
 
     def of_class(self, cls: type, kind: str = "") -> Data:
         head: Data = {"type": {"const": kind}} if kind else {}
@@ -59,10 +92,9 @@ class _Schemas:
         return schema
 
     def _schema(self, spec: Spec) -> Data:
-        if spec.kind in ("component", "components"):
+        if spec.family:
             schema = self._defined(spec.family, partial(self._family, spec.family))
-        elif spec.kind in ("section", "sections"):
-            assert spec.cls is not None
+        elif spec.cls is not None:
             schema = self._defined(
                 f"{spec.cls.__module__}.{spec.cls.__qualname__}", partial(self.of_class, spec.cls)
             )
@@ -74,38 +106,37 @@ class _Schemas:
         return {"type": "object", "propertyNames": _NAMES, "additionalProperties": schema} | least
 
     def _family(self, family: str) -> Data:
-        types = [name for name in registry.names(family) if self._is_loaded(family, name)]
-        cases = [
-            {
+        cases = {}
+        for name in registry.names(family):
+            try:
+                cls = registry.load(family, name).Params
+            except ConfigError:
+                continue
+            described = partial(self._component, cls, name, registry.description(family, name))
+            cases[name] = {
                 "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-                "then": self._defined(f"{family}.{name}", partial(self._component, family, name)),
+                "then": self._defined(f"{family}.{name}", described),
             }
-            for name in types
-        ]
-        kind = {"enum": types, "description": f"type of {family}; see rths list {family}"}
-        return {"type": "object", "properties": {"type": kind}, "required": ["type"], "allOf": cases}
+        kind = {"enum": [*cases], "description": f"type of {family}; see rths list {family}"}
+        return {
+            "type": "object",
+            "properties": {"type": kind},
+            "required": ["type"],
+            "allOf": [*cases.values()],
+        }
 
-    @staticmethod
-    def _is_loaded(family: str, name: str) -> bool:
-        try:
-            registry.load(family, name)
-        except ConfigError:
-            return False
-        return True
-
-    def _component(self, family: str, name: str) -> Data:
-        described = {"description": registry.description(family, name)}
-        return described | self.of_class(registry.load(family, name).Params, name)
+    def _component(self, cls: type, name: str, description: str) -> Data:
+        return {"description": description} | self.of_class(cls, name)
 
     def _defined(self, name: str, make: Callable[[], Data]) -> Data:
-        if name not in self._definitions:
-            self._definitions[name] = {}
-            self._definitions[name] = make()
+        if name not in self.definitions:
+            self.definitions[name] = {}
+            self.definitions[name] = make()
         return {"$ref": f"#/definitions/{name}"}
 
 
 def _plain(spec: Spec) -> Data:
-    bounds = {key: bound for key, name in _BOUNDS.items() if (bound := getattr(spec, name)) is not None}
+    bounds = {_BOUNDS[sign]: bound for sign, bound in spec.bounds.items()}
     number = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST} | bounds
     numbers = {"type": "array", "items": number, "minItems": 1}
     text: Data = {"type": "string"} | ({"enum": list(spec.choices)} if spec.choices else {})
@@ -114,7 +145,7 @@ def _plain(spec: Spec) -> Data:
         "integer": {"type": "integer"} | bounds,
         "text": text,
         "path": {"anyOf": [text, {"type": "object"}]} if spec.columns else text,
-        "texts": _TEXTS | {"items": text},
+        "texts": {"type": "array", "items": text},
         "flag": {"type": "boolean"},
         "vector": numbers,
         "matrix": {"anyOf": [{"type": "string"}, {"type": "array", "items": numbers, "minItems": 1}]},
