@@ -33,8 +33,6 @@ Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Fou
 In order: ``forget``; diagonal of ``prior``; ``noise_gain`` per sum of squared third differences in a block; the
 smallest such sum; ``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations;
 their units; and the memory of the filter in blocks."""
-
-
 Learning = tuple[Columns, Columns, int, Correction]
 """Contributions of inputs and of earlier values to the filter's states after a block, index of the last sample of
 a block, and correction."""
@@ -82,10 +80,7 @@ def unlearned(k: Learning) -> Watched:
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
-    """Return state and coefficients after a sample; the coefficients are updated at the end of a block.
-
-    ``u``, ``m`` and ``d`` are command, measured displacement and target, m.
-    """
+    """Update coefficients at the end of a block, from command ``u``, displacement ``m`` and target ``d`` (m)."""
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
     if row < -1:  # the rig was at rest before, at the first measured position
@@ -263,13 +258,6 @@ def farthest(row: Four, first: Four, per_spread: Four) -> float:
 
 def blocks(s: Watched) -> int:
     return s[-1][-3]
-
-
-def renewed(s: State) -> bool:
-    """Return whether the last step ended a block."""
-    _, _, _, _, watched = s
-    row: int = watched[0]
-    return row == -1
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import Coupled, PerAxis
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array, Measurement
@@ -231,7 +231,7 @@ class KernelLoop:
 
 def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
     """Return the sample of the handover, at least two before ``reached``; 0 if a handover is impossible."""
-    plain = type(loop.assembly.compensator).bound in (PerAxis.bound, Coupled.bound)
+    plain = type(loop.assembly.compensator).bound is PerAxis.bound
     if parts.kind.control or loop.scenario.hops.depth or not plain:
         return 0
     substeps = loop.scenario.samples_per_step
@@ -265,8 +265,6 @@ def _resume_commands(loop: Loop, parts: Parts, states: Data) -> None:
         held.take(lambda before: [*map(like, before, _numbered("ramp", states))])
     if isinstance(law, PerAxis):
         law.states[:] = map(like, law.states, _numbered("law", states))
-    elif isinstance(law, Coupled):
-        law.current = like(law.current, next(_numbered("law", states)))
 
 
 def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
