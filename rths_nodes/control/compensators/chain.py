@@ -134,10 +134,8 @@ class Chain(OnNumbers):
         output = self._first.commands(x, v, a, measured, force, rests, preparing)
         derivatives = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]
         self._between = [s for s, _, _ in derivatives]
-        velocity, acceleration = [v for _, v, _ in derivatives], [a for _, _, a in derivatives]
-        commands: list[float] = self._second.commands(
-            output, velocity, acceleration, measured, force, rests, preparing
-        )
+        motion = output, [v for _, v, _ in derivatives], [a for _, _, a in derivatives]
+        commands: list[float] = self._second.commands(*motion, measured, force, rests, preparing)
         return commands
 
     def frequency_response(self, omega: Frequencies) -> Complex:

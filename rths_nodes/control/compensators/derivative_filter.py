@@ -24,7 +24,6 @@ KNOWN = ORDER + 1
 """Number of values known before a block: the states and the last input."""
 FEW = 64
 """Largest block that is stored in tuples. Larger blocks are arrays, which compile faster."""
-
 Four = tuple[float, float, float, float]
 Five = tuple[float, float, float, float, float]
 """States of the filter and its last input."""

@@ -18,8 +18,6 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
-
-
 State = tuple[Array, int]
 """Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
 
