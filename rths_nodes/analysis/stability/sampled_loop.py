@@ -170,12 +170,9 @@ class SampledLoop:
     def reach(self, ratio: float) -> float:
         """Return ``ratio``, or a lower factor on the natural frequencies that the integrator permits."""
         for _ in range(HALVINGS):
-            try:
-                self.integrator(ratio)
-            except ConfigError:
-                ratio = 0.5 * (1.0 + ratio)
-            else:
+            if self.reaches(ratio):
                 return ratio
+            ratio = 0.5 * (1.0 + ratio)
         return 1.0
 
     def reaches(self, ratio: float) -> bool:
@@ -260,10 +257,7 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Return forces of the axes per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
-
-        For a ``share`` below 1, the rig is partly replaced by a perfect rig.
-        """
+        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``; perfect rig at ``share`` 0."""
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:
