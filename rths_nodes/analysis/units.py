@@ -11,7 +11,6 @@ import re
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
 """Factors from SI to displayed units. ``PERCENT`` applies to ratios."""
-
 CLOCKS = (
     ("loop", "Computing time of one sample"),
     ("lateness", "Lateness of a tick"),
@@ -47,10 +46,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``value`` times ``factor`` with ``digits`` significant figures; a dash for non-finite numbers.
-
-    At most ``digits`` decimals are used.
-    """
+    """Return ``value`` times ``factor`` with ``digits`` significant figures or decimals; a dash if not finite."""
     numeric = number(value)
     if numeric is None:
         return DASH

@@ -35,10 +35,7 @@ FLAT = 0.8
 
 
 class Spectra:
-    """Transforms histories to spectra and back.
-
-    Each column is a history of ``samples`` samples, one every ``dt`` (s).
-    """
+    """Transforms histories, columns of ``samples`` samples one every ``dt`` (s), to spectra and back."""
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len
@@ -203,9 +200,8 @@ def _of_axis(
         left = _left(edges, *(candidate[:, None] for candidate in (u, u - response * y, z)))[:, 1]
         bad = np.flatnonzero(left > KNOWN)
         good = left[: bad[0]] if len(bad) else left
-        score = len(good) - (
-            float(np.mean(good)) if len(good) else 1.0
-        )  # prefer the widest range, then the best fit
+        # prefer the widest range, then the best fit
+        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)
         best = max(best, (score, float(delay), coefficients), key=lambda candidate: candidate[0])
     return best[1:]
 
@@ -231,15 +227,11 @@ def _polynomial(
         powers = s[:, None] ** np.arange(ORDER + 1)
         regressors = powers / scale * (y[1:end] * np.exp(s * delay))[:, None]
         instruments = weight * powers / scale * z[1:end, None]
-        left, right = (_real(instruments, values) for values in (regressors, u[1:end, None]))
+        left, right = ((np.conj(instruments).T @ values).real for values in (regressors, u[1:end, None]))
         coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
         middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
         spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
     return coefficients
-
-
-def _real(a: Complex, b: Complex) -> Array:
-    return np.asarray((np.conj(a).T @ b).real)
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
