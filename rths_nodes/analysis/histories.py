@@ -29,6 +29,10 @@ _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 """Pattern of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
 T = TypeVar("T")
 Indices = NDArray[np.intp]
+STILL = 0.1
+"""Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
+CYCLES, LEAST = 3.0, 4
+"""Number of periods in a window; smallest number of windows that are evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,6 @@ class Histories:
     energy_error_percent: Array
     input_energy: Array
     elastic_energy: float
-
-
-STILL = 0.1
-"""Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
-CYCLES, LEAST = 3.0, 4
-"""Number of periods in a window; smallest number of windows that are evaluated."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,6 +68,10 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
 """Names of the added indices, by set."""
+TRUE = "_true"
+"""Suffix of indices of a simulator's true displacement."""
+Scale = tuple[float, float]
+"""Standard deviation and largest magnitude of a history, m."""
 
 
 class Published(NamedTuple):
@@ -84,10 +88,6 @@ def numbers(kind: str, name: str) -> dict[str, str]:
         return {CODE: places[0]} if places else {}
     orders = ORDERS.get(kind, {})
     return {order: f"J{names.index(name) + 1}" for order, names in orders.items() if name in names}
-
-
-TRUE = "_true"
-"""Suffix of indices of a simulator's true displacement."""
 
 
 def heading(kind: str, name: str) -> str:
@@ -262,10 +262,6 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
         block = target[begin : begin + BLOCK]
         sums += np.correlate(around[begin : begin + len(block) + last - first], block)
     return sums
-
-
-Scale = tuple[float, float]
-"""Standard deviation and largest magnitude of a history, m."""
 
 
 def scale_of(values: Array) -> Scale:

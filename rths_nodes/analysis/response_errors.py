@@ -42,6 +42,10 @@ COARSEST = 0.5
 FINEST = 4096
 """Largest number of Runge-Kutta steps in an integration step."""
 States = list[tuple[float, ...]]
+MODES = 40
+"""Number of modes in the reduction of a large structure, in addition to its static shapes."""
+IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
+"""Scenario keys without effect on the response of the whole structure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,12 +253,6 @@ def ideal_response(
             measured = Measurement(k, EMPTY, EMPTY, EMPTY, auxiliary)
             damper.voltage = float(controller.step(measured, ground_acceleration[k])[0])
     return IdealResponse(seen[:, :n], seen[:, n : 2 * n], seen @ absolute.T, seen[:, -1], voltage)
-
-
-MODES = 40
-"""Number of modes in the reduction of a large structure, in addition to its static shapes."""
-IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
-"""Scenario keys without effect on the response of the whole structure."""
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:

@@ -26,6 +26,9 @@ HOPS = (
 )
 """Parts of the loop, in order. Each part is the work of one node, except ``transport``. The mean of ``transport``
 is the mean time of the loop outside integrator and compensator."""
+THIN, DASH = "\u202f", "–"
+"""Thousands separator, and dash for missing values."""
+_ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
@@ -120,8 +123,3 @@ def span(seconds: float) -> str:
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-THIN, DASH = "\u202f", "–"
-"""Thousands separator, and dash for missing values."""
-_ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

@@ -17,6 +17,13 @@ from rths_nodes.loop.scenario.loads import SHARE
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
+TAPER = 1.0
+"""Rise time and fall time of the noise, s; at most a tenth of the duration."""
+SETTLED = 1.0
+"""Duration of the constant loads before the motion begins, s."""
+RAMP, SETTLING = 2, 1
+"""Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
+
 
 @params
 class Noise:
@@ -58,14 +65,6 @@ class Cycles:
     @property
     def periods(self) -> int:
         return 2 * RAMP + SETTLING + self.cycles
-
-
-TAPER = 1.0
-"""Rise time and fall time of the noise, s; at most a tenth of the duration."""
-SETTLED = 1.0
-"""Duration of the constant loads before the motion begins, s."""
-RAMP, SETTLING = 2, 1
-"""Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:

@@ -40,6 +40,8 @@ NEIGHBOURS = 5
 CERTAIN, UNCERTAIN = 0.01, 0.3
 """Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
 response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
+EntryFits = list[list[list[tuple[Array, float]]]]
+"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
 
 
 class Experiment(NamedTuple):
@@ -164,10 +166,6 @@ def _spectra(
 def _at_rest(command: Array) -> bool:
     ends = np.vstack((command[:ENDS], command[-ENDS:]))
     return bool((np.ptp(ends, axis=0) <= STILL * np.ptp(command, axis=0).max()).all())
-
-
-EntryFits = list[list[list[tuple[Array, float]]]]
-"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
 
 
 def entry_fits(measured: FrequencyResponse) -> EntryFits:

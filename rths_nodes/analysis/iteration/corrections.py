@@ -48,6 +48,34 @@ from rths_nodes.mechanics.history import History
 from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 from rths_nodes.recording.run import Run
 
+UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
+LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
+"""Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
+STRAIGHT = 1e-3
+"""Largest permitted relative deviation of the setup from a linear transformation."""
+WEAKEST = 1e-3
+"""Relative singular value below which a difference of residuals is treated as noise."""
+LARGEST = 2.0
+"""Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
+MODES = TRACKING, HISTORY
+NO_PARENTS: Mapping[str, str] = MappingProxyType({})
+PLAYED: dict[str, object] = {
+    "structure": None,
+    "reduction": None,
+    "semi_active": None,
+    "soft_start": None,
+    "force_lead": None,
+    "ground_motion": {"type": "none"},
+    "setup": {"type": "identity"},
+    "ramp": {"type": "hermite"},
+    "interface": [],
+    "observed": [],
+    "indices": "none",
+    "cases": {},
+    "scatter": {},
+    "substeps": 1,
+}
+
 
 class Specimens(NamedTuple):
     """Mass (kg), damping (N s/m) and stiffness (N/m) by axis, ``(n_axes,)`` each."""
@@ -88,9 +116,6 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Speci
     return Specimens(mass, damping, stiffness)
 
 
-UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
-
-
 @dataclass(frozen=True)
 class Peaks:
     """Largest magnitudes on an axis: command (m), velocity of the command (m/s), displacement (m), force (N)."""
@@ -129,12 +154,6 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
         for axis, limit in elastic.items()
         if not (far := max(reached[axis].command, reached[axis].displacement)) < limit
     ]
-
-
-LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
-STRAIGHT = 1e-3
-"""Largest permitted relative deviation of the setup from a linear transformation."""
 
 
 class Substructure:
@@ -213,30 +232,6 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
             "setup: the axes do not move in proportion to the structure in the expected motion; an iteration of "
             "whole histories needs a linear setup"
         )
-
-
-WEAKEST = 1e-3
-"""Relative singular value below which a difference of residuals is treated as noise."""
-LARGEST = 2.0
-"""Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
-MODES = TRACKING, HISTORY
-NO_PARENTS: Mapping[str, str] = MappingProxyType({})
-PLAYED: dict[str, object] = {
-    "structure": None,
-    "reduction": None,
-    "semi_active": None,
-    "soft_start": None,
-    "force_lead": None,
-    "ground_motion": {"type": "none"},
-    "setup": {"type": "identity"},
-    "ramp": {"type": "hermite"},
-    "interface": [],
-    "observed": [],
-    "indices": "none",
-    "cases": {},
-    "scatter": {},
-    "substeps": 1,
-}
 
 
 @dataclass(frozen=True)

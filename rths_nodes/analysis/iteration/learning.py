@@ -32,6 +32,22 @@ from rths_nodes.core.samples import Array
 
 FADE = 1.0
 FLAT = 0.8
+ORDER = 4
+"""Highest derivative in L."""
+WORST = 0.5
+"""Largest permitted |1 - L T|, with noise, in the band of Q."""
+KNOWN = 0.3
+"""Largest permitted |1 - L T|, without noise, in the band of W."""
+EXPECTED = 0.02
+"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
+QUIET = 1e-6
+"""Relative power of the commands in a band below which the fit ends."""
+LONGEST, TRIED = 1.25, 11
+"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
+PASSES = 4
+"""Number of fits; each weights the noise by the previous L."""
+WIDTH = 2.0 ** (1.0 / 3.0)
+LEAST_LINES = 12
 
 
 class Spectra:
@@ -93,24 +109,6 @@ def noise_rms(history: Array) -> Array:
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
     return np.asarray(np.sqrt(upper / float(np.square(taper).sum())))
-
-
-ORDER = 4
-"""Highest derivative in L."""
-WORST = 0.5
-"""Largest permitted |1 - L T|, with noise, in the band of Q."""
-KNOWN = 0.3
-"""Largest permitted |1 - L T|, without noise, in the band of W."""
-EXPECTED = 0.02
-"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
-QUIET = 1e-6
-"""Relative power of the commands in a band below which the fit ends."""
-LONGEST, TRIED = 1.25, 11
-"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
-PASSES = 4
-"""Number of fits; each weights the noise by the previous L."""
-WIDTH = 2.0 ** (1.0 / 3.0)
-LEAST_LINES = 12
 
 
 class Inverse(NamedTuple):

@@ -26,6 +26,14 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
+Response = Callable[[Frequencies], Complex]
+"""Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
+n_axes)``."""
+HAIR = 1e-13
+"""Fraction of the highest natural frequency that just exceeds rounding errors."""
+SLOW = 1e-3
+"""Fraction of the highest natural frequency at which the delay is evaluated."""
+
 
 @dataclass(frozen=True, eq=False)
 class WholeStructure:
@@ -99,15 +107,6 @@ class WholeStructure:
             matrix[:, n : 2 * n, rows] = -inverse @ force
             first = rows.stop
         return np.asarray(np.linalg.eigvals(matrix), complex)
-
-
-Response = Callable[[Frequencies], Complex]
-"""Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
-n_axes)``."""
-HAIR = 1e-13
-"""Fraction of the highest natural frequency that just exceeds rounding errors."""
-SLOW = 1e-3
-"""Fraction of the highest natural frequency at which the delay is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,12 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
+CHUNK = 256
+MARGINAL = 1e-7
+"""Largest ratio of growth to frequency of a marginal motion."""
+HALVINGS = 20
+KEPT = 8
+PERIODS = 256
 
 
 class Lines(NamedTuple):
@@ -91,14 +97,6 @@ class Lines(NamedTuple):
         larger = np.maximum(np.maximum(sizes[1:], sizes[:-1]), np.finfo(float).tiny)
         passed = np.diff(np.floor(np.cumsum(np.sqrt(changes / larger)) / CHANGED), prepend=0.0) > 0.0
         return np.asarray(angles[1:][passed])
-
-
-CHUNK = 256
-MARGINAL = 1e-7
-"""Largest ratio of growth to frequency of a marginal motion."""
-HALVINGS = 20
-KEPT = 8
-PERIODS = 256
 
 
 class Period(NamedTuple):

@@ -53,6 +53,19 @@ Three = tuple[float, float, float]
 Sums = tuple[float, float, float, float, float, float, float, float, float]
 """Sums of the products xx, xy, xz, yy, yz, zz, xu, yu, zu over rows (x, y, z, u) of the fit."""
 NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
+COEFFICIENTS = 3
+LEAST_ROWS = 2 * COEFFICIENTS
+"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
+LOWER_A0, UPPER_A0 = 0.7, 1.3
+"""Limits of a0, the inverse of the actuator's amplitude at low frequency."""
+UPPER_A1 = 2.5
+"""Upper limit of a1, relative to the delay."""
+UPPER_A2 = 2.5
+"""Upper limit of a2, relative to the squared delay; permits actuators with a damping ratio of at least 0.32."""
+TRAVEL_TIME = 2.0
+"""Time in which a coefficient can change from one limit to the other at the default ``rate``, s."""
+UNITS = "1 or s or s^2"
+NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 class Fit(NamedTuple):
@@ -164,20 +177,6 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
     return (p - xy * second - xz * third) / xx, second, third
 
 
-COEFFICIENTS = 3
-LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
-LOWER_A0, UPPER_A0 = 0.7, 1.3
-"""Limits of a0, the inverse of the actuator's amplitude at low frequency."""
-UPPER_A1 = 2.5
-"""Upper limit of a1, relative to the delay."""
-UPPER_A2 = 2.5
-"""Upper limit of a2, relative to the squared delay; permits actuators with a damping ratio of at least 0.32."""
-TRAVEL_TIME = 2.0
-"""Time in which a coefficient can change from one limit to the other at the default ``rate``, s."""
-UNITS = "1 or s or s^2"
-
-
 class Constants(NamedTuple):
     inputs: Columns
     filter_rows: Columns
@@ -211,9 +210,6 @@ class State(NamedTuple):
     of_measured: Five
     """``of_command`` and ``of_measured`` hold the filtered signal and last input at the end of the last block."""
     window: Ring
-
-
-NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:

@@ -38,6 +38,9 @@ OF_TARGET = INPUTS[:3]
 WHOLE_PERIOD = 1e-6
 """Largest relative difference between Ts and the servo period that counts as rounding."""
 Rows = tuple[tuple[float, ...], ...]
+State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
+"""State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
+acceleration of that target without the lead."""
 
 
 class System(NamedTuple):
@@ -173,11 +176,6 @@ class Constants(NamedTuple):
     """True if the law uses the target of the last measured sample."""
     lead: tuple[float, float, float, float, float]
     """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
-
-
-State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
-acceleration of that target without the lead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:

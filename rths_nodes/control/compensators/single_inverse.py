@@ -36,6 +36,8 @@ their units; and the memory of the filter in blocks."""
 Learning = tuple[Columns, Columns, int, Correction]
 """Contributions of inputs and of earlier values to the filter's states after a block, index of the last sample of
 a block, and correction."""
+NOTHING = (0.0, 0.0, 0.0, 0.0)
+AT_REST = (NOTHING, NOTHING, NOTHING)
 
 
 class Watched(NamedTuple):
@@ -50,10 +52,6 @@ class Watched(NamedTuple):
     """``before``, ``earlier`` and ``first`` are the last three measurements, newest first."""
     squares: float
     knowledge: Knowledge
-
-
-NOTHING = (0.0, 0.0, 0.0, 0.0)
-AT_REST = (NOTHING, NOTHING, NOTHING)
 
 
 def correction_of(law: Law) -> Correction:

@@ -22,6 +22,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, transition
 
+State = tuple[Array, float]
+"""Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
+
 
 class Constants(NamedTuple):
     gain: tuple[Numbers]
@@ -35,10 +38,6 @@ class Constants(NamedTuple):
     ground: Numbers
     """Factors with which the ground acceleration is added to the measurements."""
     voltage: float
-
-
-State = tuple[Array, float]
-"""Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
 
 
 def constants(
