@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, NamedTuple
 
-from rths_nodes.control.compensators.inverse import Inverse
+from rths_nodes.control.compensators.adaptable import Inverse
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core import registry
