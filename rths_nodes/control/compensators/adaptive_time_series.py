@@ -39,6 +39,7 @@ from rths_nodes.control.compensators.derivative_filter import (
     Four,
     added,
     block_of,
+    limited,
 )
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
@@ -158,10 +159,6 @@ def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
         limited(c1 + second * s1 / p1, lower[1], upper[1]),
         limited(c2 + third * s2 / p2, lower[2], upper[2]),
     )
-
-
-def limited(value: float, low: float, high: float) -> float:
-    return low if value < low else high if value > high else value
 
 
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
+from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, limited
 from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, put, replaced, sqrt, times
 from rths_nodes.core.samples import Array
@@ -151,11 +151,7 @@ def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
         pz = matvec(p, z)
         expected = float(passed[axis]) + dot(z, pz)
         bound = deviations * sqrt(expected)
-        error = float(moving[0, axis]) - dot(row, seen)
-        if error < -bound:
-            error = -bound
-        if error > bound:
-            error = bound
+        error = limited(float(moving[0, axis]) - dot(row, seen), -bound, bound)
         row += error / expected * pz
         p -= (pz / expected).reshape(size, 1) * pz
     rows[:] = np.minimum(np.maximum(rows, low), high)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of
+from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of, limited
 from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
@@ -212,12 +212,7 @@ def corrected(
     pd = ad * f + bd * g + cd * h + dd * i
     expected = variance + (f * pa + g * pb + h * pc + i * pd)
     bound = deviations * sqrt(expected)
-    error = y - (a * p + b * q + c * r + d * s)
-    if error < -bound:
-        error = -bound
-    if error > bound:
-        error = bound
-    gain = error / expected
+    gain = limited(y - (a * p + b * q + c * r + d * s), -bound, bound) / expected
     ka, kb, kc, kd = pa / expected, pb / expected, pc / expected, pd / expected
     covariance = (
         aa - ka * pa,
@@ -239,11 +234,7 @@ def within(row: Four, low: Four, high: Four) -> Four:
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high
-    a = e if a < e else p if a > p else a
-    b = f if b < f else q if b > q else b
-    c = g if c < g else r if c > r else c
-    d = h if d < h else s if d > s else d
-    return a, b, c, d
+    return limited(a, e, p), limited(b, f, q), limited(c, g, r), limited(d, h, s)
 
 
 def farthest(row: Four, first: Four, per_spread: Four) -> float:
