@@ -107,7 +107,7 @@ def by_measurement(loop: Loop) -> None:
     commands = compensator.commands
 
     def commanded(x: Any, v: Any, a: Any, measured: Any, *rest: Any) -> Any:
-        compensator.current = LawState(*compensator.current)._replace(target=measured[0])
+        compensator.states[0] = LawState(*compensator.states[0])._replace(target=measured[0])
         return commands(x, v, a, measured, *rest)
 
     if loop.scenario.compensator.learning:

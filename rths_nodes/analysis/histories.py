@@ -27,9 +27,12 @@ from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 """Pattern of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
-
 T = TypeVar("T")
 Indices = NDArray[np.intp]
+STILL = 0.1
+"""Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
+CYCLES, LEAST = 3.0, 4
+"""Number of periods in a window; smallest number of windows that are evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +55,27 @@ class Histories:
     elastic_energy: float
 
 
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """Delay and amplitude of a test in ``m`` windows of ``length`` s.
+
+    ``delay`` (s, positive if late) and ``amplitude`` (measured displacement over target) are ``(m, n_axes)``. Both
+    are NaN if the target is at rest in a window. ``time`` (s) is the middle of each window, ``(m,)``.
+    """
+
+    time: Array
+    delay: Array
+    amplitude: Array
+    length: float
+
+
 def largest(values: Array) -> float:
     usable = np.abs(values[np.isfinite(values)])
     return float(usable.max()) if usable.size else math.nan
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
-    """Return the ends (s) of the interval of ``length`` s with the largest variance of ``values``.
-
-    ``values`` are ``(n, n_axes)``. Each axis is scaled by its peak.
-    """
+    """Return the ends (s) of the interval of ``length`` s in which ``values`` ``(n, n_axes)`` vary most."""
     width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
     scale = np.abs(values).max(axis=0)
     scaled = values / np.where(scale > 0.0, scale, 1.0)
@@ -145,12 +159,13 @@ class Evaluation:
         )
 
     @property
-    def _longest(self) -> int:
+    def longest_delay(self) -> int:
+        """Longest delay that is sought, samples."""
         return max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
 
     def _tracking(self, displacement: Array) -> Tracking:
         run = self.run
-        tracking = Tracking(len(run.axes), self._longest, self.scenario.energy_scale)
+        tracking = Tracking(len(run.axes), self.longest_delay, self.scenario.energy_scale)
         first = int(next(iter(self.counted), self.first_sample))
         before = first if first > self.first_sample else first - 1
         if before >= 0:  # as in the test, start at the end of the soft start
@@ -207,16 +222,13 @@ class Evaluation:
             if kept and all(delay.kept is not None for delay in kept):
                 self._delays[true] = [delay.again(column) for delay, column in zip(kept, moved.T, strict=True)]
             else:
-                self._delays[true] = [Delay(self._longest) for _ in self.run.axes]
+                self._delays[true] = [Delay(self.longest_delay) for _ in self.run.axes]
                 for delay, *columns in zip(self._delays[true], target.T, moved.T, strict=True):
                     delay.extend(*columns)
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked`, with the frequency evaluation if the recording is complete.
-
-        The frequency evaluation adds ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
-        """
+        """Return the indices of :meth:`tracked` and, for a complete recording, of the frequency evaluation."""
         if self.gaps or not len(self.counted):
             return self.tracked(true)
         evaluation = frequency_evaluation(*self._followed(true), self.scenario.dt)
@@ -232,10 +244,7 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator's states, by quantity and axis.
-
-        The history of ``axes.story_1.alpha`` is ``states["alpha"]["story_1"]``.
-        """
+        """Histories of the compensator's states: ``axes.story_1.alpha`` is ``states["alpha"]["story_1"]``."""
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
             head, _, rest = name.partition(".")
@@ -251,84 +260,49 @@ class Evaluation:
 
     @cached_property
     def state_units(self) -> Mapping[str, str]:
-        return self._of_compensator("units", lambda: self.assembly.compensator.state_units)
+        part = "units of the compensator's quantities"
+        return self.or_left_out(part, lambda: self.assembly.compensator.state_units, {})
 
     @cached_property
     def state_limits(self) -> Mapping[str, tuple[float, float]]:
-        return self._of_compensator("limits", lambda: self.assembly.compensator.state_limits)
-
-    def _of_compensator(self, noun: str, compute: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
-        return self.or_left_out(f"{noun} of the compensator's quantities", compute, {})
+        part = "limits of the compensator's quantities"
+        return self.or_left_out(part, lambda: self.assembly.compensator.state_limits, {})
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        return windowed_evaluation(self)
+        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None if the test is short."""
+        samples, dt = self.counted, self.scenario.dt
+        target, measured = self.run.target[samples], self.run.displacement[samples]
+        if len(samples) < 2:
+            return None
+        slowest = frequency_evaluation(target, measured, dt).frequency
+        slowest = slowest[np.isfinite(slowest) & (slowest > 0.0)]
+        width = math.ceil(CYCLES / (float(slowest.min()) * dt)) if len(slowest) else len(samples) + 1
+        starts = range(0, len(samples) - width + 1, max(1, width // 2))
+        if len(starts) < LEAST:
+            return None
+        taper = np.hanning(width)[:, None]
+        rows = []
+        for start in starts:
+            cut = slice(start, start + width)
+            wanted, moved = (values[cut] - values[cut].mean(axis=0) for values in (target, measured))
+            result = frequency_evaluation(taper * wanted, taper * moved, dt)
+            rows.append((result.delay, result.amplitude, np.abs(wanted).max(axis=0)))
+        delay, amplitude, motion = (np.array(column) for column in zip(*rows, strict=True))
+        moving = motion >= STILL * motion.max(axis=0)
+        time = self.run.time[samples[np.array(starts) + width // 2]]
+        return Windowed(time, np.where(moving, delay, math.nan), np.where(moving, amplitude, math.nan), width * dt)
 
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         ranges: dict[str, dict[str, tuple[float, float]]] = {}
-        every = len(self.run.compensator) == len(self.run.time)
-        rows = rows_of(self.counted) if every else slice(None)
+        rows = rows_of(self.counted) if len(self.run.compensator) == len(self.run.time) else slice(None)
         for quantity, histories in self.parameters.items():
             for axis, history in histories.items():
                 values = history[rows]
-                low, high = _range(values)
-                if not math.isfinite(high - low):  # rare: most histories are read only twice
-                    low, high = _range(values[np.isfinite(values)])
-                if low <= high:
-                    ranges.setdefault(quantity, {})[axis] = low, high
+                values = values if np.isfinite(values).all() else values[np.isfinite(values)]
+                if len(values):
+                    ranges.setdefault(quantity, {})[axis] = float(values.min()), float(values.max())
         return ranges
-
-
-def _range(values: Array) -> tuple[float, float]:
-    return float(values.min(initial=math.inf)), float(values.max(initial=-math.inf))
-
-
-STILL = 0.1
-"""Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
-CYCLES, LEAST = 3.0, 4
-"""Number of periods in a window; smallest number of windows that are evaluated."""
-
-
-@dataclass(frozen=True, eq=False)
-class Windowed:
-    """Delay and amplitude of a test in ``m`` windows of ``length`` s.
-
-    ``delay`` (s, positive if late) and ``amplitude`` (measured displacement over target) are ``(m, n_axes)``. Both
-    are NaN if the target is at rest in a window. ``time`` (s) is the middle of each window, ``(m,)``.
-    """
-
-    time: Array
-    delay: Array
-    amplitude: Array
-    length: float
-
-
-def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
-    """Return the frequency evaluation index in windows that overlap by half; None if the test is too short.
-
-    Each window contains ``CYCLES`` periods of the slowest axis.
-    """
-    samples, dt = evaluation.counted, evaluation.scenario.dt
-    target, measured = evaluation.run.target[samples], evaluation.run.displacement[samples]
-    if len(samples) < 2:
-        return None
-    slowest = frequency_evaluation(target, measured, dt).frequency
-    slowest = slowest[np.isfinite(slowest) & (slowest > 0.0)]
-    width = math.ceil(CYCLES / (float(slowest.min()) * dt)) if len(slowest) else len(samples) + 1
-    starts = range(0, len(samples) - width + 1, max(1, width // 2))
-    if len(starts) < LEAST:
-        return None
-    taper = np.hanning(width)[:, None]
-    rows = []
-    for start in starts:
-        cut = slice(start, start + width)
-        wanted, moved = (values[cut] - values[cut].mean(axis=0) for values in (target, measured))
-        result = frequency_evaluation(taper * wanted, taper * moved, dt)
-        rows.append((result.delay, result.amplitude, np.abs(wanted).max(axis=0)))
-    delay, amplitude, motion = (np.array(column) for column in zip(*rows, strict=True))
-    moving = motion >= STILL * motion.max(axis=0)
-    time = evaluation.run.time[samples[np.array(starts) + width // 2]]
-    return Windowed(time, np.where(moving, delay, math.nan), np.where(moving, amplitude, math.nan), width * dt)
 
 
 def live_columns(evaluation: Evaluation) -> Array:

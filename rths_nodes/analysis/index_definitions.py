@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rths_nodes.analysis.published_indices import TRUE
-from rths_nodes.analysis.study_table import UNIT_BY_WORD, index_unit
+from rths_nodes.analysis.study_table import index_unit, words_of
 from rths_nodes.analysis.units import MM, MM2, MS
 
 
@@ -134,12 +134,8 @@ class Definition(NamedTuple):
     signed: bool = False
 
 
-def _stem(name: str) -> str:
-    return "_".join(word for word in name.split("_") if word not in UNIT_BY_WORD)
-
-
 DEFINITIONS: dict[str, Definition] = {
-    _stem(kind.name): Definition(kind.title[0].lower() + kind.title[1:], kind.meaning, kind.signed)
+    "_".join(words_of(kind.name)): Definition(kind.title[0].lower() + kind.title[1:], kind.meaning, kind.signed)
     for kind in (*AXIS_INDICES, *TEST_INDICES)
     if kind.name
 } | {
@@ -204,7 +200,7 @@ def definition(name: str) -> Definition:
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))
-    suffix = [word for word in base[len(stem) :].split("_") if word and word not in UNIT_BY_WORD]
+    suffix = [word for word in words_of(base[len(stem) :]) if word]
     if not stem:
         quantity = " ".join(suffix)
         ranged = name.endswith(RANGE)
@@ -213,16 +209,11 @@ def definition(name: str) -> Definition:
     return entry._replace(title=title)
 
 
-def index_words(name: str) -> str:
-    unit = index_unit(name)
-    return f"{definition(name).title} ({unit})" if unit else definition(name).title
-
-
 def magnitude_title(name: str) -> str:
-    title = index_words(name)
-    return f"magnitude of {title}" if definition(name).signed else title
+    unit, entry = index_unit(name), definition(name)
+    title = f"{entry.title} ({unit})" if unit else entry.title
+    return f"magnitude of {title}" if entry.signed else title
 
 
 def definitions(names: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
-    rows = [(name, definition(name)) for name in names]
-    return [(name, row.title, index_unit(name), row.meaning) for name, row in rows]
+    return [(name, row.title, index_unit(name), row.meaning) for name in names for row in [definition(name)]]

@@ -33,10 +33,7 @@ class Response:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return displacement, velocity and acceleration, ``(samples, 3, n_axes)``, from rest.
-
-        ``force`` is ``(samples, n_dof)`` N.
-        """
+        """Return x, v and a ``(samples, 3, n_axes)`` from rest, under a ``force`` ``(samples, n_dof)`` N."""
         states = self._states(force)
         rates = states @ self._system.T + force @ self._inputs.T
         over_rates = self._rows @ self._system
@@ -58,10 +55,7 @@ def states_its_test(assembly: Assembly) -> bool:
 
 
 def linear_response(assembly: Assembly) -> Array:
-    """Return displacement, velocity and acceleration relative to the ground, ``(steps + 1, 3, n_dof)``.
-
-    The response begins at the end of the soft start.
-    """
+    """Return x, v and a relative to the ground from the end of the soft start, ``(steps + 1, 3, n_dof)``."""
     return _response(assembly).motion(assembly.force_on_whole)
 
 

@@ -114,20 +114,17 @@ def check(runs: Mapping[str, Run]) -> None:
 def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
     ours, theirs = first.histories(), other.histories()
     result = {}
-    for name, (time, values, unit) in ours.items():
-        if name in theirs:
-            off = on_times(time, *theirs[name][:2]) - values
-            both = np.isfinite(off)
-            if both.any():
-                result[name] = _difference(time[both], values[both], off[both], unit)
+    for name in [name for name in ours if name in theirs]:
+        time, values, unit = ours[name]
+        off = on_times(time, *theirs[name][:2]) - values
+        both = np.isfinite(off)
+        if both.any():
+            result[name] = _difference(time[both], values[both], off[both], unit)
     return result
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Return ``values`` interpolated at ``time``; NaN outside ``time_of_values`` and next to NaN.
-
-    Both times must rise.
-    """
+    """Return ``values`` at ``time``; NaN outside ``time_of_values`` and next to NaN. Both times must rise."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

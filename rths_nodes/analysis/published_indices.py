@@ -33,7 +33,6 @@ from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
 BLOCK = 2048
-
 CODE, PAPER = "code", "paper"
 _TRACKING = ("tracking_delay_ms", "tracking_rms_percent", "tracking_peak_percent")
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
@@ -69,33 +68,26 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
 """Names of the added indices, by set."""
+TRUE = "_true"
+"""Suffix of indices of a simulator's true displacement."""
+Scale = tuple[float, float]
+"""Standard deviation and largest magnitude of a history, m."""
 
 
 class Published(NamedTuple):
-    """Holds published indices by name.
-
-    ``measured`` are indices of the measured displacement. ``true`` are indices of the true displacement, empty if
-    this displacement is unknown.
-    """
+    """Published indices by name, of the measured displacement and, if it is known, of the true displacement."""
 
     measured: dict[str, float]
     true: dict[str, float]
 
 
 def numbers(kind: str, name: str) -> dict[str, str]:
-    """Return the number of an index in each order of the set ``kind``; empty if the set lacks the index.
-
-    Example: ``{"code": "J5", "paper": "J7"}``.
-    """
+    """Return the number of an index by order of the set ``kind``, if any: ``{"code": "J5", "paper": "J7"}``."""
     if kind == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
         return {CODE: places[0]} if places else {}
     orders = ORDERS.get(kind, {})
     return {order: f"J{names.index(name) + 1}" for order, names in orders.items() if name in names}
-
-
-TRUE = "_true"
-"""Suffix of indices of a simulator's true displacement."""
 
 
 def heading(kind: str, name: str) -> str:
@@ -117,11 +109,14 @@ def published_indices(evaluation: Evaluation) -> Published:
         return Published({}, {})
     if evaluation.gaps:
         raise ConfigError(evaluation.gaps)
-    several = evaluation.scenario.indices == "marths_2023"
-    if several:
-        _check_frame(evaluation)
+    run, several = evaluation.run, evaluation.scenario.indices == "marths_2023"
+    n_dof = run.dof_displacement.shape[1]
+    as_is = evaluation.assembly.observation.as_is and n_dof > max(*NODE, *STORIES.values())
+    if several and not (as_is and len(run.axes) == 2):
+        raise ConfigError(
+            "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
+        )
     compared, indices = _compared(evaluation, several), _multi_axial if several else _benchmark
-    run = evaluation.run
     measured = indices(evaluation, False, compared)
     if not evaluation.true_is_known:
         return Published(measured, {})
@@ -130,14 +125,6 @@ def published_indices(evaluation: Evaluation) -> Published:
     floors = [PERCENT * float(np.std(m - true) / y[0]) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
     return Published(measured | dict(zip(names, floors, strict=False)), indices(evaluation, True, compared))
-
-
-def _check_frame(evaluation: Evaluation) -> None:
-    as_is, n_dof = evaluation.assembly.observation.as_is, evaluation.run.dof_displacement.shape[1]
-    if not as_is or n_dof <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
-        raise ConfigError(
-            "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
-        )
 
 
 class _Compared(NamedTuple):
@@ -160,38 +147,28 @@ def _compared(evaluation: Evaluation, several: bool) -> _Compared:
     steps = steps_of(evaluation)
     numerical = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = np.asfortranarray(reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)])
+    floors = STORIES
+    if not several:  # the recorded columns of the floors above the first
+        structure = evaluation.assembly.full_structure
+        assert structure is not None  # reference_displacement requires a structure
+        columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
+        upper = enumerate(structure.names[1:], 2)
+        floors = {str(floor): columns[name] for floor, name in upper if name in columns}
     stories: dict[str, float] = {}
-    for name, dof in (STORIES if several else _floors(evaluation)).items():
+    for name, dof in floors.items():
         stories |= errors_of("", f"_{name}", numerical[:, dof] - exact[:, dof], scale_of(exact[:, dof]))
     driven = exact if several else axes_of(evaluation.assembly, exact)
     targets = [scale_of(target) for target in evaluation.run.target[rows_of(evaluation.counted)].T]
     return _Compared(steps, numerical, exact, driven, stories, targets)
 
 
-def _floors(evaluation: Evaluation) -> dict[str, int]:
-    """Return the recorded columns of the floors above the first, by number of the floor."""
-    structure = evaluation.assembly.full_structure
-    assert structure is not None  # reference_displacement requires a structure
-    columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
-    floors = enumerate(structure.names, 1)
-    return {str(floor): columns[name] for floor, name in floors if floor > 1 and name in columns}
-
-
 def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
-    samples, dt, run, displacement = (
-        rows_of(evaluation.counted),
-        evaluation.scenario.dt,
-        evaluation.run,
-        evaluation.displacement(true),
-    )
-    signed = [indices["delay_s"] for indices in evaluation.tracked(true).values()]
+    samples, run, displacement = rows_of(evaluation.counted), evaluation.run, evaluation.displacement(true)
     values: dict[str, float] = {}
-    for axis, late in enumerate(signed):
+    for axis, tracked in enumerate(evaluation.tracked(true).values()):
         y, m = run.target[samples, axis], displacement[samples, axis]
-        values |= {
-            f"tracking_delay_{axis + 1}_ms": MS * dt * signed_lag(y, m),
-            f"signed_delay_{axis + 1}_ms": MS * late,
-        }
+        values[f"tracking_delay_{axis + 1}_ms"] = MS * evaluation.scenario.dt * signed_lag(y, m)
+        values[f"signed_delay_{axis + 1}_ms"] = MS * tracked["delay_s"]
         values |= errors_of("tracking_", f"_{axis + 1}", m - y, compared.targets[axis])
     driven = displacement[compared.steps * evaluation.scenario.samples_per_step]
     node = evaluation.assembly.fresh("setup").poses(driven)[:, NODE]
@@ -206,10 +183,10 @@ def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dic
 
 
 def _benchmark(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
-    samples, dt, displacement = rows_of(evaluation.counted), evaluation.scenario.dt, evaluation.displacement(true)
+    samples, displacement = rows_of(evaluation.counted), evaluation.displacement(true)
     y, m = evaluation.run.target[samples, 0], displacement[samples, 0]
     indices = {
-        "tracking_delay_ms": MS * dt * published_lag(y, m, evaluation.delays(true)[0]),
+        "tracking_delay_ms": MS * evaluation.scenario.dt * published_lag(y, m, evaluation.delays(true)[0]),
         "signed_delay_ms": MS * next(iter(evaluation.tracked(true).values()))["delay_s"],
     }
     at_steps = displacement[rows_of(compared.steps * evaluation.scenario.samples_per_step), 0]
@@ -257,9 +234,8 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
     later, earlier = rest(x_total, first), rest(y_total, last)
     of_x = rest(squares_of_x, first * first) - later * later / (n - lags)
     of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
-    still = (of_x <= ROUNDING * squares_of_x) | (
-        of_y <= ROUNDING * squares_of_y
-    )  # the structure may be at rest in parts of a short test
+    # the structure may be at rest in parts of a short test
+    still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
     correlation[still] = -math.inf
@@ -274,9 +250,7 @@ def rest(total: float, first: Array) -> Array:
 def signed_lag(target: Array, measured: Array) -> int:
     """Return the lag, -49 to 49 samples, at which ``measured`` correlates most with ``target``, ``(n,)`` each."""
     longest = min(LONGEST_LAG, len(target)) - 1
-    lags = np.array(
-        sorted(range(-longest, longest + 1), key=abs)
-    )  # if several lags are equally good, the shortest
+    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equally good lags, the shortest
     return int(lags[np.argmax(products(target, measured, -longest, longest)[lags + longest])])
 
 
@@ -290,28 +264,16 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
     return sums
 
 
-Scale = tuple[float, float]
-"""Standard deviation and largest magnitude of a history, m."""
-
-
 def scale_of(values: Array) -> Scale:
-    return float(np.std(values)), _largest(values)
+    return float(np.std(values)), max(float(values.max()), -float(values.min()))
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
     """Return standard deviation and peak of ``error`` by index name, in % of ``scale``."""
-    return {
-        f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
-        f"{before}peak{after}_percent": _share(_largest(error), scale[1]),
-    }
-
-
-def _largest(values: Array) -> float:
-    return max(float(values.max()), -float(values.min()))
-
-
-def _share(part: float, total: float) -> float:
-    return PERCENT * (part / total) if total else math.nan
+    shares = [
+        PERCENT * (part / total) if total else math.nan for part, total in zip(scale_of(error), scale, strict=True)
+    ]
+    return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 
 
 def reference_displacement(assembly: Assembly) -> Array:

@@ -38,11 +38,13 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_fo
 
 COARSEST = 0.5
 """Initial size of a step, as a phase angle of the fastest mode, rad."""
-
 FINEST = 4096
 """Largest number of Runge-Kutta steps in an integration step."""
-
 States = list[tuple[float, ...]]
+MODES = 40
+"""Number of modes in the reduction of a large structure, in addition to its static shapes."""
+IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
+"""Scenario keys without effect on the response of the whole structure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,26 +193,17 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 def ideal_of(scenario: Scenario) -> IdealResponse:
     assembly, rig = Assembly(scenario), scenario.rig
-    structure = assembly.structure
+    structure, controller = assembly.structure, None
     if structure is None:
         raise ConfigError("structure: missing; the response of the whole structure requires a structure")
     n = len(structure.influence)
-    setup = assembly.setup
     damper: Specimen = NoSpecimen() if rig.damper is None else registry.build("specimen", rig.damper)
-    controller = None
     if scenario.semi_active is not None:
-        controller = registry.build(
-            "semi_active", scenario.semi_active, structure, scenario.step, measured_names(n)
-        )
-    return ideal_response(
-        structure,
-        damper,
-        assembly.ground_acceleration,
-        scenario.step,
-        controller,
-        setup.forces(rig.location(), np.zeros(n)).copy(),
-        rig.longest_substep,
-    )
+        names = measured_names(n)
+        controller = registry.build("semi_active", scenario.semi_active, structure, scenario.step, names)
+    location = assembly.setup.forces(rig.location(), np.zeros(n)).copy()
+    arguments = structure, damper, assembly.ground_acceleration, scenario.step, controller, location
+    return ideal_response(*arguments, rig.longest_substep)
 
 
 def ideal_response(
@@ -233,7 +226,11 @@ def ideal_response(
         raise ConfigError("structure: must have a linear restoring force for the ideal response")
     n, samples = len(structure.influence), len(ground_acceleration)
     shape = np.eye(n)[0] if location is None else np.asarray(location, float)
-    system, column = _system(structure, shape)
+    mass, damping, stiffness = combined(structure)
+    # z' = A z + b f with the state z = (x, x') and the force f of the damper
+    lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, shape]))
+    system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), lower[:, :-1]])
+    column = np.concatenate([np.zeros(n), lower[:, -1]])
     ground = np.concatenate([np.zeros(n), -structure.influence])[:, None]
     rows = (np.concatenate([shape, np.zeros(n)]), np.concatenate([np.zeros(n), shape]))
     substeps = substeps_of(dt, longest_substep)
@@ -257,25 +254,6 @@ def ideal_response(
     return IdealResponse(seen[:, :n], seen[:, n : 2 * n], seen @ absolute.T, seen[:, -1], voltage)
 
 
-def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """Return matrix A ``(2 n, 2 n)`` and vector b ``(2 n,)`` of z' = A z + b f, with damper force f.
-
-    The state z is (x, x').
-    """
-    mass, damping, stiffness = combined(structure)
-    n = len(mass)
-    lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
-    system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), lower[:, :-1]])
-    return system, np.concatenate([np.zeros(n), lower[:, -1]])
-
-
-MODES = 40
-"""Number of modes in the reduction of a large structure, in addition to its static shapes."""
-
-IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
-"""Scenario keys without effect on the response of the whole structure."""
-
-
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
     """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure.
 
@@ -292,7 +270,10 @@ def _whole_response(text: str) -> tuple[Array, Array]:
     if hasattr(scenario.rig, "damper"):
         ideal = ideal_of(scenario)
         return ideal.displacement, ideal.acceleration
-    scenario = _small_enough(scenario)
+    structure = Assembly(scenario).structure
+    if structure is not None and is_sparse(structure.mass):
+        count = min(MODES, int((~massless(structure.mass)).sum()))
+        scenario = files.load(scenario, [f"reduction={{type: modal, modes: {count}}}"])
     assembly = Assembly(scenario)
     if scenario.rig is None:
         result = response(scenario)
@@ -305,14 +286,6 @@ def _whole_response(text: str) -> tuple[Array, Array]:
     return seen.motion(displacement), seen.motion(acceleration) + ground
 
 
-def _small_enough(scenario: Scenario) -> Scenario:
-    structure = Assembly(scenario).structure
-    if structure is None or not is_sparse(structure.mass):
-        return scenario
-    count = min(MODES, int((~massless(structure.mass)).sum()))
-    return files.load(scenario, [f"reduction={{type: modal, modes: {count}}}"])
-
-
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return the rms errors (%) of ``displacement`` and absolute ``acceleration`` by degree of freedom.
 
@@ -321,11 +294,10 @@ def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step
-    pairs = {
-        "displacement": (evaluation.run.dof_displacement[start:], displacement),
-        "acceleration": (energy.absolute_acceleration(evaluation)[start:], acceleration),
+    errors = {
+        "displacement": _percent(evaluation.run.dof_displacement[start:], displacement),
+        "acceleration": _percent(energy.absolute_acceleration(evaluation)[start:], acceleration),
     }
-    errors = {name: _percent(*pair) for name, pair in pairs.items()}
     names = evaluation.run.dof_names
     return {dof: {name: float(values[n]) for name, values in errors.items()} for n, dof in enumerate(names)}
 

@@ -37,10 +37,7 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 
 
 def difference(now: Array, then: Array) -> float:
-    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``.
-
-    Return 0 if both are zero. Return NaN if only ``then`` is zero, or if no value is finite in both.
-    """
+    """Return rms(``now`` - ``then``) / rms(``then``); 0 for 0 / 0, NaN if only ``then`` is 0 or without data."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

@@ -174,8 +174,12 @@ def index_unit(name: str) -> str:
 
 def index_title(name: str) -> str:
     unit = index_unit(name)
-    text = " ".join(word for word in name.split("_") if word not in UNIT_BY_WORD)
+    text = " ".join(words_of(name))
     return f"{text} ({unit})" if unit else text
+
+
+def words_of(name: str) -> list[str]:
+    return [word for word in name.split("_") if word not in UNIT_BY_WORD]
 
 
 def in_cell(value: float) -> str:

@@ -11,7 +11,6 @@ import re
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
 """Factors from SI to displayed units. ``PERCENT`` applies to ratios."""
-
 CLOCKS = (
     ("loop", "Computing time of one sample"),
     ("lateness", "Lateness of a tick"),
@@ -27,6 +26,9 @@ HOPS = (
 )
 """Parts of the loop, in order. Each part is the work of one node, except ``transport``. The mean of ``transport``
 is the mean time of the loop outside integrator and compensator."""
+THIN, DASH = "\u202f", "–"
+"""Thousands separator, and dash for missing values."""
+_ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
@@ -47,10 +49,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``value`` times ``factor`` with ``digits`` significant figures; a dash for non-finite numbers.
-
-    At most ``digits`` decimals are used.
-    """
+    """Return ``value`` times ``factor`` with ``digits`` significant figures or decimals; a dash if not finite."""
     numeric = number(value)
     if numeric is None:
         return DASH
@@ -124,8 +123,3 @@ def span(seconds: float) -> str:
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-THIN, DASH = "\u202f", "–"
-"""Thousands separator, and dash for missing values."""
-_ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

@@ -156,7 +156,7 @@ def run(
     )
     _check_handed(port, chosen)
     if loaded.updating is not None:
-        from rths_nodes.analysis.stability.corners import refuse_unstable
+        from rths_nodes.analysis.stability.judgement import refuse_unstable
 
         refuse_unstable(loaded)
     embedded = _loop(loaded, chosen, port)  # raise errors before any node starts

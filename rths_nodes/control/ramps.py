@@ -25,7 +25,6 @@ TABLE = {
     "hermite": ":HermiteRamp",
     "predictor_corrector": ":PredictorCorrectorRamp",
 }
-
 FEW = 3
 """Largest number of degrees of freedom for which floats are faster than arrays."""
 Triple = tuple[float, float, float]
@@ -69,8 +68,7 @@ class OfKernel(Ramp):
         self._states = change(self._states)
 
     def start(self, target: Target) -> None:
-        k, start = self._constants, self.kernel.start
-        self._states = [start(k, x, v, a) for x, v, a in self._motions(target, rows_of(target))]
+        self._states = [self.kernel.start(self._constants, *row) for row in self._motions(target, rows_of(target))]
 
     def follow(self, target: Target) -> None:
         self.follow_rows(target, rows_of(target))
@@ -254,11 +252,7 @@ of this step (m); last three targets (m, newest first)."""
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
-    return dt * substeps, substeps, predicted_of(params, substeps), params.order
-
-
-def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
-    return int(params.predicted_share * substeps + ROUNDING)
+    return dt * substeps, substeps, int(params.predicted_share * substeps + ROUNDING), params.order
 
 
 def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
@@ -342,4 +336,4 @@ class PredictorCorrectorRamp(OfKernel):
 
     def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
         super().__init__(params, dt, substeps, n_dof)
-        self.predicted = predicted_of(params, substeps)
+        _, _, self.predicted, _ = prediction(params, dt, substeps)

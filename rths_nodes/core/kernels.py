@@ -21,7 +21,7 @@ Four rules make the C code bit-identical. Code that breaks a rule is refused wit
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
 need a loop over a range, or a while loop.
 
-A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(inverse.led)``. Nodes
+A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(led)``. Nodes
 call kernels as plain Python; ``codegen/`` translates them to C unchanged.
 """
 

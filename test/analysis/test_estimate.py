@@ -15,7 +15,7 @@ from loop_parts import make
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.histories import Evaluation, windowed_evaluation
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.estimate import (
     delay_of_sine,
     discrete_model,
@@ -278,7 +278,7 @@ def test_windowed_evaluation_locates_change_of_delay_and_amplitude(run: Run) -> 
     half = len(run.time) // 2
     moved = run.target.copy()
     moved[half:] = 0.9 * run.target[half - LATE : len(run.target) - LATE]
-    result = windowed_evaluation(Evaluation(dataclasses.replace(run, displacement=moved)))
+    result = Evaluation(dataclasses.replace(run, displacement=moved)).windowed
     assert result is not None
     dt, middle = run.scenario.dt, run.time[half]
     before, after = result.time < middle - 0.5 * result.length, result.time > middle + 0.5 * result.length
@@ -291,9 +291,9 @@ def test_windowed_evaluation_locates_change_of_delay_and_amplitude(run: Run) -> 
 
 def test_windowed_evaluation_needs_long_motion(run: Run) -> None:
     short = {name: values[:200] for name, values in run.arrays().items() if len(values) == len(run.time)}
-    assert windowed_evaluation(Evaluation(dataclasses.replace(run, **short))) is None
+    assert Evaluation(dataclasses.replace(run, **short)).windowed is None
     still = dataclasses.replace(run, target=0.0 * run.target, displacement=0.0 * run.target)
-    assert windowed_evaluation(Evaluation(still)) is None
+    assert Evaluation(still).windowed is None
 
 
 def test_parameter_range_ignores_non_finite_values(run: Run) -> None:

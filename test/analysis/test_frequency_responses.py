@@ -13,8 +13,9 @@ from rths_nodes.analysis.identification.frequency_responses import (
     Experiment,
     FrequencyResponse,
     Lines,
+    entry_fits,
     fit,
-    fit_inverse,
+    fit_of,
     frequency_response,
     lines,
 )
@@ -64,7 +65,7 @@ def test_fit_of_exact_responses_equals_inverse() -> None:
     """The orders are those of Eq. (2.8): none for floors that are not adjacent."""
     frequency = np.linspace(0.5, 40.0, 80)
     response = np.array([transfer_matrix(RIG, 2j * np.pi * f) for f in frequency])
-    fit = fit_inverse(FrequencyResponse(frequency, response, np.ones((80, 3, 3))))
+    fit = fit_of(entry_fits(FrequencyResponse(frequency, response, np.ones((80, 3, 3)))), 160)
     exact = feedforward(RIG)
     np.testing.assert_array_equal(fit.orders, [[3, 2, NONE], [2, 3, 2], [NONE, 2, 3]])
     np.testing.assert_allclose(fit.coefficients, exact, rtol=1e-6, atol=1e-15)
@@ -73,7 +74,7 @@ def test_fit_of_exact_responses_equals_inverse() -> None:
 
 def test_fit_of_noisy_responses_has_only_significant_orders() -> None:
     measured = frequency_response(one_by_one(noise_rms=2e-6), DT, 0.5, BAND)
-    fit = fit_inverse(measured)
+    fit = fit_of(entry_fits(measured), 2 * len(measured.frequency))
     np.testing.assert_array_equal(fit.orders.diagonal(), 3)
     assert fit.orders[0, 2] == fit.orders[2, 0] == NONE
     assert fit.orders[0, 1] >= 1
@@ -88,7 +89,7 @@ def test_fit_of_noisy_responses_has_only_significant_orders() -> None:
 def test_fit_accepts_published_orders(clean: FrequencyResponse) -> None:
     """Three zeros on the diagonal, one next to it, no dynamics for the extreme elements, which are zero."""
     orders = np.array([[3, 1, NONE], [1, 3, 1], [NONE, 1, 3]])
-    fit = fit_inverse(clean, orders)
+    fit = fit_of(entry_fits(clean), 2 * len(clean.frequency), orders)
     np.testing.assert_array_equal(fit.orders, orders)
     assert not fit.coefficients[:, 0, 2].any()
     assert not fit.coefficients[2:, 0, 1].any()
@@ -101,7 +102,7 @@ def test_order_of_single_axis_is_identified(order: int) -> None:
     s = 2j * np.pi * frequency
     inverse = sum((0.01 * s) ** power / (power + 1) for power in range(order + 1))
     response = (1.0 / inverse)[:, None, None]
-    fit = fit_inverse(FrequencyResponse(frequency, response, np.ones((60, 1, 1))))
+    fit = fit_of(entry_fits(FrequencyResponse(frequency, response, np.ones((60, 1, 1)))), 120)
     assert fit.orders[0, 0] == order
 
 

@@ -147,7 +147,7 @@ def test_noise_leaves_no_bias_in_coefficients() -> None:
         generator = np.random.default_rng(5)
         for motion in motions:
             if instrument == "measurement":
-                following.current = State(*following.current)._replace(target=float(measured[0]))
+                following.states[0] = State(*following.states[0])._replace(target=float(measured[0]))
             measured = rig.step(following.step(motion, measured)) + size * generator.normal(size=1)
             values.append(following.state()[0])
         bias[instrument] = np.mean(values[15_000:]) / ONE[0, 0, 0] - 1.0

@@ -21,8 +21,7 @@ from rths_nodes.analysis.figures.updating import copies, draw
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import copy_for, follow
 from rths_nodes.analysis.report.document import remarks
-from rths_nodes.analysis.stability.corners import refuse_unstable, unstable_corners
-from rths_nodes.analysis.stability.judgement import is_stable, judge
+from rths_nodes.analysis.stability.judgement import is_stable, judge, refuse_unstable, unstable_corners
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, Array, Measurement

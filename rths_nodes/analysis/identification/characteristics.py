@@ -87,9 +87,8 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
     """
     if not len(command) == len(displacement) == len(force):
         raise ValueError(
-            f"command, displacement and force have {len(command)}, {len(displacement)} and {len(force)} "
-            "samples; the "
-            "numbers must be equal"
+            f"command, displacement and force have {len(command)}, {len(displacement)} and {len(force)} samples; "
+            "the numbers must be equal"
         )
     omega = 2.0 * math.pi * frequency
     wanted, moved, felt = (_harmonics(history, dt, omega) for history in (command, displacement, force))

@@ -24,7 +24,6 @@ from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3
 """Number of parameters of the compensator ``discrete_model``."""
-
 PURE = 0.95
 """Fraction of a command's power in one spectral peak above which the command is treated as a sine."""
 LINE = 3
@@ -95,27 +94,23 @@ def estimate(
 def _window(run: Run, start: float | None, end: float | None) -> Indices:
     usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
     usable &= (run.flags & FLAG_TRIPPED) == 0
-    first = Evaluation(run).first_sample * run.scenario.dt if start is None else start
+    evaluation = Evaluation(run)
+    first = evaluation.first_sample * run.scenario.dt if start is None else start
     last = float(run.time[-1]) if end is None and len(run.time) else end or 0.0
     inside = longest_stretch(usable & (run.time >= first) & (run.time <= last))
-    least = 2 * _longest(run) + 3
+    least = 2 * evaluation.longest_delay + 3
     if len(inside) < least:
         lost = f"; {run.incomplete}" if run.incomplete else ""
         raise ConfigError(
             f"--begin {first:g} s --end {last:g} s: this interval contains {len(inside)} consecutive samples; "
-            "must contain >= "
-            f"{least} (twice monitor.longest_delay){lost}"
+            f"must contain >= {least} (twice monitor.longest_delay){lost}"
         )
     return inside
 
 
-def _longest(run: Run) -> int:
-    return max(1, math.ceil(run.scenario.monitor.longest_delay / run.scenario.dt))
-
-
 def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
     target, command, measured = (values[samples, axis] for values in (run.target, run.command, run.displacement))
-    dt, longest = run.scenario.dt, _longest(run)
+    dt, longest = run.scenario.dt, Evaluation(run).longest_delay
     if not np.ptp(command) > 0.0 or not np.ptp(measured) > 0.0:
         raise ConfigError(f"{run.axes[axis]}: there is no motion between these times")
     sine = sine_frequency(command, dt)

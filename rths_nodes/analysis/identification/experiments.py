@@ -17,6 +17,13 @@ from rths_nodes.loop.scenario.force_axes import SHARE
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
+TAPER = 1.0
+"""Rise time and fall time of the noise, s; at most a tenth of the duration."""
+SETTLED = 1.0
+"""Duration of the constant loads before the motion begins, s."""
+RAMP, SETTLING = 2, 1
+"""Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
+
 
 @params
 class Noise:
@@ -60,19 +67,8 @@ class Cycles:
         return 2 * RAMP + SETTLING + self.cycles
 
 
-TAPER = 1.0
-"""Rise time and fall time of the noise, s; at most a tenth of the duration."""
-SETTLED = 1.0
-"""Duration of the constant loads before the motion begins, s."""
-RAMP, SETTLING = 2, 1
-"""Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
-
-
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the scenario in which ``axis`` moves with ``noise`` and the other axes are at rest.
-
-    The voltage of a damper is switched at random. Raises ConfigError if the noise reaches half the servo rate.
-    """
+    """Return the scenario in which only ``axis`` moves, with ``noise``. Raises ConfigError if too fast."""
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
         "type": "band_limited_noise",
@@ -83,14 +79,17 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
         "taper": min(TAPER, 0.1 * noise.duration),
         "period": noise.period,
     }
-    return _moving(scenario, axis, motion, noise.duration, "identify", _switching(scenario))
+    inputs = Assembly(scenario).port.auxiliary_inputs
+    semi_active = to_data(scenario.semi_active) if inputs else None
+    if inputs == (DAMPER_VOLTAGE,):
+        voltage = 0.0 if scenario.semi_active is None else scenario.semi_active.voltage
+        law = registry.load("semi_active", "random_switching").Params
+        semi_active = {"type": "random_switching", "voltage": voltage or law().voltage}
+    return _moving(scenario, axis, motion, noise.duration, "identify", semi_active)
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the scenario in which ``axis`` moves in ``cycles``.
-
-    Raises ConfigError if limits, servo rate or rig do not permit the cycles.
-    """
+    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError beyond its limits."""
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -137,6 +136,9 @@ def _moving(
     name, begin = scenario.moved_axes[axis], loaded_at(scenario)
     if begin:
         motion, duration = {"type": "delayed", "delay": begin, "motion": motion}, begin + duration
+    alone = np.eye(len(scenario.moved_axes))
+    alone[:, axis] -= 1.0
+    alone[axis, axis] = 1.0
     changes: dict[str, object] = {
         "name": f"{scenario.name}.{word}_{name}",
         "substeps": 1,
@@ -147,7 +149,7 @@ def _moving(
         "structure": None,
         "integrator": {"type": "prescribed", "displacement": motion},
         "ramp": {"type": "linear"},
-        "setup": {"type": "matrix", "matrix": _alone(len(scenario.moved_axes), axis)},
+        "setup": {"type": "matrix", "matrix": alone.tolist()},
         "compensator": {"type": "none"},
         "semi_active": semi_active,
         "updating": None,
@@ -177,19 +179,3 @@ def loaded_at(scenario: Scenario) -> float:
         assert limits.force_rate is not None
         longest = max(longest, load.held_for + load.rise + abs(load.largest) / (SHARE * limits.force_rate))
     return math.ceil((longest + SETTLED) * scenario.servo_rate) / scenario.servo_rate if longest else 0.0
-
-
-def _alone(count: int, axis: int) -> list[list[float]]:
-    matrix = np.eye(count)
-    matrix[:, axis] -= 1.0
-    matrix[axis, axis] = 1.0
-    return [[float(entry) for entry in row] for row in matrix]
-
-
-def _switching(scenario: Scenario) -> dict[str, object] | None:
-    inputs = Assembly(scenario).port.auxiliary_inputs
-    if inputs != (DAMPER_VOLTAGE,):
-        return to_data(scenario.semi_active) if inputs else None
-    law = registry.load("semi_active", "random_switching").Params
-    voltage = 0.0 if scenario.semi_active is None else scenario.semi_active.voltage
-    return {"type": "random_switching", "voltage": voltage or law().voltage}

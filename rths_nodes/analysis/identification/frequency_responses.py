@@ -27,9 +27,21 @@ Orders = NDArray[np.intp]
 """Degree of each entry's polynomial; ``NONE`` for a zero entry."""
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
-
 EXACT = 1e-10
 """Largest relative error that is attributed to rounding."""
+FEWEST = 4
+"""Smallest number of averaged spectral lines; a single line always has coherence 1."""
+WORST_CONDITION = 1e12
+"""Condition number of the commands' power matrix above which the axes are not driven separately."""
+ENDS, STILL = 10, 1e-3
+"""A command begins and ends at rest if its first and last ``ENDS`` samples vary by at most ``STILL`` times its
+range."""
+NEIGHBOURS = 5
+CERTAIN, UNCERTAIN = 0.01, 0.3
+"""Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
+response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
+EntryFits = list[list[list[tuple[Array, float]]]]
+"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
 
 
 class Experiment(NamedTuple):
@@ -59,8 +71,7 @@ class FrequencyResponse(NamedTuple):
         return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
-        turned = self.response * np.exp(self.s * delay)[:, None, None]
-        return self._replace(response=turned)
+        return self._replace(response=self.response * np.exp(self.s * delay)[:, None, None])
 
 
 class InverseFit(NamedTuple):
@@ -96,8 +107,8 @@ def frequency_response(
             f"band = {band[0]:g} to {band[1]:g} Hz: has {len(edges) - 1} frequencies; must have > {HIGHEST + 1}. "
             "Use a wider band or a finer resolution"
         )
-    moving = not all(_at_rest(experiment.command) for experiment in experiments)
-    transients = np.eye(len(experiments)) if moving else np.zeros((len(experiments), 0))
+    at_rest = all(_at_rest(experiment.command) for experiment in experiments)
+    transients = np.zeros((len(experiments), 0)) if at_rest else np.eye(len(experiments))
     spectra = [_spectra(*pair, dt, edges) for pair in zip(experiments, transients, strict=True)]
     uu, xu, total = (np.sum(parts, axis=0) for parts in list(zip(*spectra, strict=True))[:3])
     if not np.linalg.cond(uu).max() < WORST_CONDITION:
@@ -109,14 +120,13 @@ def frequency_response(
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
     noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # variance of real and imaginary part
     variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
-    coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power, _ in spectra]
+    coherence = []
+    for uu, xu, power, _ in spectra:
+        crossed = np.einsum("fij,fij->fi", response.conj(), xu[:, :, :n]).real
+        explained = np.einsum("fij,fjk,fik->fi", response, uu[:, :n, :n], response.conj()).real
+        unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
+        coherence.append(np.clip(1.0 - unexplained, 0.0, 1.0))
     return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2), variance)
-
-
-FEWEST = 4
-"""Smallest number of averaged spectral lines; a single line always has coherence 1."""
-WORST_CONDITION = 1e12
-"""Condition number of the commands' power matrix above which the axes are not driven separately."""
 
 
 def _spectra(
@@ -158,32 +168,6 @@ def _at_rest(command: Array) -> bool:
     return bool((np.ptp(ends, axis=0) <= STILL * np.ptp(command, axis=0).max()).all())
 
 
-ENDS, STILL = 10, 1e-3
-"""A command begins and ends at rest if its first and last ``ENDS`` samples vary by at most ``STILL`` times its
-range."""
-
-
-def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
-    crossed = np.einsum("fij,fij->fi", response.conj(), xu).real
-    explained = np.einsum("fij,fjk,fik->fi", response, uu, response.conj()).real
-    unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
-    coherence: Array = np.clip(1.0 - unexplained, 0.0, 1.0)
-    return coherence
-
-
-EntryFits = list[list[list[tuple[Array, float]]]]
-"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
-
-
-def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Fit polynomials to the inverse of ``measured`` (step 3). Errors are relative to the diagonal of the row.
-
-    ``orders`` are the degrees. By default the degree of each entry, up to ``highest``, minimises the information
-    criterion of Schwarz (1978). An entry without coupling is zero.
-    """
-    return fit_of(entry_fits(measured), 2 * len(measured.frequency), orders, highest)
-
-
 def entry_fits(measured: FrequencyResponse) -> EntryFits:
     from scipy.signal import medfilt  # the import takes 0.1 s
 
@@ -199,7 +183,12 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
     ]
 
 
-def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> InverseFit:
+def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
+    """Choose polynomials for ``count`` values (step 3). Errors are relative to the diagonal of the row.
+
+    By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
+    without coupling is zero.
+    """
     n = len(fits)
     coefficients, error, chosen = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n)), np.full((n, n), NONE)
     for i, row in enumerate(fits):
@@ -210,12 +199,6 @@ def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> 
             chosen[i, j] = best if orders is None else orders[i, j]
             coefficients[:, i, j], error[i, j] = entry[chosen[i, j] - NONE]
     return InverseFit(coefficients, chosen, error)
-
-
-NEIGHBOURS = 5
-CERTAIN, UNCERTAIN = 0.01, 0.3
-"""Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
-response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
@@ -231,23 +214,18 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return the criterion of Schwarz (1978) for a model; the best model has the smallest value.
-
-    The model has ``coefficients`` parameters and an rms ``error`` of ``count`` values.
-    """
+    """Return the criterion of Schwarz (1978) for an rms ``error`` of ``count`` values; the smallest is best."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
-POWERS = len(DERIVATIVES)
-
-
 class Lines(NamedTuple):
-    """Response at the spectral lines of a periodic excitation."""
+    """Response at the spectral lines of a periodic excitation.
+
+    ``frequency`` is ``(f,)`` Hz; ``response`` is measured displacement over command, ``(f, n_axes, n_axes)``.
+    """
 
     frequency: Array
-    """Frequencies, ``(f,)`` Hz."""
     response: Complex
-    """Measured displacement over applied command, ``(f, n_axes, n_axes)``."""
 
     def up_to(self, frequency: float) -> Lines:
         kept = self.frequency <= frequency * (1.0 + ROUNDING)
@@ -301,11 +279,8 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
     return command, measured
 
 
-def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
-    """Fit coefficients up to ``order`` to the lines ``seen`` by least squares.
-
-    Raises ValueError if there are too few lines.
-    """
+def fit(seen: Lines, order: int = HIGHEST) -> Fit:
+    """Fit coefficients up to ``order`` to lines by least squares. Raises ValueError if there are too few lines."""
     (count, n, _), used = seen.response.shape, order + 1
     if count <= used * n:
         raise ValueError(f"{count} spectral lines: must be more than {used * n}")
@@ -325,7 +300,7 @@ def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
     units = scale ** np.arange(used)[:, None, None]
 
     def matrices(columns: Array) -> Array:
-        coefficients = np.zeros((POWERS, n, n))
+        coefficients = np.zeros((HIGHEST + 1, n, n))
         coefficients[:used] = columns.reshape(used, n, n).transpose(0, 2, 1) / units
         return coefficients
 

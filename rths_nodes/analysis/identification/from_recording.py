@@ -137,14 +137,17 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
 def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
     from scipy.optimize import least_squares
 
-    scale, delay = _rms(moved), max(_delay(command, moved, dt), dt)
-    first = {
-        1: [1.0, math.log(delay)],
-        2: [1.0, math.log(2.0 * DAMPING / delay), math.log(DAMPING)],
-        3: [1.0, math.log(0.5 * delay), math.log(4.0 * DAMPING / delay), math.log(DAMPING)],
-    }
+    # the delay of slow motions, from a fit of m = c - delay c' for displacement m and command c
+    slope = np.gradient(command, dt)
+    delay = max(float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300)), dt)
+    scale = _rms(moved)
+    first = (  # of the orders 1, 2 and 3
+        [1.0, math.log(delay)],
+        [1.0, math.log(2.0 * DAMPING / delay), math.log(DAMPING)],
+        [1.0, math.log(0.5 * delay), math.log(4.0 * DAMPING / delay), math.log(DAMPING)],
+    )
     best: tuple[float, Array, float] = (math.inf, np.zeros(0), math.inf)
-    for begin in first.values():
+    for begin in first:
 
         def errors(parameters: Array) -> Array:
             with np.errstate(all="ignore"):
@@ -158,12 +161,6 @@ def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
         if criterion < best[0]:
             best = criterion, fitted.x, error * scale
     return best[1], best[2]
-
-
-def _delay(command: Array, moved: Array, dt: float) -> float:
-    """Return the delay (s) of slow motions, from a fit of m = c - delay c' for displacement m and command c."""
-    slope = np.gradient(command, dt)
-    return float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300))
 
 
 def _specimen(moved: Array, force: Array, dt: float) -> tuple[float, float, float]:

@@ -3,8 +3,8 @@
 
     G(s) = P(s)^-1 e^(-s D)
 
-is the response of the rig. P is the matrix of polynomials of ``frequency_responses.fit_inverse``, and D is the
-delay of all commands. The search starts from the polynomials of ``fit_inverse`` at their best delay. A weighted
+is the response of the rig. P is the matrix of polynomials of ``frequency_responses.fit_of``, and D is the
+delay of all commands. The search starts from the polynomials of ``fit_of`` at their best delay. A weighted
 least-squares fit to the measured responses gives all coefficients and the delay, with their standard deviations.
 The weights are the inverse standard deviations of the noise (L. Ljung, System Identification, 2nd ed. 1999,
 sections 7.4 and 10.2). Noise biases the inverse of a response, but not the response.
@@ -20,18 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.identification.frequency_responses import (
-    EXACT,
-    HIGHEST,
-    NONE,
-    EntryFits,
-    FrequencyResponse,
-    InverseFit,
-    Orders,
-    entry_fits,
-    fit_of,
-    information,
-)
+from rths_nodes.analysis.identification import frequency_responses
+from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, FrequencyResponse, InverseFit
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import ROUNDING, Array
@@ -46,6 +36,12 @@ responses with ``ACCURATE``."""
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96
+EQUAL = 0.7
+"""Weighted rms residual below which models are equally good."""
+PASSES = 2
+"""Largest number of refinements of a model by its own prediction of the motion between samples."""
+FAST = 0.1
+"""Initial lag of an additional pole, relative to the lag of the model."""
 
 
 class Identified(NamedTuple):
@@ -63,7 +59,11 @@ class Identified(NamedTuple):
 
 
 def identify(
-    sampled: FrequencyResponse, dt: float, ramp: bool, orders: Orders | None = None, delay: float | None = None
+    sampled: FrequencyResponse,
+    dt: float,
+    ramp: bool,
+    orders: frequency_responses.Orders | None = None,
+    delay: float | None = None,
 ) -> Identified:
     """Return the model of a rig from its response, ``sampled`` every ``dt`` (s).
 
@@ -73,7 +73,10 @@ def identify(
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
     continuous = partial(_continuous, sampled, dt, ramp)
     first = continuous(None)
-    fits, count = [entry_fits(first.without_delay(float(late))) for late in delays], 2 * len(sampled.frequency)
+    fits, count = (
+        [frequency_responses.entry_fits(first.without_delay(float(late))) for late in delays],
+        2 * len(sampled.frequency),
+    )
     for relative in (ACCURATE, RELATIVE):
         settle = partial(_settled, continuous, first, relative, delay is not None)
         models = [model for model in _candidates(settle, orders, delays, fits, count) if _stable(model[0].fit)]
@@ -85,12 +88,10 @@ def identify(
             "stronger noise"
         )
     values = 2 * sampled.response.size
-    best = min(models, key=lambda model: information(max(model[1], EQUAL), model[2], values))[0]
+    best = min(models, key=lambda model: frequency_responses.information(max(model[1], EQUAL), model[2], values))[
+        0
+    ]
     return best._replace(explained=relative == ACCURATE)
-
-
-EQUAL = 0.7
-"""Weighted rms residual below which models are equally good."""
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
@@ -131,12 +132,21 @@ def _stable(fit: InverseFit) -> bool:
 
 
 def _candidates(
-    settle: Callable[..., _Candidate], orders: Orders | None, delays: Array, fits: Sequence[EntryFits], count: int
+    settle: Callable[..., _Candidate],
+    orders: frequency_responses.Orders | None,
+    delays: Array,
+    fits: Sequence[frequency_responses.EntryFits],
+    count: int,
 ) -> Iterator[_Candidate]:
     lower = None
     for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
-        starts = [fit_of(entry, count, orders, highest) for entry in fits]
-        best = int(np.argmin([_information(fit, count) for fit in starts]))
+        starts = [frequency_responses.fit_of(entry, count, orders, highest) for entry in fits]
+        sizes = [
+            zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True) for fit in starts
+        ]
+        best = int(
+            np.argmin([sum(frequency_responses.information(*pair, count) for pair in pairs) for pairs in sizes])
+        )
         begins = [(starts[best], float(delays[best]))]
         if lower is not None:
             begins.append(_raised(lower, highest))
@@ -153,10 +163,7 @@ def _settled(
     start: InverseFit,
     delay: float,
 ) -> _Candidate:
-    """Return the model, refined up to ``PASSES`` times by its own prediction of the motion between samples.
-
-    ``first`` is the response before any prediction.
-    """
+    """Return the model, refined by its own prediction; ``first`` is the response before any prediction."""
     candidate = _refined(first, _weight(first, relative), start, delay, fixed)
     for _ in range(PASSES):
         model = candidate[0]
@@ -167,14 +174,6 @@ def _settled(
     return candidate
 
 
-PASSES = 2
-
-
-def _information(fit: InverseFit, count: int) -> float:
-    rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
-    return float(sum(information(error, number, count) for error, number in rows))
-
-
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
     """Return ``lower`` with an additional fast pole, whose lag is subtracted from the delay."""
     fit = lower.fit
@@ -183,10 +182,6 @@ def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
     coefficients[1:] += lag * fit.coefficients[:-1]
     orders = np.where(fit.orders > NONE, np.minimum(fit.orders + 1, highest), NONE)
     return InverseFit(coefficients, orders, fit.error), max(0.0, lower.delay - lag)
-
-
-FAST = 0.1
-"""Initial lag of an additional pole, relative to the lag of the model."""
 
 
 def _refined(
@@ -208,7 +203,7 @@ def _refined(
         try:
             response = np.linalg.inv(np.tensordot(powers, coefficients, 1))
         except np.linalg.LinAlgError:  # the step of the search is too long
-            return np.full(measured.response.shape, 1.0 / EXACT, np.complex128)
+            return np.full(measured.response.shape, 1.0 / frequency_responses.EXACT, np.complex128)
         return np.asarray(response * np.exp(turned * parameters[-1]))
 
     def errors(parameters: Array) -> Array:
@@ -223,7 +218,7 @@ def _refined(
 
     begin = np.append((start.coefficients * units)[used], delay * scale)
     bounds = np.full(len(begin), -np.inf), np.full(len(begin), np.inf)
-    bounds[0][-1] = min(0.0, begin[-1]) - EXACT
+    bounds[0][-1] = min(0.0, begin[-1]) - frequency_responses.EXACT
     result = least_squares(errors, begin, slopes, bounds, x_scale="jac")
     coefficients = np.zeros(used.shape)
     coefficients[used] = result.x[:-1]
@@ -237,9 +232,8 @@ def _refined(
     wide = 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
     off = model(result.x) - measured.response
     driven = np.einsum("fii->fi", measured.response)[:, None, :]
-    share = 1.0 / np.broadcast_to(
-        np.maximum(measured.variance, EXACT**2), off.shape
-    )  # proportional to the power of the commands
+    # proportional to the power of the commands
+    share = 1.0 / np.broadcast_to(np.maximum(measured.variance, frequency_responses.EXACT**2), off.shape)
     error = np.sqrt((share * np.abs(off) ** 2).sum(axis=0) / (share * np.abs(driven) ** 2).sum(axis=0))
     fit = InverseFit(coefficients / units, start.orders, error)
     interval = (max(0.0, late - wide), min(late + wide, max(late, LATEST)))
@@ -254,4 +248,6 @@ def _real(values: Complex) -> Array:
 
 def _deviations(slopes: Array) -> Array:
     _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
-    return np.asarray(np.sqrt(((rows / np.maximum(sizes, EXACT * sizes[0])[:, None]) ** 2).sum(axis=0)))
+    return np.asarray(
+        np.sqrt(((rows / np.maximum(sizes, frequency_responses.EXACT * sizes[0])[:, None]) ** 2).sum(axis=0))
+    )

@@ -17,20 +17,8 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.corrections import low_pass
-from rths_nodes.mechanics.updating import (
-    IDENTIFIED,
-    LAWS,
-    PERIOD,
-    UNEXPLAINED,
-    UNUSABLE,
-    WORDS,
-    Copy,
-    Open,
-    Sample,
-    Settings,
-    at_rest,
-    step,
-)
+from rths_nodes.mechanics import updating
+from rths_nodes.mechanics.updating import Copy, Open
 from rths_nodes.recording.run import Run
 
 NOISE = 0.02
@@ -79,13 +67,13 @@ class Followed:
 
     @property
     def unexplained(self) -> NDArray[np.bool_]:
-        return self.mean_square > UNEXPLAINED
+        return self.mean_square > updating.UNEXPLAINED
 
     @property
     def identified(self) -> tuple[bool, ...]:
         """True for each identified parameter, ``(m,)``; all false unless the model explains the specimen."""
         explained = not self.unexplained.any()
-        return tuple(bool(explained and left <= IDENTIFIED) for left in self.left)
+        return tuple(bool(explained and left <= updating.IDENTIFIED) for left in self.left)
 
     @property
     def at_bound(self) -> tuple[str, ...]:
@@ -94,7 +82,9 @@ class Followed:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {text: int((self.use == use).sum()) for use, text in WORDS.items() if (self.use == use).any()}
+        return {
+            text: int((self.use == use).sum()) for use, text in updating.WORDS.items() if (self.use == use).any()
+        }
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
@@ -128,8 +118,8 @@ def follow(
     """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
-    if law not in LAWS:
-        raise unknown("--law", "law", law, LAWS)
+    if law not in updating.LAWS:
+        raise unknown("--law", "law", law, updating.LAWS)
     if law == "rls" and not copy.linear:
         raise ConfigError(
             f"--law rls: the force of {copy.model} must be known to be linear in {', '.join(copy.names)}. Use "
@@ -145,7 +135,7 @@ def follow(
         raise ConfigError(f"{axis}: there is no motion or no force between these times")
     noise = NOISE * large if noise is None else noise
     prior = np.full(len(copy.names), uncertainty)
-    settings = Settings(period, noise, prior, run.scenario.axes[axis].limits.velocity)
+    settings = updating.Settings(period, noise, prior, run.scenario.axes[axis].limits.velocity)
     rows = _followed(copy, law, settings, (x, np.gradient(x, period), force, flagged), int(time[0] / period))
     scale = copy.initial
     estimate, deviation, released = (scale * np.array([row[column] for row in rows]) for column in range(3))
@@ -177,7 +167,7 @@ def _samples(
     run: Run, axis: str, start: float | None, end: float | None
 ) -> tuple[Array, Array, Array, NDArray[np.bool_], float]:
     column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
-    moved, bad = run.displacement[:, column], (run.flags & UNUSABLE) != 0
+    moved, bad = run.displacement[:, column], (run.flags & updating.UNUSABLE) != 0
     broken = ~np.isfinite(moved)
     if broken.all():
         raise ConfigError(f"{axis}: no displacement in this recording")
@@ -187,7 +177,7 @@ def _samples(
     x, force = paired(moved, run.force[:, column], section, dt)
     delay = len(moved) - len(x)
     bad = bad[: len(x)] | bad[delay:]
-    every = max(1, round(PERIOD / dt))
+    every = max(1, round(updating.PERIOD / dt))
     taken = np.arange(0, len(x), every)
     time = run.time[taken]
     inside = (time >= (start or 0.0)) & (time <= (np.inf if end is None else end))
@@ -201,13 +191,17 @@ def _samples(
 
 
 def _followed(
-    copy: Copy, law: str, settings: Settings, columns: tuple[Array, Array, Array, NDArray[np.bool_]], before: int
+    copy: Copy,
+    law: str,
+    settings: updating.Settings,
+    columns: tuple[Array, Array, Array, NDArray[np.bool_]],
+    before: int,
 ) -> list[tuple[Array, Array, Array, float, float, float, int]]:
-    estimator, x = LAWS[law](copy, settings), columns[0]
-    state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)
+    estimator, x = updating.LAWS[law](copy, settings), columns[0]
+    state = updating.at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)
     m, rows = len(copy.names), []
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        state, result = step(estimator, copy, settings, state, Sample(*row))
+        state, result = updating.step(estimator, copy, settings, state, updating.Sample(*row))
         belief = state.belief
         parameters = belief.mean[:m], belief.deviation[:m], state.released
         rows.append((*parameters, result.expected, result.spread, state.mean_square, result.use))

@@ -57,10 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that ends an iteration.
-
-    ``runs`` is the largest number of runs. ``tolerance`` of the error is in % of the target's rms.
-    """
+    """Ends an iteration after ``runs`` runs or within the ``tolerance`` (% of the rms of the target)."""
 
     runs: int = 5
     tolerance: float = TOLERANCE
@@ -94,10 +91,7 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the name of the bound that an ``error`` (%) satisfies, or "" if it satisfies none.
-
-    The bounds are the ``tolerance`` (%) and twice the ``noise`` (%).
-    """
+    """Return the bound that an ``error`` (%) satisfies: ``tolerance`` or twice the ``noise`` (%); "" if none."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"

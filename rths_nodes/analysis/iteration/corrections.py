@@ -20,6 +20,7 @@ All relaxations start from the measured displacement, so that poor tracking by t
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,34 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
 from rths_nodes.numerical.structures.restoring_forces import is_linear
 from rths_nodes.recording.run import Run
+
+UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
+LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
+"""Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
+STRAIGHT = 1e-3
+"""Largest permitted relative deviation of the setup from a linear transformation."""
+WEAKEST = 1e-3
+"""Relative singular value below which a difference of residuals is treated as noise."""
+LARGEST = 2.0
+"""Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
+MODES = TRACKING, HISTORY
+NO_PARENTS: Mapping[str, str] = MappingProxyType({})
+PLAYED: dict[str, object] = {
+    "structure": None,
+    "reduction": None,
+    "semi_active": None,
+    "soft_start": None,
+    "force_lead": None,
+    "ground_motion": {"type": "none"},
+    "setup": {"type": "identity"},
+    "ramp": {"type": "hermite"},
+    "interface": [],
+    "observed": [],
+    "indices": "none",
+    "cases": {},
+    "scatter": {},
+    "substeps": 1,
+}
 
 
 class Specimens(NamedTuple):
@@ -87,9 +116,6 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Speci
     return Specimens(mass, damping, stiffness)
 
 
-UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
-
-
 @dataclass(frozen=True)
 class Peaks:
     """Largest magnitudes on an axis: command (m), velocity of the command (m/s), displacement (m), force (N)."""
@@ -113,9 +139,8 @@ def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) ->
 
 def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
     return [
-        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} "
-        "times the value "
-        f"in run 1; must be <= {factor:g} times, i.e. {factor * before:.6g} {unit}"
+        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times the "
+        f"value in run 1; must be <= {factor:g} times, i.e. {factor * before:.6g} {unit}"
         for axis, most in first.items()
         for name, unit in UNITS.items()
         if (value := getattr(planned[axis], name)) > factor * (before := getattr(most, name))
@@ -129,12 +154,6 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
         for axis, limit in elastic.items()
         if not (far := max(reached[axis].command, reached[axis].displacement)) < limit
     ]
-
-
-LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
-STRAIGHT = 1e-3
-"""Largest permitted relative deviation of the setup from a linear transformation."""
 
 
 class Substructure:
@@ -152,80 +171,56 @@ class Substructure:
                 "structure: must be given and linear, because an iteration of whole histories computes the "
                 "response of the structure by exact steps"
             )
-        partition_of_structure = partition(assembly, _stiffnesses(scenario))
-        if not partition_of_structure.source:
+        measured = {
+            name: axis.rig_axis.stiffness
+            for name, axis in scenario.axes.items()
+            if axis.rig_axis is not None and axis.rig_axis.stiffness is not None
+        }
+        parts = partition(assembly, measured)
+        if not parts.source:
             raise ConfigError(
                 "structure: the experimental part is not declared (experimental_stiffness ...), so the first "
                 "history cannot be predicted"
             )
         self.dt = scenario.dt
-        axes, self._spread = transformation(assembly)
-        self._ground, numerical_part = assembly.external_force, partition_of_structure.numerical
-        self.numerical = Response(numerical_part, axes, scenario.dt)
-        mass, damping, stiffness = (
-            matrix + lab for matrix, lab in zip(numerical_part, partition_of_structure.experimental, strict=True)
-        )
-        self.whole = Response((mass, damping, stiffness), axes, scenario.dt)
-        self._own, self._transformation = numerical_part, axes
-        self.predicted = self.whole.motion(assembly.force_on_whole)
+        self._axes, self._spread = transformation(assembly)
+        self._ground, self._own = assembly.external_force, parts.numerical
+        self._numerical = Response(self._own, self._axes, self.dt)
+        self.predicted = self._with(parts.experimental).motion(assembly.force_on_whole)
         """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
-        self.reference = self._reference(assembly)
+        self.reference: Array | None = None
         """Displacement with the simulated specimens, ``(samples, n_axes)`` m; None unless each axis has a linear
         specimen."""
+        if scenario.rig is None and all(_linear(axis.specimen) for axis in scenario.axes.values()):
+            specimens, source = of_axes(scenario, {})
+            if source == MODEL:
+                self.reference = self._with(self._spread_out(specimens)).motion(assembly.force_on_whole)[:, 0]
         _check_straight(assembly, self.predicted[:, 0])
 
-    def _reference(self, assembly: Assembly) -> Array | None:
-        scenario = assembly.scenario
-        if scenario.rig is not None or not all(_linear(axis.specimen) for axis in scenario.axes.values()):
-            return None
-        (mass, damping, stiffness), source = of_axes(scenario, {})
-        if source != MODEL:
-            return None
-        response = self.with_specimen(np.diag(mass), np.diag(damping), np.diag(stiffness))
-        return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
+    def _with(self, tested: Sequence[Array]) -> Response:
+        mass, damping, stiffness = (matrix + lab for matrix, lab in zip(self._own, tested, strict=True))
+        return Response((mass, damping, stiffness), self._axes, self.dt)
+
+    def _spread_out(self, specimens: Sequence[Array]) -> list[Array]:
+        return [self._spread @ matrix @ self._axes for matrix in specimens]
 
     def under(self, force: Array) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` due to ground motion and specimens.
-
-        ``force`` is the restoring force of the specimens, ``(samples, n_axes)`` N.
-        """
-        return self.numerical.motion(self._ground - force @ self._spread.T)
-
-    def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
-        tested = (self._spread @ np.diag(values) @ self._transformation for values in (mass, damping, stiffness))
-        m, c, k = (matrix + lab for matrix, lab in zip(self._own, tested, strict=True))
-        return Response((m, c, k), self._transformation, self.dt)
+        """Return the motion ``(samples, 3, n_axes)`` under the specimens' ``force``, ``(samples, n_axes)`` N."""
+        return self._numerical.motion(self._ground - force @ self._spread.T)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the solution minus the measured motion, ``(samples, n_axes)`` m.
-
-        This is (1 + G E)^-1 r (see the module).
-        """
+        """Return the solution minus the measured motion, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the response ``(samples, 3, n_axes)`` of structure and ``specimens`` to the force E ``residual``.
-
-        E is the dynamic stiffness of ``specimens``.
-        """
-        return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
+        """Return the motion ``(samples, 3, n_axes)`` under the force of ``specimens`` at ``residual`` (m)."""
+        tested = self._spread_out([np.diag(values) for values in specimens])
+        return self._with(tested).motion(specimens.force(residual) @ self._spread.T)
 
 
 def _linear(specimen: object) -> bool:
     inner = [value for _, value in walk(specimen)] if specimen is not None else [None]
     return all(model is not None and type(model).type_name in LINEAR for model in inner)
-
-
-def every_sample(scenario: Scenario) -> Scenario:
-    return replace(scenario, [(["substeps"], 1), (["soft_start"], None), (["semi_active"], None)])
-
-
-def _stiffnesses(scenario: Scenario) -> dict[str, float]:
-    return {
-        name: axis.rig_axis.stiffness
-        for name, axis in scenario.axes.items()
-        if axis.rig_axis is not None and axis.rig_axis.stiffness is not None
-    }
 
 
 def _check_straight(assembly: Assembly, moved: Array) -> None:
@@ -237,30 +232,6 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
             "setup: the axes do not move in proportion to the structure in the expected motion; an iteration of "
             "whole histories needs a linear setup"
         )
-
-
-WEAKEST = 1e-3
-"""Relative singular value below which a difference of residuals is treated as noise."""
-LARGEST = 2.0
-"""Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
-
-MODES = TRACKING, HISTORY
-PLAYED: dict[str, object] = {
-    "structure": None,
-    "reduction": None,
-    "semi_active": None,
-    "soft_start": None,
-    "force_lead": None,
-    "ground_motion": {"type": "none"},
-    "setup": {"type": "identity"},
-    "ramp": {"type": "hermite"},
-    "interface": [],
-    "observed": [],
-    "indices": "none",
-    "cases": {},
-    "scatter": {},
-    "substeps": 1,
-}
 
 
 @dataclass(frozen=True)
@@ -295,13 +266,11 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Result of a simulated run on the identified model.
-
-    ``peaks`` are by axis. ``missed`` is the rms error below the cut-off, % of the target's rms.
-    """
+    """Result of a simulated run on the identified model."""
 
     peaks: dict[str, Peaks]
     missed: float
+    """Rms error below the cut-off, % of the target's rms."""
 
 
 def check(scenario: Scenario) -> None:
@@ -325,7 +294,7 @@ class Corrections:
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
-        self.base = every_sample(scenario)
+        self.base = replace(scenario, [(["substeps"], 1), (["soft_start"], None), (["semi_active"], None)])
         self.settings = settings
         changed_by(self.base, setting(self._changed(max(settings.changes, default=1))))  # refuse mistakes now
         computed = self.base.structure is not None and (settings.mode == HISTORY or first is None)
@@ -346,14 +315,12 @@ class Corrections:
         if first is not None:
             self.learn(1, first.outcome, "", "", first)
 
-    def history(self, source: str, parents: Mapping[str, str] = MappingProxyType({})) -> History:
+    def history(self, source: str, parents: Mapping[str, str] = NO_PARENTS) -> History:
         axes = tuple(self.base.axes)
         command = np.zeros((0, len(axes))) if self._command is None else self._command
         return History(axes, self.base.servo_rate, source, self._target, command, parents)
 
-    def planned(
-        self, number: int, folder: Path, source: str, parents: Mapping[str, str] = MappingProxyType({})
-    ) -> Scenario:
+    def planned(self, number: int, folder: Path, source: str, parents: Mapping[str, str] = NO_PARENTS) -> Scenario:
         file = (folder / f"history_{number}.npz").absolute()
         self.history(source, parents).save(file)
         pairs: list[tuple[list[str], object]] = [([name], value) for name, value in PLAYED.items()]
@@ -368,10 +335,7 @@ class Corrections:
         return [change for first in sorted(changes) if number >= first for change in changes[first]]
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Add the row of a run. After the first run, also identify the inverse of the rig.
-
-        Raises ConfigError if this identification fails.
-        """
+        """Add the row of a run. The first run identifies the rig; raises ConfigError if this fails."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -402,13 +366,13 @@ class Corrections:
         response = answer(spectra, self._specimens, moved, self._force, cutoff)
         peaks = self._peaks(command, moved, run.force[:n])
         self.rows.append(
-            Row(
-                **{name: getattr(row, name) for name in ("number", "outcome", "reason", "recording")},
+            dataclasses.replace(
+                row,
                 error=_worst(_rms(to_go) / size),
                 noise=_worst(noise * band / size),
                 residual=residual,
                 missed=rms(missed),
-                true=_off(run.true_displacement[:n], wanted),
+                true=np.nan if wanted is None else _worst(_rms(run.true_displacement[:n] - wanted) / _rms(wanted)),
                 answer=dict(zip(self.base.axes, response.tolist(), strict=True)),
                 command=of_first("command", peaks, self.first),
                 velocity=of_first("velocity", peaks, self.first),
@@ -423,9 +387,8 @@ class Corrections:
             self._target = self.relaxation.next(self._step)
         assert self.inverse is not None
         last = (self._ran, before, self._moved)
-        self._command = learning.corrected(
-            self.spectra, self.inverse, self._first_command, last, self._target[:, 0]
-        )
+        arguments = self.spectra, self.inverse, self._first_command, last
+        self._command = learning.corrected(*arguments, self._target[:, 0])
 
     def rehearsed(self) -> Rehearsal:
         """Simulate the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
@@ -478,10 +441,6 @@ def _prescribed(scenario: Scenario) -> Array:
 
 def _rms(values: Array) -> Array:
     return np.asarray(np.sqrt(np.square(values).mean(axis=0)))
-
-
-def _off(true: Array, wanted: Array | None) -> float:
-    return np.nan if wanted is None else _worst(_rms(true - wanted) / _rms(wanted))
 
 
 def _worst(parts: Array) -> float:

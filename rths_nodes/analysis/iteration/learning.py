@@ -32,13 +32,26 @@ from rths_nodes.core.samples import Array
 
 FADE = 1.0
 FLAT = 0.8
+ORDER = 4
+"""Highest derivative in L."""
+WORST = 0.5
+"""Largest permitted |1 - L T|, with noise, in the band of Q."""
+KNOWN = 0.3
+"""Largest permitted |1 - L T|, without noise, in the band of W."""
+EXPECTED = 0.02
+"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
+QUIET = 1e-6
+"""Relative power of the commands in a band below which the fit ends."""
+LONGEST, TRIED = 1.25, 11
+"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
+PASSES = 4
+"""Number of fits; each weights the noise by the previous L."""
+WIDTH = 2.0 ** (1.0 / 3.0)
+LEAST_LINES = 12
 
 
 class Spectra:
-    """Transforms histories to spectra and back.
-
-    Each column is a history of ``samples`` samples, one every ``dt`` (s).
-    """
+    """Transforms histories, columns of ``samples`` samples one every ``dt`` (s), to spectra and back."""
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len
@@ -96,24 +109,6 @@ def noise_rms(history: Array) -> Array:
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
     return np.asarray(np.sqrt(upper / float(np.square(taper).sum())))
-
-
-ORDER = 4
-"""Highest derivative in L."""
-WORST = 0.5
-"""Largest permitted |1 - L T|, with noise, in the band of Q."""
-KNOWN = 0.3
-"""Largest permitted |1 - L T|, without noise, in the band of W."""
-EXPECTED = 0.02
-"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
-QUIET = 1e-6
-"""Relative power of the commands in a band below which the fit ends."""
-LONGEST, TRIED = 1.25, 11
-"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
-PASSES = 4
-"""Number of fits; each weights the noise by the previous L."""
-WIDTH = 2.0 ** (1.0 / 3.0)
-LEAST_LINES = 12
 
 
 class Inverse(NamedTuple):
@@ -203,9 +198,8 @@ def _of_axis(
         left = _left(edges, *(candidate[:, None] for candidate in (u, u - response * y, z)))[:, 1]
         bad = np.flatnonzero(left > KNOWN)
         good = left[: bad[0]] if len(bad) else left
-        score = len(good) - (
-            float(np.mean(good)) if len(good) else 1.0
-        )  # prefer the widest range, then the best fit
+        # prefer the widest range, then the best fit
+        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)
         best = max(best, (score, float(delay), coefficients), key=lambda candidate: candidate[0])
     return best[1:]
 
@@ -231,15 +225,11 @@ def _polynomial(
         powers = s[:, None] ** np.arange(ORDER + 1)
         regressors = powers / scale * (y[1:end] * np.exp(s * delay))[:, None]
         instruments = weight * powers / scale * z[1:end, None]
-        left, right = (_real(instruments, values) for values in (regressors, u[1:end, None]))
+        left, right = ((np.conj(instruments).T @ values).real for values in (regressors, u[1:end, None]))
         coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
         middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
         spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
     return coefficients
-
-
-def _real(a: Complex, b: Complex) -> Array:
-    return np.asarray((np.conj(a).T @ b).real)
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:

@@ -17,12 +17,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
+
+Response = Callable[[Frequencies], Complex]
+"""Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
+n_axes)``."""
+HAIR = 1e-13
+"""Fraction of the highest natural frequency that just exceeds rounding errors."""
+SLOW = 1e-3
+"""Fraction of the highest natural frequency at which the delay is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +79,9 @@ class WholeStructure:
     def states(self, rig: Array | Complex) -> Complex:
         """Return the roots (rad/s) of structure and specimens for a constant response, ``(n, m)``.
 
-        The response ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure.
+        The response ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure. The state holds x,
+        x' and the states of the specimens, which move by rig T x.
         """
-        return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
-
-    def _state_matrix(self, rig: Array | Complex) -> Complex:
-        """Return the state matrix of [x, x', states of the specimens]; the specimens move by rig T x."""
         n, r = len(self.mass), self.time_ratio
         moved = rig @ self.axes_of
         stiffness = np.array([one.stiffness for one in self.specimens])
@@ -84,7 +91,10 @@ class WholeStructure:
         size = 2 * n + sum(len(one.states) for one in self.specimens)
         matrix = np.zeros((len(rig), size, size), complex)
         matrix[:, :n, n : 2 * n] = np.eye(n)
-        inverse = self._inverse_with_masses(moved)
+        inverse: Array | Complex = self.inverse
+        if any(one.mass for one in self.specimens):
+            masses = np.array([one.mass / r**2 for one in self.specimens])
+            inverse = np.linalg.inv(self.mass + self.forces_of @ (masses[:, None] * moved))
         matrix[:, n : 2 * n, :n] = -inverse @ held
         matrix[:, n : 2 * n, n : 2 * n] = -inverse @ slowed
         first = 2 * n
@@ -96,22 +106,7 @@ class WholeStructure:
             force = np.outer(self.forces_of[:, axis], one.force_of_state)
             matrix[:, n : 2 * n, rows] = -inverse @ force
             first = rows.stop
-        return matrix
-
-    def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
-        if not masses.any():
-            return self.inverse
-        return np.linalg.inv(self.mass + self.forces_of @ (masses[:, None] * moved))
-
-
-Response = Callable[[Frequencies], Complex]
-"""Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
-n_axes)``."""
-HAIR = 1e-13
-"""Fraction of the highest natural frequency that just exceeds rounding errors."""
-SLOW = 1e-3
-"""Fraction of the highest natural frequency at which the delay is evaluated."""
+        return np.asarray(np.linalg.eigvals(matrix), complex)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +124,7 @@ class ContinuousLoop(WholeStructure):
 
     sampled = False
     finest = 1e-13
+    force_loops: ClassVar[tuple[ForceLoop, ...]] = ()
 
     @property
     def border(self) -> float:

@@ -22,7 +22,6 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import ROUNDING, Array
 
 Loop = ContinuousLoop | SampledLoop
-
 PER_DECADE = 400
 COUNTED_PER_DECADE = 100
 LOWEST = 1e-3
@@ -61,11 +60,10 @@ class Crossing:
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
     """Return the root (rad/s) of the loop that starts at ``motion``, for all ``values`` of ``parameter``."""
-    path = []
+    path = [motion]
     for value in values.tolist():
-        motion = settle(loop, motion, **{parameter: value}, **state)
-        path.append(motion)
-    return np.array(path)
+        path.append(settle(loop, path[-1], **{parameter: value}, **state))
+    return np.array(path[1:])
 
 
 def settle(loop: Loop, motion: complex, **state: float) -> complex:
@@ -122,8 +120,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
     """Return a logarithmic sweep (rad/s) up to ``top`` that includes ``frequencies``.
 
-    It also includes one value just below and one just above each undamped natural frequency of the numerical
-    substructure.
+    It includes values just below and above each undamped natural frequency of the numerical substructure.
     """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
@@ -137,8 +134,7 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Return further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time, the factor e^{-s delay} of a delayed force is only an approximation, so the values are
-    corrected by following the motion.
+    In discrete time, e^{-s delay} of a delayed force is approximate: values are corrected by following the motion.
     """
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
@@ -230,16 +226,11 @@ def _nearest(values: Complex, wanted: Complex) -> Complex:
 def _tracked(values: Complex) -> Complex:
     """Permute the entries of each row ``(n, m)`` so that columns are continuous."""
     tracked = values.copy()
-    if values.shape[1] == 1:
-        return tracked
-    for row in range(1, len(tracked)):
+    for row in range(1, len(tracked) if values.shape[1] > 1 else 0):
         before, after = tracked[row - 1][:, None], values[row][None, :]
         distance = np.abs(after - before) / (np.abs(after) + np.abs(before) + 1e-300)
         tracked[row] = values[row][linear_sum_assignment(distance)[1]]
     return tracked
-
-
-# Limits of a loop in discrete time
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:

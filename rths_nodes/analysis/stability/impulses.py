@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.stability.loaded_rig import LoadedRig
+from rths_nodes.analysis.stability.force_loops import LoadedRig
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
+from rths_nodes.core.samples import Array, Measurement, Motion, Target
 from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
@@ -68,16 +68,13 @@ class Impulses:
     first: int
     at_once: Array | None
     """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
-    asked_for_delay: Callable[[], float]
+    delay_of: Callable[[], float]
     """Function that computes ``delay``, which is not needed to judge the stability alone."""
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, with transport delay, s.
-
-        Raises ConfigError if the delay cannot be determined.
-        """
-        return self.asked_for_delay()
+        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if undetermined."""
+        return self.delay_of()
 
 
 class _Faded:
@@ -166,25 +163,19 @@ class Way:
 
     def _answer(self, measured: Floats, force: Floats) -> list[Floats]:
         """Return the first commands for a target at rest and constant measurements."""
-        self._compensator.reset()
-        zeros = [0.0] * self.n_axes
-        commands = self._compensator.commands
-        return [commands(zeros, zeros, zeros, measured, force, True, False) for _ in range(FED_BACK)]
+        zeros, compensator = [0.0] * self.n_axes, self._compensator
+        compensator.reset()
+        return [compensator.commands(zeros, zeros, zeros, measured, force, True, False) for _ in range(FED_BACK)]
 
     def _inputs(self, assembly: Assembly) -> Array:
-        if not self._rig.auxiliary_inputs:
-            return EMPTY
-        if assembly.controller is None:
-            return np.zeros(len(self._rig.auxiliary_inputs))
-        nothing = np.zeros(self.n_axes)
+        inputs, nothing = np.zeros(len(self._rig.auxiliary_inputs)), np.zeros(self.n_axes)
+        if not len(inputs) or assembly.controller is None:
+            return inputs
         measured = Measurement(0, nothing, nothing, nothing, np.array(self._rig.auxiliary))
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the response to each component of the model's motion at the interface ``seen``.
-
-        Raises ConfigError if a response is nonlinear or does not decay.
-        """
+        """Return the responses at the interface ``seen``. Raises ConfigError if nonlinear or not fading."""
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
         moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]
@@ -276,10 +267,10 @@ class Way:
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 
-    def _load_cells(self) -> Callable[[Floats], Floats] | None:
-        """Return a function that delays and filters the forces of a sample; None if the commands ignore them."""
+    def _load_cells(self) -> Callable[[Floats], Floats]:
+        """Return a function that delays and filters the forces of a sample, unless the commands ignore them."""
         if not self._by_force:
-            return None
+            return lambda force: force
         filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]
         felt, rest = _Felt(self._late, filters, np.ones(1)), self._rest_force
         return lambda force: (rest + felt.after(np.array([force]) - rest)[0]).tolist()
@@ -302,7 +293,7 @@ class Way:
         for first in range(0, LONGEST, BLOCK):
             rows, moving = [], []
             for sample in range(first, first + BLOCK):
-                command = commands(sample, measured, force if shown is None else shown(force))
+                command = commands(sample, measured, shown(force))
                 line.append(command)
                 moving.append(any(command))
                 measured, force = follow(line.popleft(), auxiliary)

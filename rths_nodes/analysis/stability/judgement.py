@@ -17,26 +17,15 @@ appears stiffer: if the complete spring is tested, the critical *natural* freque
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.stability.corners import Mode, growing_ones, modes_of, places_of, unstable_corners
-from rths_nodes.analysis.stability.crossings import (
-    FARTHEST,
-    Crossing,
-    Loop,
-    delays,
-    gains,
-    growing_motions,
-    ratio_limit,
-    ratios,
-    sweep,
-    verified,
-)
+from rths_nodes.analysis.stability import crossings
+from rths_nodes.analysis.stability.crossings import Crossing, Loop, folded, follow, growing_motions, settle, sweep
 from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
@@ -44,13 +33,23 @@ from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, within
+from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import USED, Copies
+from rths_nodes.numerical.structures.restoring_forces import Lawful
 
 LEAST_MARGIN = 0.2
 """Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
 identified delays of servo-hydraulic actuators."""
+SMALL = 1e-9
+"""Displacement at which no updated model yields, m."""
+STAGES = 32
+SEARCH = 64
+SAME = 1e-6
+"""Relative distance below which roots are treated as equal."""
 
 
 class DelayMargin(NamedTuple):
@@ -75,9 +74,8 @@ class DelayMargin(NamedTuple):
     @property
     def required(self) -> str:
         return (
-            f"must be at least {PERCENT * LEAST_MARGIN:g} %, because the delay of a rig changes by "
-            "about 10 % with "
-            "amplitude, load and temperature (rths stability)"
+            f"must be at least {PERCENT * LEAST_MARGIN:g} %, because the delay of a rig changes by about 10 % "
+            "with amplitude, load and temperature (rths stability)"
         )
 
     def in_words(self) -> str:
@@ -89,6 +87,35 @@ class DelayMargin(NamedTuple):
             return f"{verdict}{self.in_words()}"
         delays = f"expected delay {MS * self.delay:.4g} ms, critical delay {MS * self.critical:.4g} ms"
         return f"{verdict}{self.in_words()} ({delays})"
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """A mode of the intended structure, and its motion in the loop.
+
+    At the ``frequency`` (Hz) of the mode, the rig's response gives a spring of stiffness k the apparent stiffness
+    k* and damping c*. ``apparent_stiffness`` is k*/k, and ``apparent_damping`` is c* w/k, where w is the angular
+    frequency, ``(n_axes,)`` each. ``motion`` is the root of the mode in the loop, rad/s.
+    """
+
+    frequency: float
+    damping_ratio: float
+    apparent_stiffness: Array
+    apparent_damping: Array
+    motion: complex
+
+    @property
+    def loop_frequency(self) -> float:
+        return abs(self.motion.imag) / HZ
+
+    @property
+    def loop_damping_ratio(self) -> float:
+        """Damping ratio of the motion in the loop, negative if the motion grows."""
+        return -self.motion.real / abs(self.motion)
+
+    @property
+    def stable(self) -> bool:
+        return self.loop_damping_ratio >= -MARGINAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +154,12 @@ class Judgement:
 
     @property
     def force_loops(self) -> tuple[ForceLoop, ...]:
-        return self.loop.force_loops if isinstance(self.loop, SampledLoop) else ()
+        return self.loop.force_loops
 
     @property
     def critical_delay(self) -> float | None:
         """Delay of the rig (s) at the stability limit of the loop with its compensator; None without a limit."""
-        return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
+        return _critical(self.delay, self.further_delay)
 
     @property
     def margin(self) -> DelayMargin:
@@ -162,7 +189,7 @@ class Judgement:
         """Largest factor applied to the natural frequencies in the search, or the smallest if motions grow."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
-        return 1.0 / FARTHEST if self.growing else FARTHEST
+        return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
 
     def _sought(self) -> str:
         if not isinstance(self.loop, SampledLoop):
@@ -306,35 +333,40 @@ def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
     loop = sampled_loop(scenario)
-    places = places_of(modes_of(loop))
-    growing = growing_motions(loop, places)
-    further = _further_delay(loop, sweep(loop, places), growing)
-    stable = growing == 0 and all(axis.stable for axis in loop.force_loops)
-    return DelayMargin(loop.delay, None if further is None else max(0.0, loop.delay + further.value), stable)
+    return _margin_of(loop, modes_of(loop))
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
     """Return the critical delay (s) in continuous time; None without a limit or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
-        places = places_of(modes_of(loop))
+        modes = modes_of(loop)
     except ConfigError:
         return None
-    late = delays(loop, sweep(loop, places), loop.delay)
-    further = _limit(late, 0.0, growing_motions(loop, places))
-    return None if further is None else max(0.0, loop.delay + further.value)
+    return _margin_of(loop, modes).critical
+
+
+def _margin_of(loop: Loop, modes: Iterable[Mode]) -> DelayMargin:
+    places = places_of(modes)
+    growing = growing_motions(loop, places)
+    critical = _critical(loop.delay, _further_delay(loop, sweep(loop, places), growing))
+    return DelayMargin(loop.delay, critical, growing == 0 and all(axis.stable for axis in loop.force_loops))
+
+
+def _critical(delay: float, further: Crossing | None) -> float | None:
+    return None if further is None else max(0.0, delay + further.value)
 
 
 def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
     modes, delay = modes_of(loop), loop.delay
     places = places_of(modes)
     growing, grid = growing_motions(loop, places), sweep(loop, places)
-    factors = ratio_limit(loop, places, growing) if isinstance(loop, SampledLoop) else ratios(loop, grid)
-    forces = gains(loop, grid)
+    if isinstance(loop, SampledLoop):
+        factors = crossings.ratio_limit(loop, places, growing)
+    else:
+        factors = crossings.ratios(loop, grid)
+    forces = crossings.gains(loop, grid)
     lower = [crossing for crossing in forces if crossing.value < 1.0 and not crossing.growing]
-    further, gain = _further_delay(loop, grid, growing), _limit(forces, 1.0, growing)
-    if isinstance(loop, SampledLoop) and not growing:
-        gain = verified(loop, "gain", gain, 1.0)
     return Judgement(
         loop,
         tuple(axes) or tuple(f"axis_{index + 1}" for index in range(loop.n_axes)),
@@ -342,21 +374,29 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
         growing,
         growing_ones(loop, growing, [mode.motion for mode in modes], factors),
         delay,
-        further,
+        _further_delay(loop, grid, growing),
         _limit(factors, 1.0, growing),
-        gain,
+        _verified(loop, "gain", forces, 1.0, growing),
         None if growing else max(lower, key=lambda crossing: crossing.value, default=None),
     )
 
 
 def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
-    further = _limit(delays(loop, grid, loop.delay), 0.0, growing)
-    return verified(loop, "delay", further, 0.0) if isinstance(loop, SampledLoop) and not growing else further
+    return _verified(loop, "delay", crossings.delays(loop, grid, loop.delay), 0.0, growing)
 
 
-def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
+def _verified(
+    loop: Loop, parameter: str, candidates: Iterable[Crossing], now: float, growing: int
+) -> Crossing | None:
+    limit = _limit(candidates, now, growing)
+    if growing or not isinstance(loop, SampledLoop):
+        return limit
+    return crossings.verified(loop, parameter, limit, now)
+
+
+def _limit(candidates: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
     """Return the nearest limit above which a stable loop is unstable or below which an unstable loop is stable."""
-    ordered = sorted(crossings, key=lambda crossing: crossing.value)
+    ordered = sorted(candidates, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
     for crossing in reversed([one for one in ordered if one.value < now]):
@@ -364,3 +404,102 @@ def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing 
         if growing <= 0:
             return crossing
     return None
+
+
+def places_of(modes: Iterable[Mode]) -> list[float]:
+    return [coordinate for mode in modes for coordinate in (HZ * mode.frequency, mode.motion.imag)]
+
+
+def modes_of(loop: Loop) -> tuple[Mode, ...]:
+    """Return the oscillations of the structure with a perfect rig, in order of frequency."""
+    free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]
+    modes = []
+    for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
+        omega = float(abs(root))
+        rig = loop.rig(np.array([omega / loop.time_ratio]))[0].diagonal()
+        motion = _in_the_loop(loop, complex(root))
+        modes.append(Mode(omega / HZ, float(-root.real / omega), rig.real, rig.imag, motion))
+    return tuple(modes)
+
+
+def _in_the_loop(loop: Loop, root: complex) -> complex:
+    if not isinstance(loop, SampledLoop):
+        slow = loop.states(loop.rig(np.zeros(1)))[0]
+        return complex(follow(loop, slow[np.argmin(abs(slow - root))], "ratio", np.linspace(0.0, 1.0, STAGES))[-1])
+    if not loop.separate:
+        return folded(loop, settle(loop, root))
+    stepped = follow(loop, root, "ratio", np.linspace(1.0 / STAGES, 1.0, STAGES), share=0.0)[-1]
+    return folded(loop, complex(follow(loop, stepped, "share", np.linspace(0.0, 1.0, STAGES))[-1]))
+
+
+def growing_ones(
+    loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
+) -> tuple[complex, ...]:
+    """Return growing motions (rad/s) without conjugates, fastest first, sought from ``starts`` and ``limits``."""
+    growing: list[complex] = []
+
+    def add(motion: complex) -> None:
+        motion = folded(loop, motion)
+        apart = all(abs(motion - other) > SAME * abs(other) for other in growing)
+        if motion.real > MARGINAL * loop.scale and motion.imag >= -SAME * abs(motion) and apart:
+            growing.append(motion)
+
+    for motion in starts:
+        add(motion)
+    for one in limits:
+        if count and one.value < 1.0 and one.growing:
+            values = np.linspace(one.value, 1.0, STAGES)
+            add(complex(follow(loop, 1j * HZ * one.frequency, "ratio", values)[-1]))
+    for omega in np.geomspace(crossings.LOWEST * loop.scale, loop.highest, SEARCH).tolist():
+        if sum(2 if motion.imag > SAME * abs(motion) else 1 for motion in growing) >= count:
+            break
+        add(settle(loop, (0.1 + 1j) * omega))
+        add(settle(loop, complex(omega)))
+    return tuple(sorted(growing, key=lambda motion: -motion.real))
+
+
+def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
+    """Yield a description of each corner with growing motions. ``impulses`` is the cache of :func:`sampled_loop`.
+
+    Raises ConfigError if the stability cannot be judged.
+    """
+    if scenario.updating is None or scenario.updating.mode != USED:
+        return
+    copies, structure = Copies(scenario), Assembly(scenario).structure
+    assert structure is not None
+    impulses = {} if impulses is None else impulses
+    seen: list[Array] = []
+    for shares in copies.corners:
+        stiffness = stiffness_at(structure, copies, shares.tolist())
+        if any(np.allclose(stiffness, other, rtol=1e-6, atol=0.0) for other in seen):
+            continue
+        seen.append(stiffness)
+        loop = sampled_loop(scenario, impulses, stiffness)
+        if growing_motions(loop, places_of(modes_of(loop))):
+            values = zip(copies.learns.names, shares * copies.learns.initial, copies.learns.units, strict=True)
+            yield ", ".join(f"{name} = {value:.4g} {unit}".rstrip() for name, value, unit in values)
+
+
+def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
+    """Return the elastic stiffness ``(n_dof, n_dof)`` N/m at ``shares`` of the initial parameters."""
+    force = structure.restoring_force
+    assert isinstance(force, Lawful)
+    _, constants, memory = force.law
+    for name, copy in copies.followers().items():
+        constants, memory = force.renewed(name, constants, memory, copy.change(shares))
+    n = len(structure.influence)
+    columns = [
+        force.law.force(constants, memory, SMALL if n == 1 else SMALL * unit)[1] / SMALL for unit in np.eye(n)
+    ]
+    return np.column_stack([np.atleast_1d(column) for column in columns])
+
+
+def refuse_unstable(scenario: Scenario) -> None:
+    """Raise ConfigError if updated models may cause growing motions, or if the stability cannot be judged."""
+    with within("updating.mode = 'used': the stability cannot be judged"):
+        corners = list(unstable_corners(scenario))
+    if corners:
+        raise ConfigError(
+            f"updating.parameters: the loop is unstable at a corner of the bounds ({corners[0]}). Narrow the "
+            "bounds, or use the mode shadow"
+        )

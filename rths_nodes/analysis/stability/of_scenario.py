@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.numerical import ForceLead, force_lead_of
+from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
@@ -38,8 +39,6 @@ SAME = 0.01
 MOST_STEPS = 100
 FASTEST = 1e6
 """Largest permitted phase angle of a mode per step, rad."""
-
-
 BEHIND = frozenset(
     ("name", "description", "duration", "seed", "ground_motion", "structure", "indices", "monitor", "recording")
     + ("cases", "scatter")
@@ -79,7 +78,7 @@ def sampled_loop(
         scenario.samples_per_step,
         tuple(_assumptions(assembly, structure, matrices, way)),
         scenario.rig is None and impulses.at_once is None,
-        () if way.loaded is None else force_loops(scenario, way.loaded),
+        force_loops(scenario, way.loaded),
     )
 
 
@@ -132,9 +131,16 @@ def _integrator(
     scenario: Scenario, structure: Structure, stiffness: Array | None
 ) -> Callable[[float], Sequence[StepMatrices]]:
     name = type(scenario.integrator).type_name
+    kept = ("names", "influence", "elastic_energy", "experimental_damping", "experimental_stiffness", "stiffness")
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
-        scaled = _scaled(structure, ratio, stiffness)
+        scaled = SimpleNamespace(
+            **{attribute: getattr(structure, attribute) for attribute in kept},
+            mass=structure.mass / ratio**2,
+            experimental_mass=structure.experimental_mass / ratio**2,
+            damping=structure.damping / ratio,
+            restoring_force=LinearRestoringForce(structure.stiffness if stiffness is None else stiffness),
+        )
         nothing = np.zeros((2 * MOST_STEPS + 1, len(structure.influence)))
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
@@ -151,17 +157,6 @@ def _integrator(
         return matrices
 
     return steps
-
-
-def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> SimpleNamespace:
-    names = ("names", "influence", "elastic_energy", "experimental_damping", "experimental_stiffness", "stiffness")
-    return SimpleNamespace(
-        **{name: getattr(structure, name) for name in names},
-        mass=structure.mass / ratio**2,
-        experimental_mass=structure.experimental_mass / ratio**2,
-        damping=structure.damping / ratio,
-        restoring_force=LinearRestoringForce(structure.stiffness if stiffness is None else stiffness),
-    )
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
@@ -185,7 +180,11 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
     axes_of, forces_of = transformation(assembly)
     mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
     if scenario.rig is None:
-        specimens = _specimens(scenario)
+        models = {name: scenario.model_of(name, "specimen") for name in scenario.moved_axes}
+        specimens = tuple(
+            _small(registry.build("specimen", params), f"axes.{name}.specimen", params)
+            for name, params in models.items()
+        )
     elif way is not None and loaded is not None:
         specimens, tested = (), way.at_slow_motion()
         damping, stiffness = (
@@ -200,7 +199,12 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
             for part, of_axes in zip((mass, damping, stiffness), tested[:3], strict=True)
         )
         location = scenario.rig.location()
-        specimens = () if scenario.rig.damper is None else (_damper(scenario, way.auxiliary),)
+        specimens = ()
+        if scenario.rig.damper is not None:
+            damper = registry.build("specimen", scenario.rig.damper)
+            if len(way.auxiliary) and damper.voltage is not None:
+                damper.voltage = float(way.auxiliary[0])
+            specimens = (_small(damper, "rig.damper", scenario.rig.damper),)
         axes_of, forces_of = location[None, :] @ axes_of, forces_of @ location[:, None]
         axes_of, forces_of = axes_of[: len(specimens)], forces_of[:, : len(specimens)]
     matrices = WholeStructure(
@@ -214,13 +218,6 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
     return matrices
 
 
-def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:
-    damper = registry.build("specimen", scenario.rig.damper)
-    if len(auxiliary) and damper.voltage is not None:
-        damper.voltage = float(auxiliary[0])
-    return _small(damper, "rig.damper", scenario.rig.damper)
-
-
 def _small(specimen: Specimen, path: str, params: object) -> SmallSpecimen:
     try:
         return SmallSpecimen.of(specimen)
@@ -231,14 +228,6 @@ def _small(specimen: Specimen, path: str, params: object) -> SmallSpecimen:
         ) from None
 
 
-def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
-    specimens = []
-    for name in scenario.moved_axes:
-        params = scenario.model_of(name, "specimen")
-        specimens.append(_small(registry.build("specimen", params), f"axes.{name}.specimen", params))
-    return tuple(specimens)
-
-
 def _response(part: Any, family: str, path: str, params: object) -> Response:
     names = registry.names(family)
     usable = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
@@ -247,8 +236,8 @@ def _response(part: Any, family: str, path: str, params: object) -> Response:
         mine = name in names and isinstance(inner, registry.load(family, name).Params)
         if mine and name not in usable:
             raise ConfigError(
-                f"{inner_path}.type = {name!r}: has no frequency response, so the "
-                f"stability cannot be judged before the test. Usable types: {', '.join(usable) or 'none'}"
+                f"{inner_path}.type = {name!r}: has no frequency response, so the stability cannot be judged "
+                f"before the test. Usable types: {', '.join(usable) or 'none'}"
             )
     response: Response = part.frequency_response
     return response
@@ -257,29 +246,25 @@ def _response(part: Any, family: str, path: str, params: object) -> Response:
 def _actuators(scenario: Scenario) -> tuple[Response, ...]:
     responses = []
     lead = None if scenario.force_lead is None else force_lead_of(scenario, Assembly(scenario).integrator)
+    weights = np.ones(1) if lead is None else lead.weights
     for name in scenario.moved_axes:
+        axis, params = scenario.axes[name], scenario.model_of(name, "actuator")
         specimen = registry.build("specimen", scenario.model_of(name, "specimen"))
-        params = scenario.model_of(name, "actuator")
         actuator = registry.build("actuator", params, scenario.dt, specimen)
         response = _response(actuator, "actuator", f"axes.{name}.actuator", params)
-        late = scenario.axes[name].sensors.force_delay
-        low = low_pass(scenario.axes[name], scenario.dt)
-        responses.append(
-            response
-            if lead is None and not late and low is None
-            else _felt(response, late, low, lead, scenario.dt)
-        )
+        late, low = axis.sensors.force_delay, low_pass(axis, scenario.dt)
+        if lead is not None or late or low is not None:
+            ages = scenario.dt * (late + np.arange(len(weights), dtype=np.float64))
+            response = partial(_felt, response, ages, weights, low)
+        responses.append(response)
     return tuple(responses)
 
 
-def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
-    weights = np.ones(1) if lead is None else lead.weights
-
-    def response(omega: Frequencies) -> Complex:
-        filtered = unfiltered(omega) * taps(omega, weights, dt * (late + np.arange(len(weights))))
-        return filtered if low is None else filtered * low.frequency_response(omega)
-
-    return response
+def _felt(
+    unfiltered: Response, ages: Array, weights: Array, low: Butterworth | None, omega: Frequencies
+) -> Complex:
+    filtered = unfiltered(omega) * taps(omega, weights, ages)
+    return filtered if low is None else filtered * low.frequency_response(omega)
 
 
 def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure, way: Way) -> Iterator[str]:

@@ -39,6 +39,12 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
+CHUNK = 256
+MARGINAL = 1e-7
+"""Largest ratio of growth to frequency of a marginal motion."""
+HALVINGS = 20
+KEPT = 8
+PERIODS = 256
 
 
 class Lines(NamedTuple):
@@ -91,14 +97,6 @@ class Lines(NamedTuple):
         larger = np.maximum(np.maximum(sizes[1:], sizes[:-1]), np.finfo(float).tiny)
         passed = np.diff(np.floor(np.cumsum(np.sqrt(changes / larger)) / CHANGED), prepend=0.0) > 0.0
         return np.asarray(angles[1:][passed])
-
-
-CHUNK = 256
-MARGINAL = 1e-7
-"""Largest ratio of growth to frequency of a marginal motion."""
-HALVINGS = 20
-KEPT = 8
-PERIODS = 256
 
 
 class Period(NamedTuple):
@@ -170,12 +168,9 @@ class SampledLoop:
     def reach(self, ratio: float) -> float:
         """Return ``ratio``, or a lower factor on the natural frequencies that the integrator permits."""
         for _ in range(HALVINGS):
-            try:
-                self.integrator(ratio)
-            except ConfigError:
-                ratio = 0.5 * (1.0 + ratio)
-            else:
+            if self.reaches(ratio):
                 return ratio
+            ratio = 0.5 * (1.0 + ratio)
         return 1.0
 
     def reaches(self, ratio: float) -> bool:
@@ -260,10 +255,7 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Return forces of the axes per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
-
-        For a ``share`` below 1, the rig is partly replaced by a perfect rig.
-        """
+        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``; perfect rig at ``share`` 0."""
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:

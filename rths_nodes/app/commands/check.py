@@ -271,7 +271,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
 def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
     if loaded.updating is None:
         return
-    from rths_nodes.analysis.stability.corners import refuse_unstable
+    from rths_nodes.analysis.stability.judgement import refuse_unstable
 
     copies = Copies(loaded)
     yield (

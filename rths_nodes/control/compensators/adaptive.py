@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, NamedTuple
 
-from rths_nodes.control.compensators.inverse import Inverse
+from rths_nodes.control.compensators.adaptable import Inverse
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core import registry
@@ -33,12 +33,9 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import component, number, params, text
 
 PER_MM2 = 1e6
-
 PAPER_GAIN_RATIO = 0.1
 """Ratio k_i / k_p in all experiments of the paper, 1/s."""
-
 PAPER_GAIN_PER_MM2 = 0.4
-
 INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
 
 
@@ -201,7 +198,7 @@ class Adaptive(PerAxis):
 
         def validate(self, path: str) -> None:
             LawParams.validate(self, path)
-            mine, unused = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")
+            mine, unused = ("joule", "mm2") if self.by_energy else ("mm2", "joule")
             for name in (f"k_p_per_{unused}", f"k_i_per_{unused}_s"):
                 value = getattr(self, name)
                 if value is not None:
@@ -209,7 +206,7 @@ class Adaptive(PerAxis):
                         f"{path}.{name} = {value:g}: belongs to the other indicator. With indicator = "
                         f"{self.indicator!r}, set k_p_per_{mine} instead"
                     )
-            if self.indicator == "energy" and self.k_p_per_joule is None:
+            if self.by_energy and self.k_p_per_joule is None:
                 raise ConfigError(f"{path}.k_p_per_joule: missing (gain on the energy indicator [1/(N m)])")
 
         @property
@@ -218,24 +215,22 @@ class Adaptive(PerAxis):
 
         def si_gains(self) -> tuple[float, float]:
             """Return k_p (samples/m^2 or samples/(N m)) and k_i (the same unit per s)."""
-            if self.indicator == "energy":
-                k_p, k_i, unit = self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0
-            else:
-                k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2
-                k_i, unit = self.k_i_per_mm2_s, PER_MM2
-            return in_si(k_p, k_i, unit)
+            if self.by_energy:
+                return in_si(self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0)
+            k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2
+            return in_si(k_p, self.k_i_per_mm2_s, PER_MM2)
 
     SHOWN = staticmethod(shown)
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         cls, inner_params = self.adapted(params)
         self._inner = cls(inner_params, dt, n_axes)
-        adaptable, indicator = cls.ADAPTABLE, "energy" if params.by_energy else "tracking"
-        assert adaptable is not None
-        name, law = adaptable.name, constants_of(params, adaptable, inner_params, dt)
+        assert cls.ADAPTABLE is not None
+        name, law = cls.ADAPTABLE.name, self.own_kernel(params).constants(params, dt)
         sample, none = _units(name, dt)
         params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
-        names = (name, f"delta_{name}", f"{indicator}_indicator")
+        indicator = "energy_indicator" if params.by_energy else "tracking_indicator"
+        names = (name, f"delta_{name}", indicator)
         self.state_units = {parameter: UNITS[parameter] for parameter in names}
         self.state_limits = {name: (law.low, law.high)}
         super().__init__(params, dt, n_axes)
@@ -266,7 +261,7 @@ class Adaptive(PerAxis):
         assert adaptable is not None
         return Kernel(
             lambda of_law, dt: constants_of(of_law, adaptable, inner_params, dt),
-            lambda k: rest(k, adaptable),
+            lambda k: State(k.estimate, *(0.0,) * 9, adaptable.rest(k.inner)),
             adaptive(adaptable.led),
         )
 
@@ -299,10 +294,6 @@ def constants_of(params: AnyParams, adaptable: Adaptable, inner: object, dt: flo
         by_energy=params.by_energy,
         inner=of_inner(inner, dt),
     )
-
-
-def rest(k: Constants, adaptable: Adaptable) -> State:
-    return State(k.estimate, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, adaptable.rest(k.inner))
 
 
 class AdaptiveInverse(Adaptive):

@@ -39,6 +39,7 @@ from rths_nodes.control.compensators.derivative_filter import (
     Four,
     added,
     block_of,
+    limited,
 )
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
@@ -49,11 +50,23 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.samples import Array
 
-COLUMNS = 4
 Three = tuple[float, float, float]
 Sums = tuple[float, float, float, float, float, float, float, float, float]
 """Sums of the products xx, xy, xz, yy, yz, zz, xu, yu, zu over rows (x, y, z, u) of the fit."""
 NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
+COEFFICIENTS = 3
+LEAST_ROWS = 2 * COEFFICIENTS
+"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
+LOWER_A0, UPPER_A0 = 0.7, 1.3
+"""Limits of a0, the inverse of the actuator's amplitude at low frequency."""
+UPPER_A1 = 2.5
+"""Upper limit of a1, relative to the delay."""
+UPPER_A2 = 2.5
+"""Upper limit of a2, relative to the squared delay; permits actuators with a damping ratio of at least 0.32."""
+TRAVEL_TIME = 2.0
+"""Time in which a coefficient can change from one limit to the other at the default ``rate``, s."""
+UNITS = "1 or s or s^2"
+NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 class Fit(NamedTuple):
@@ -70,15 +83,13 @@ class Fit(NamedTuple):
 
 Counted = tuple[Sums, int]
 """Sums of the products of some rows, and the number of these rows whose displacement exceeds the trigger."""
-
-
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
 """Last rows ``(rows, 4)``; index of the oldest row; sums of all rows, of all rows except the oldest, and of the
 rows since the last complete window; number of the latter rows."""
 
 
 def empty(rows: int) -> Ring:
-    return np.zeros((rows, COLUMNS)), 0, NONE, NONE, NONE, 0
+    return np.zeros((rows, 4)), 0, NONE, NONE, NONE, 0
 
 
 def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, u: float) -> Counted:
@@ -150,10 +161,6 @@ def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
     )
 
 
-def limited(value: float, low: float, high: float) -> float:
-    return low if value < low else high if value > high else value
-
-
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
     """Solve three equations; ``left`` is the upper triangle of a symmetric positive definite matrix."""
     xx, xy, xz, yy, yz, zz = left
@@ -165,26 +172,6 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
     third = (r - h * q) / (zz - h * yz)
     second = (q - yz * third) / yy
     return (p - xy * second - xz * third) / xx, second, third
-
-
-COEFFICIENTS = 3
-
-LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
-
-LOWER_A0, UPPER_A0 = 0.7, 1.3
-"""Limits of a0, the inverse of the actuator's amplitude at low frequency."""
-
-UPPER_A1 = 2.5
-"""Upper limit of a1, relative to the delay."""
-
-UPPER_A2 = 2.5
-"""Upper limit of a2, relative to the squared delay; permits actuators with a damping ratio of at least 0.32."""
-
-TRAVEL_TIME = 2.0
-"""Time in which a coefficient can change from one limit to the other at the default ``rate``, s."""
-
-UNITS = "1 or s or s^2"
 
 
 class Constants(NamedTuple):
@@ -206,8 +193,7 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index in the block at which this axis is fitted. It differs between axes to limit the computing time per
-    sample."""
+    """Index in the block at which this axis is fitted, different for each axis to limit the computing time."""
     rest: int
     """Number of samples until fits resume."""
     sent: float
@@ -223,9 +209,6 @@ class State(NamedTuple):
     window: Ring
 
 
-NOTHING = (0.0, 0.0, 0.0, 0.0)
-
-
 def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
@@ -237,26 +220,20 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
             f"compensator.window = {params.window:g} s: must be >= {least:g} s, the duration of {LEAST_ROWS} "
             f"rows (samples per row: {every})"
         )
-    lower, initial, upper = params.bounded()
+    lower, initial, upper = map(three, params.bounded())
     ranges = [high - low for low, high in zip(lower, upper, strict=True)]
-    powers = [low_pass.frequency**index for index in range(COEFFICIENTS)]
+    powers = three([low_pass.frequency**index for index in range(COEFFICIENTS)])
+    shares = three([span * power for span, power in zip(ranges, powers, strict=True)])
     rate = params.rate or [span / TRAVEL_TIME for span in ranges]
     return Constants(
         inputs=inputs,
         filter_rows=filter_rows,
         last=every - 1,
         settling=np.array([round(1.0 / (params.cutoff_frequency * dt))]),
-        initial=three(initial),
+        initial=initial,
         rate=three([span * dt for span in rate]),
         rows=rows,
-        fit=Fit(
-            three(lower),
-            three(upper),
-            three(powers),
-            three([span * power for span, power in zip(ranges, powers, strict=True)]),
-            params.regularization_ratio,
-            params.trigger_amplitude,
-        ),
+        fit=Fit(lower, upper, powers, shares, params.regularization_ratio, params.trigger_amplitude),
     )
 
 
@@ -409,9 +386,8 @@ class AdaptiveTimeSeries(PerAxis):
     def reset(self) -> None:
         super().reset()
         for axis, state in enumerate(self.states):
-            axis_state: State = state[1] if self._leads else state
-            axis_state = axis_state._replace(turn=(axis - 1) % self._p.decimation)
-            self.states[axis] = (state[0], axis_state) if self._leads else axis_state
+            turned = (state[1] if self._leads else state)._replace(turn=(axis - 1) % self._p.decimation)
+            self.states[axis] = (state[0], turned) if self._leads else turned
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         a0, a1, a2 = self._p.bounded()[1]

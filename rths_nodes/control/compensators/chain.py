@@ -8,11 +8,9 @@ Both receive the same measurement. Two-stage adaptive delay compensation (TADC, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import TypeVar
 
-from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, bare, behind_lead
+from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, behind_lead
 from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response, with_lead
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import NAN, Numbers
@@ -24,7 +22,6 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import component, params, type_of
 from rths_nodes.core.samples import Array
 
-T = TypeVar("T")
 Constants = tuple[float, object, object]
 State = tuple[object, tuple[float, float], object]
 
@@ -84,21 +81,20 @@ class Chain(OnNumbers):
         self._dt, self._lead = dt, params.lead
         stages = {"first": params.first, "second": params.second}
         built = {name: registry.build("compensator", stage, dt, n_axes) for name, stage in stages.items()}
+        names: list[str] = []
+        units: dict[str, str] = {}
+        limits: dict[str, tuple[float, float]] = {}
         for prefix, stage in built.items():
             if stage.external:
                 raise ConfigError(
                     f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: cannot be part of a chain, "
                     "because it runs in another process"
                 )
+            names += [f"{prefix}.{name}" for name in stage.state_names]
+            units |= {f"{prefix}.{name}": unit for name, unit in stage.state_units.items()}
+            limits |= {f"{prefix}.{name}": bounds for name, bounds in stage.state_limits.items()}
         self._both = self._first, self._second = built["first"], built["second"]
-        names = {
-            f"{prefix}.{state_name}": (stage, state_name)
-            for prefix, stage in built.items()
-            for state_name in stage.state_names
-        }
-        self.state_names = tuple(names)
-        self.state_units: Mapping[str, str] = _of_both(names, lambda stage: stage.state_units)
-        self.state_limits: Mapping[str, tuple[float, float]] = _of_both(names, lambda stage: stage.state_limits)
+        self.state_names, self.state_units, self.state_limits = tuple(names), units, limits
         self._n_axes = n_axes
         self.reset()
 
@@ -134,10 +130,8 @@ class Chain(OnNumbers):
         output = self._first.commands(x, v, a, measured, force, rests, preparing)
         derivatives = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]
         self._between = [s for s, _, _ in derivatives]
-        velocity, acceleration = [v for _, v, _ in derivatives], [a for _, _, a in derivatives]
-        commands: list[float] = self._second.commands(
-            output, velocity, acceleration, measured, force, rests, preparing
-        )
+        motion = output, [v for _, v, _ in derivatives], [a for _, _, a in derivatives]
+        commands: list[float] = self._second.commands(*motion, measured, force, rests, preparing)
         return commands
 
     def frequency_response(self, omega: Frequencies) -> Complex:
@@ -161,10 +155,3 @@ class Chain(OnNumbers):
         states = list(zip(self._acceleration, states, strict=True))
         arguments = (self._lead, self._dt, constants), states, False, [behind_lead(stage) for stage in shown]
         return Bound(ahead(step), *arguments)
-
-
-def _of_both(
-    names: Mapping[str, tuple[OnNumbers, str]], attribute: Callable[[OnNumbers], Mapping[str, T]]
-) -> dict[str, T]:
-    pairs = [(bare(name), bare(state_name), attribute(stage)) for name, (stage, state_name) in names.items()]
-    return {name: by_name[state_name] for name, state_name, by_name in pairs if state_name in by_name}

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
+from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, limited
 from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, put, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 
 TAIL = 3
 """Number of earlier measurements that the third differences of a block need."""
-
 Rows = tuple[Numbers, ...]
 
 
@@ -55,13 +54,6 @@ def blocks(s: Watched) -> int:
     return s[-2]
 
 
-def renewed(s: State) -> bool:
-    """Return whether the last step ended a block."""
-    _, _, _, _, watched = s
-    row: int = watched[0]
-    return row == -1
-
-
 def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position: int) -> int:
     """Write ``rows`` into ``terms`` from ``position`` on, ordered by derivative; return the next position."""
     n = len(rows)
@@ -81,10 +73,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return coefficients, their standard deviations, and the largest distance of each axis.
-
-        The distances are from the identified coefficients, in standard deviations.
-        """
+        """Return coefficients, standard deviations, and largest distance of each axis, in deviations."""
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)
@@ -162,11 +151,7 @@ def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
         pz = matvec(p, z)
         expected = float(passed[axis]) + dot(z, pz)
         bound = deviations * sqrt(expected)
-        error = float(moving[0, axis]) - dot(row, seen)
-        if error < -bound:
-            error = -bound
-        if error > bound:
-            error = bound
+        error = limited(float(moving[0, axis]) - dot(row, seen), -bound, bound)
         row += error / expected * pz
         p -= (pz / expected).reshape(size, 1) * pz
     rows[:] = np.minimum(np.maximum(rows, low), high)

@@ -24,7 +24,6 @@ KNOWN = ORDER + 1
 """Number of values known before a block: the states and the last input."""
 FEW = 64
 """Largest block that is stored in tuples. Larger blocks are arrays, which compile faster."""
-
 Four = tuple[float, float, float, float]
 Five = tuple[float, float, float, float, float]
 """States of the filter and its last input."""
@@ -105,3 +104,7 @@ def added(states: Four, column: Sequence[float] | Array, value: float) -> Four:
     """Return the filter's four states plus the contribution of one input ``value``."""
     a, b, c, d = states
     return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value
+
+
+def limited(value: float, low: float, high: float) -> float:
+    return low if value < low else high if value > high else value

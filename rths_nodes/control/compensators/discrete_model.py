@@ -40,18 +40,13 @@ from rths_nodes.core.parameters import flag, integer, number, params, text, vect
 from rths_nodes.core.samples import Array
 
 TAPS = 3
-
 PER_MM2 = 1e6
-
 BURSTING_PER_MM2 = 100.0
 """Smallest initial covariance with which the law bursts in a closed loop with motions of a few millimetres.
 
 Under a sine, the largest errors of the paper's frame are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
-
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
-
-
 Theta = tuple[float, float, float]
 Numbers = tuple[float, float, float, float, float, float, float, float, float]
 """Three parameters of the model, and the upper triangle of their covariance (1/m^2), row by row."""
@@ -267,7 +262,9 @@ class DiscreteModel(PerAxis):
             noise = max(test.displacement_noise_rms, default=0.0)
             quiet = self.quiet_amplitude if self.guarded else 0.0
             cautions = []
-            if self._starts_wildly(test):
+            prepared = test.has_soft_start and self.after_soft_start == "keep"
+            wild = self.initial_covariance_per_mm2 >= BURSTING_PER_MM2
+            if wild and not prepared and test.has_structure:
                 cautions.append(
                     f"initial_covariance_per_mm2 = {self.initial_covariance_per_mm2:g} 1/mm^2: the law may "
                     "burst when learning begins within the loop. Use a soft start and keep its covariance"
@@ -279,11 +276,6 @@ class DiscreteModel(PerAxis):
                     f"quiet_amplitude to {PEAK_TO_RMS:g} times the noise"
                 )
             return cautions
-
-        def _starts_wildly(self, test: TestContext) -> bool:
-            prepared = test.has_soft_start and self.after_soft_start == "keep"
-            wild = self.initial_covariance_per_mm2 >= BURSTING_PER_MM2
-            return wild and not prepared and test.has_structure
 
     state_units: Mapping[str, str] = {f"theta_{tap + 1}": "1" for tap in range(TAPS)}
 

@@ -24,7 +24,6 @@ from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 
 REHEARSED = 5000
-
 INPUTS = {
     "target": "displacement",
     "velocity": "velocity",
@@ -98,7 +97,12 @@ class Fmu(OnNumbers):
             if getattr(names, noun) is not None
         ]
         self.state_names = tuple(_plain(name) for name in params.shown)
-        self.state_units: Mapping[str, str] = _units(params)
+        variables = described(params.file).variables if params.shown else {}
+        self.state_units: Mapping[str, str] = {
+            _plain(name): unit
+            for name in params.shown
+            if name in variables and (unit := unit_name(variables[name]))
+        }
         self._rest()
 
     def _rest(self) -> None:
@@ -169,12 +173,3 @@ class Fmu(OnNumbers):
 
 def _plain(name: str) -> str:
     return name.replace("[", "_").replace("]", "")
-
-
-def _units(params: Fmu.Params) -> dict[str, str]:
-    if not params.shown:
-        return {}
-    variables = described(params.file).variables
-    return {
-        _plain(name): unit for name in params.shown if name in variables and (unit := unit_name(variables[name]))
-    }

@@ -22,8 +22,8 @@ from types import ModuleType
 import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
-from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel, bare
-from rths_nodes.control.compensators.recursive_iv import Law, law_of
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, bare
+from rths_nodes.control.compensators.recursive_iv import Law, law_of, renewed
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
@@ -51,7 +51,7 @@ def constants_in_arrays(
     return params.lead, middle / (middle @ middle), identified, law
 
 
-class IdentifiedInverse(Coupled):
+class IdentifiedInverse(PerAxis):
     """Identified inverse of one axis or of coupled axes, with or without learning during the test."""
 
     @params
@@ -137,17 +137,17 @@ class IdentifiedInverse(Coupled):
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
-            remarks = [
-                name.removesuffix(".prior_distance")
+            return [
+                f"{name.removesuffix('.prior_distance')}: a coefficient reached the end of its range, "
+                f"{self.deviations:g} standard deviations from the identified value, because the rig has changed "
+                "or the motion does not separate the coefficients. Look for a change of the rig, or identify it "
+                "again"
                 for name, value in state.items()
                 if name.endswith("prior_distance") and value >= self.deviations * (1.0 - ROUNDING)
             ]
-            return [
-                f"{name}: a coefficient reached the end of its range, {self.deviations:g} standard deviations "
-                "from the identified value, because the rig has changed or the motion does not separate the "
-                "coefficients. Look for a change of the rig, or identify it again"
-                for name in remarks
-            ]
+
+    reads_ahead = True
+    inherited = ("commands",)
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._identified = identified_by(params)
@@ -157,8 +157,10 @@ class IdentifiedInverse(Coupled):
                 f"{params.model or 'compensator.inverse'}: the number of axes is {n}; must be {n_axes}, as in "
                 "the test"
             )
-        self._p = params
-        names = [_name("c", power, i, j, n) for power, i, j in np.ndindex(count, n, n)]
+        self._text = text_of(n)
+        super().__init__(params, dt, n_axes)
+        places = np.ndindex(count, n, n)
+        names = [f"c{power}[{i}]" if n == 1 else f"c{power}_of_{j + 1}[{i}]" for power, i, j in places]
         self.state_units: Mapping[str, str] = {
             bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
         }
@@ -166,13 +168,11 @@ class IdentifiedInverse(Coupled):
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
             names += [f"sigma_{name}" for name in names] + [f"prior_distance[{axis}]" for axis in range(n)]
         self.state_names = tuple(names)
-        self._text = text_of(n)
-        self.shown = self._text.shown_of(count, params.learning)
-        self.renewed = self._text.renewed if params.learning else None
-        self._hold(params, dt, n_axes)
+        self._shown = self._text.shown_of(count, params.learning)
+        self.renewed = renewed if params.learning else None
 
     @classmethod
-    def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
+    def own_kernel(cls, params: Params) -> Kernel | CoupledKernel:
         n = identified_by(params).shape[1]
         text = text_of(n)
         return (Kernel if n == 1 else CoupledKernel)(
@@ -197,11 +197,10 @@ class IdentifiedInverse(Coupled):
         return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
-        watched, blocks = self.current[-1], 0
-        if self._p.learning:  # the recorded numbers change once per block
-            blocks = self._text.blocks(watched)
+        # the recorded numbers change once per block
+        blocks = self._text.blocks(self.states[0][-1]) if self._p.learning else 0
         if blocks != self._recorded[0]:
-            self._recorded = blocks, super().state()
+            self._recorded = blocks, [float(number) for number in super().state()]
         return self._recorded[1]
 
 
@@ -215,7 +214,3 @@ def identified_by(params: AnyParams) -> Array:
     else:
         coefficients = file.load(params.model, inverse_only=True).feedforward
     return coefficients[: params.order + 1]
-
-
-def _name(letter: str, power: int, i: int, j: int, n: int) -> str:
-    return f"{letter}{power}[{i}]" if n == 1 else f"{letter}{power}_of_{j + 1}[{i}]"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.core.arithmetic import NAN, Numbers, along, times
 from rths_nodes.core.checks import TestContext
@@ -37,8 +37,10 @@ INPUTS = ("target", "velocity", "acceleration", "error", "measured", "force")
 OF_TARGET = INPUTS[:3]
 WHOLE_PERIOD = 1e-6
 """Largest relative difference between Ts and the servo period that counts as rounding."""
-
 Rows = tuple[tuple[float, ...], ...]
+State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
+"""State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
+acceleration of that target without the lead."""
 
 
 class System(NamedTuple):
@@ -176,11 +178,6 @@ class Constants(NamedTuple):
     """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
 
 
-State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
-acceleration of that target without the lead."""
-
-
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
     a, b, c, d = law.sampled(dt, path)
     n, per_axis = len(d), len(params.signals)
@@ -238,7 +235,7 @@ def step_of_one(
     return after, command
 
 
-class Linear(Coupled):
+class Linear(PerAxis):
     """A user-defined linear law that maps target and measurement to the command, for one or several axes."""
 
     @params
@@ -282,23 +279,18 @@ class Linear(Coupled):
             fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, path).a)).max(initial=0.0)
             cautions = acceleration_cautions(test) if "acceleration" in self.signals else []
             if fastest > 1.0 + ROUNDING:
-                cautions.append(
-                    f"{path}: the law is not stable, because its state grows by the factor {fastest:.6g} per "
-                    "sample"
-                )
+                growth = f"its state grows by the factor {fastest:.6g} per sample"
+                cautions.append(f"{path}: the law is not stable, because {growth}")
             return cautions
 
         @property
         def signals(self) -> tuple[str, ...]:
             return self.inputs or INPUTS[:1]
 
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._p, self._dt = params, dt
-        self.state_names = ()
-        self._hold(params, dt, n_axes)
+    reads_ahead = True
 
     @classmethod
-    def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
+    def own_kernel(cls, params: Params) -> Kernel | CoupledKernel:
         law, path = law_of(params)  # read the file only once
         sampled = partial(constants, law, path)
         if len(law.system(path).d) == 1:
@@ -317,9 +309,8 @@ class Linear(Coupled):
         a, b, c, d = law.sampled(self._dt, path)
         n, s = len(d), 1j * np.asarray(omega)
         z = np.exp(s * self._dt)[:, None, None]
-        over = np.concatenate(
-            [s[:, None, None] ** OF_TARGET.index(name) * np.eye(n) for name in self._p.signals], axis=1
-        )
+        powers = [s[:, None, None] ** OF_TARGET.index(name) for name in self._p.signals]
+        over = np.concatenate([power * np.eye(n) for power in powers], axis=1)
         transfer = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
         if self._p.target_of == "measurement":
             transfer = transfer / z

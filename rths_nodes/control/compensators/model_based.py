@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, matvec, numbers, put, slopes
 from rths_nodes.core.checks import TestContext
@@ -117,8 +117,10 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
     speed = float(np.abs(plant.poles()).max())  # 1 / speed is the unit of time in the Riccati equations
     a, b, c = plant.system / speed, plant.inputs / speed, plant.outputs
     n, m = b.shape
-    pair, push, look = _shaping(params, speed)
-    one = np.eye(m)
+    omega, one = 2.0 * math.pi * params.shaping_frequency / speed, np.eye(m)
+    # shaping filter, whose second state is the rate divided by omega
+    pair = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.shaping_damping]])
+    push, look = np.array([[0.0], [omega]]), np.array([[1.0, 0.0]])
     shaped = np.vstack(
         [np.hstack([a, b @ np.kron(one, look)]), np.hstack([np.zeros((2 * m, n)), np.kron(one, pair)])]
     )
@@ -134,13 +136,6 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
     gain = np.hstack([gain, np.zeros((m, 2 * m))])
     closed = shaped - observer @ seen - np.vstack([b, np.zeros((2 * m, m))]) @ gain
     return closed * speed, observer * speed, gain
-
-
-def _shaping(params: FeedbackParams, speed: float) -> tuple[Array, Array, Array]:
-    omega = 2.0 * math.pi * params.shaping_frequency / speed
-    # the second state is the rate divided by omega
-    system = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.shaping_damping]])
-    return system, np.array([[0.0], [omega]]), np.array([[1.0, 0.0]])
 
 
 def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, late: int) -> float:
@@ -238,7 +233,7 @@ def shown(k: Constants, s: State) -> Numbers:
     return interleaved(u_ff, u_fb)
 
 
-class ModelBased(Coupled):
+class ModelBased(PerAxis):
     """Feedforward by the inverse of a model that couples the axes, and LQG feedback of the deviation."""
 
     SOURCES = ("phillips_spencer_2012",)
@@ -281,7 +276,8 @@ class ModelBased(Coupled):
             return cautions
 
     transport_in_lead: ClassVar[bool] = True
-    shown = staticmethod(shown)
+    reads_ahead = True
+    SHOWN = staticmethod(shown)
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -293,11 +289,10 @@ class ModelBased(Coupled):
             )
         self.feedforward = feedforward_of(params, model)
         self.lead = lead_of(params, model)
-        self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
-        self._hold(params, dt, n_axes)
+        super().__init__(params, dt, n_axes)
 
     @classmethod
-    def kernel_of(cls, params: Params) -> CoupledKernel:
+    def own_kernel(cls, params: Params) -> CoupledKernel:
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators defined by a kernel. Most of them treat each axis separately and have a state for each axis.
+"""Compensators defined by a kernel, with a state for each axis or, for coupled axes, with one state.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -103,6 +103,14 @@ def behind_lead(shown: Shown) -> Shown:
     return of_inner
 
 
+class CoupledKernel(NamedTuple):
+    """Kernel for all axes together; same parts as :class:`rths_nodes.core.kernels.Kernel`."""
+
+    constants: Function
+    rest: Function
+    step: Function
+
+
 class PerAxis(OnNumbers):
     """A compensator defined by its ``KERNEL`` or its ``ADAPTABLE``, with a state for each axis.
 
@@ -111,34 +119,47 @@ class PerAxis(OnNumbers):
 
     ADAPTABLE: ClassVar[Adaptable | None] = None
     SHOWN: ClassVar[Shown] = staticmethod(nothing)
+    renewed: Callable[..., bool] | None = None
+    reads_ahead: ClassVar[bool] = False
+    """True if the kernel itself extrapolates the target by the parameter ``lead``."""
+    inherited: ClassVar[tuple[str, ...]] = ("commands", "state")
+    """Methods that a subclass must not override if a loop is to call its kernel."""
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
-        self._leads = bool(_lead_of(params))
+        self._leads = bool(self._lead_of(params))
         self._shown: Shown = behind_lead(self.SHOWN) if self._leads else self.SHOWN
         kernel = self.kernel_of(params)
-        self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
+        constants, self._rest, self._step = kernel
+        self._constants, self._coupled = constants(params, dt), isinstance(kernel, CoupledKernel)
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self.reset()
 
     @classmethod
-    def kernel_of(cls, params: AnyParams) -> Kernel:
-        kernel = cls.own_kernel(params)
-        return with_lead(kernel, _lead_of(params))
+    def kernel_of(cls, params: AnyParams) -> Kernel | CoupledKernel:
+        return with_lead(cls.own_kernel(params), cls._lead_of(params))
 
     @classmethod
-    def own_kernel(cls, params: object) -> Kernel:
+    def own_kernel(cls, params: AnyParams) -> Any:
         kernel = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
         assert kernel is not None, cls
         return kernel
 
+    @classmethod
+    def _lead_of(cls, params: object) -> float:
+        return 0.0 if cls.reads_ahead else getattr(params, "lead", 0.0)
+
     def reset(self) -> None:
-        self.states = [self._rest(self._constants) for _ in range(self._n_axes)]
+        self.states = [self._rest(self._constants) for _ in range(1 if self._coupled else self._n_axes)]
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         step, k, states, commands = self._step, self._constants, self.states, []
+        if self._coupled:
+            rows = map(tuple, (x, v, a, measured, force))
+            states[0], together = step(k, states[0], *rows, rests, preparing)
+            return list(together)
         for axis, state in enumerate(states):
             states[axis], command = step(
                 k, state, x[axis], v[axis], a[axis], measured[axis], force[axis], rests, preparing
@@ -150,9 +171,10 @@ class PerAxis(OnNumbers):
         return [*chain.from_iterable(map(self._shown, repeat(self._constants), self.states))]
 
     def bound(self) -> Bound | None:
-        if not inherits(type(self), PerAxis, "commands", "state"):
+        if not inherits(type(self), PerAxis, *self.inherited):
             return None
-        return Bound(self._step, self._constants, self.states, False, (self._shown,))
+        parts = self._step, self._constants, self.states, self._coupled
+        return Bound(*parts, (self._shown,), self.renewed)
 
 
 def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
@@ -160,60 +182,6 @@ def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})
-
-
-class CoupledKernel(NamedTuple):
-    """Kernel for all axes together; same parts as :class:`rths_nodes.core.kernels.Kernel`."""
-
-    constants: Function
-    rest: Function
-    step: Function
-
-
-class Coupled(OnNumbers):
-    """A compensator defined by a coupled kernel, or by a kernel if it has only one axis; ``current`` is its state.
-
-    ``shown`` and ``renewed`` are described in :class:`Bound`.
-    """
-
-    shown: Shown = staticmethod(nothing)
-    renewed: Callable[..., bool] | None = None
-
-    def _hold(self, params: AnyParams, dt: float, n_axes: int) -> None:
-        self._n_axes = n_axes
-        kernel = self.kernel_of(params)
-        constants, self._rest, self._step = kernel
-        self._constants, self._of_one = constants(params, dt), isinstance(kernel, Kernel)
-        self.reset()
-
-    def reset(self) -> None:
-        self.current = self._rest(self._constants)
-
-    def commands(
-        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
-    ) -> list[float]:
-        if self._of_one:
-            self.current, command = self._step(
-                self._constants, self.current, x[0], v[0], a[0], measured[0], force[0], rests, preparing
-            )
-            return [command]
-        rows = map(tuple, (x, v, a, measured, force))
-        self.current, commands = self._step(self._constants, self.current, *rows, rests, preparing)
-        return list(commands)
-
-    def state(self) -> list[float]:
-        shown = self.shown(self._constants, self.current)
-        return shown.tolist() if isinstance(shown, np.ndarray) else list(shown)
-
-    def bound(self) -> Bound | None:
-        if not inherits(type(self), Coupled, "commands"):
-            return None
-        arguments = self._step, self._constants, [self.current]
-        return Bound(*arguments, not self._of_one, (self.shown,), self.renewed)
-
-
-def _lead_of(params: object) -> float:
-    return getattr(params, "lead", 0.0)
 
 
 def bare(name: str) -> str:

@@ -25,12 +25,14 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 MAX_ORDER = 4
-
 LONGEST = 100_000
 """Longest delay or spacing, in samples. Larger values indicate a wrong unit."""
-
 ROUNDING = 0.5
 """Samples by which the delay may exceed the history, because the default spacing is the rounded delay."""
+Constants = tuple[tuple[float, ...], int]
+"""Weights of the targets, newest first, and spacing of the targets in samples."""
+State = tuple[Array, int]
+"""Ring buffer of past targets (m), and the index of the newest."""
 
 
 def weights(order: int, eta: float) -> Array:
@@ -51,14 +53,6 @@ def weights(order: int, eta: float) -> Array:
                 below *= other - node
         weights[node] = above / below
     return weights
-
-
-Constants = tuple[tuple[float, ...], int]
-"""Weights of the targets, newest first, and spacing of the targets in samples."""
-
-
-State = tuple[Array, int]
-"""Ring buffer of past targets (m), and the index of the newest."""
 
 
 def constants(params: Polynomial.Params, dt: float) -> Constants:

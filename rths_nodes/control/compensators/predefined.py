@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
 from rths_nodes.core.arithmetic import Numbers, first, numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
@@ -43,7 +43,7 @@ def constants(params: Predefined.Params, dt: float) -> Constants:
     return (np.ascontiguousarray(history.load(params.history).command),)
 
 
-class Predefined(Coupled):
+class Predefined(PerAxis):
     """Commands from a file, which do not depend on target or measurement."""
 
     @params
@@ -74,5 +74,4 @@ class Predefined(Coupled):
             raise ConfigError(
                 f"{path}: the number of axes is {len(loaded.axes)}; must be {n_axes}, as in the test"
             )
-        self.state_names: tuple[str, ...] = ()
-        self._hold(params, dt, n_axes)
+        super().__init__(params, dt, n_axes)

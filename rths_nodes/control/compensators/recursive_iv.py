@@ -41,7 +41,6 @@ FADED = 8.0
 """Length of the filter's impulse response, in periods of its cut-off frequency."""
 MOST = 1_000_000
 """Largest length of the impulse response, samples."""
-
 OF_DIFFERENCES = 20.0
 """Variance of the third differences of white noise, divided by the variance of the noise: 1 + 9 + 9 + 1."""
 
@@ -93,6 +92,11 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
     share = np.array(params.relative_deviation[:count])[:, None, None]
     spread = rows_of(share * np.broadcast_to(sizes, identified.shape))
     dependent = max(1.0, 1.0 / (every * dt) / (2.0 * cutoff))
+    if FADED / (cutoff * dt) > MOST:
+        least = f"{FADED / (MOST * dt):g} Hz"
+        raise ConfigError(f"compensator.cutoff_frequency = {cutoff:g} Hz: must be >= {least}")
+    seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, :count]
+    passed = np.square(np.einsum("kp,rpc->krc", seen, first.reshape(n, count, n))).sum(axis=0)
     return Law(
         block=low_pass.matrix(every),
         units=np.repeat(units.ravel(), n),
@@ -101,21 +105,13 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
         high=first + params.deviations * spread,
         prior=np.array([np.diag(row**2) for row in spread]),
         forget=min(1.0, every * dt / params.memory),
-        noise_gain=dependent * _noise_passed(cutoff, first.reshape(n, count, n), dt),
+        noise_gain=dependent * passed,
         least_noise=params.displacement_noise_rms**2,
         deviations=params.deviations,
         settling=np.array([-(-round(1.0 / (cutoff * dt)) // every)]),
         per_spread=np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0),
         powers=count,
     )
-
-
-def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
-    if FADED / (cutoff * dt) > MOST:
-        raise ConfigError(f"compensator.cutoff_frequency = {cutoff:g} Hz: must be >= {FADED / (MOST * dt):g} Hz")
-    seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, : rows.shape[1]]
-    passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
-    return passed
 
 
 class Constants(NamedTuple):
@@ -156,6 +152,13 @@ def inverse(watched_by: Function, series: Function) -> Function:
         return (coefficients, past, command, target, watched), command
 
     return step
+
+
+def renewed(s: State) -> bool:
+    """Return whether the last step ended a block."""
+    _, _, _, _, watched = s
+    row: int = watched[0]
+    return row == -1
 
 
 def kept(

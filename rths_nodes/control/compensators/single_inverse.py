@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of
+from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of, limited
 from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
@@ -33,11 +33,11 @@ Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Fou
 In order: ``forget``; diagonal of ``prior``; ``noise_gain`` per sum of squared third differences in a block; the
 smallest such sum; ``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations;
 their units; and the memory of the filter in blocks."""
-
-
 Learning = tuple[Columns, Columns, int, Correction]
 """Contributions of inputs and of earlier values to the filter's states after a block, index of the last sample of
 a block, and correction."""
+NOTHING = (0.0, 0.0, 0.0, 0.0)
+AT_REST = (NOTHING, NOTHING, NOTHING)
 
 
 class Watched(NamedTuple):
@@ -52,10 +52,6 @@ class Watched(NamedTuple):
     """``before``, ``earlier`` and ``first`` are the last three measurements, newest first."""
     squares: float
     knowledge: Knowledge
-
-
-NOTHING = (0.0, 0.0, 0.0, 0.0)
-AT_REST = (NOTHING, NOTHING, NOTHING)
 
 
 def correction_of(law: Law) -> Correction:
@@ -82,10 +78,7 @@ def unlearned(k: Learning) -> Watched:
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
-    """Return state and coefficients after a sample; the coefficients are updated at the end of a block.
-
-    ``u``, ``m`` and ``d`` are command, measured displacement and target, m.
-    """
+    """Update coefficients at the end of a block, from command ``u``, displacement ``m`` and target ``d`` (m)."""
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
     if row < -1:  # the rig was at rest before, at the first measured position
@@ -219,12 +212,7 @@ def corrected(
     pd = ad * f + bd * g + cd * h + dd * i
     expected = variance + (f * pa + g * pb + h * pc + i * pd)
     bound = deviations * sqrt(expected)
-    error = y - (a * p + b * q + c * r + d * s)
-    if error < -bound:
-        error = -bound
-    if error > bound:
-        error = bound
-    gain = error / expected
+    gain = limited(y - (a * p + b * q + c * r + d * s), -bound, bound) / expected
     ka, kb, kc, kd = pa / expected, pb / expected, pc / expected, pd / expected
     covariance = (
         aa - ka * pa,
@@ -246,11 +234,7 @@ def within(row: Four, low: Four, high: Four) -> Four:
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high
-    a = e if a < e else p if a > p else a
-    b = f if b < f else q if b > q else b
-    c = g if c < g else r if c > r else c
-    d = h if d < h else s if d > s else d
-    return a, b, c, d
+    return limited(a, e, p), limited(b, f, q), limited(c, g, r), limited(d, h, s)
 
 
 def farthest(row: Four, first: Four, per_spread: Four) -> float:
@@ -263,13 +247,6 @@ def farthest(row: Four, first: Four, per_spread: Four) -> float:
 
 def blocks(s: Watched) -> int:
     return s[-1][-3]
-
-
-def renewed(s: State) -> bool:
-    """Return whether the last step ended a block."""
-    _, _, _, _, watched = s
-    row: int = watched[0]
-    return row == -1
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:

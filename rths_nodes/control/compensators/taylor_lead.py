@@ -20,7 +20,6 @@ from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
 """Longest lead, s, for which the Taylor series is valid in motions of a few Hz."""
-
 Constants = tuple[float, float, object]
 State = tuple[float, object]
 
@@ -36,11 +35,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return a step that calls ``step`` with the target extrapolated by the lead.
-
-    Its constants are lead (s), dt (s) and the constants of ``step``. Its state is the last acceleration (m/s^2)
-    and the state of ``step``.
-    """
+    """Return ``step`` for a target extrapolated by the lead; its state begins with the last acceleration."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -55,10 +50,7 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """Return x (m), v (m/s), a (m/s^2) of the target, extrapolated by ``lead`` (s).
-
-    ``before`` is the acceleration at the previous sample, ``dt`` (s) earlier.
-    """
+    """Return x, v, a of the target after ``lead`` (s); ``before`` is the acceleration ``dt`` (s) earlier."""
     jerk = (a - before) / dt
     if before != before:  # NaN at the first sample: the acceleration at the start is not a jump from zero
         jerk = 0.0

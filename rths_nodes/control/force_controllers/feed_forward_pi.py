@@ -18,12 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from rths_nodes.control.force_controllers.of_kernel import (
-    ForceControllerOfKernel,
-    ForceKernel,
-    check_coupling,
-    extension_of,
-)
+from rths_nodes.control.force_controllers import of_kernel
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
@@ -33,8 +28,6 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 FAST = 0.3
 """Largest product of integral gain and delay that causes no caution. The loop would still be stable with a
 specimen five times as stiff."""
-
-
 Constants = tuple[float, float, float, float, tuple[float, ...]]
 """Compliance (m/N), integral gain times dt, proportional gain, delay in samples, and lengths of the column (m)."""
 State = tuple[float, float, float, float]
@@ -73,7 +66,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     return begin, step
 
 
-class FeedForwardPi(ForceControllerOfKernel):
+class FeedForwardPi(of_kernel.ForceControllerOfKernel):
     """Force controller of one axis: feed-forward and PI feedback, in the sign convention of the axis."""
 
     @params
@@ -103,7 +96,7 @@ class FeedForwardPi(ForceControllerOfKernel):
                     f"because the force loop is otherwise unstable with {1e3 * delay:.3g} ms of lead, transport "
                     "and sampling"
                 )
-            check_coupling(self.column, self.coupled_to, test)
+            of_kernel.check_coupling(self.column, self.coupled_to, test)
 
         def cautions(self, test: TestContext) -> list[str]:
             delay = self.lead + test.transport + test.dt
@@ -116,8 +109,10 @@ class FeedForwardPi(ForceControllerOfKernel):
             ]
 
     @classmethod
-    def kernel_of(cls, params: Params) -> ForceKernel:
-        return ForceKernel(constants, lambda k: (0.0, 0.0, 0.0, 0.0), *law(extension_of(params.column)))
+    def kernel_of(cls, params: Params) -> of_kernel.ForceKernel:
+        return of_kernel.ForceKernel(
+            constants, lambda k: (0.0, 0.0, 0.0, 0.0), *law(of_kernel.extension_of(params.column))
+        )
 
     @property
     def correction(self) -> float:

@@ -18,12 +18,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from rths_nodes.control.force_controllers.of_kernel import (
-    ForceControllerOfKernel,
-    ForceKernel,
-    check_coupling,
-    extension_of,
-)
+from rths_nodes.control.force_controllers import of_kernel
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
@@ -62,11 +57,9 @@ class State(NamedTuple):
 
 
 def constants(params: ServoValve.Params, dt: float) -> Constants:
-    p = params
-    lengths = () if p.column is None else lengths_of(p.column)
-    share = 1.0 - math.exp(-dt / p.valve_time_constant)
-    velocities = p.largest_velocity, p.leakage
-    return Constants(1.0 / p.stiffness, p.gain, p.displacement_gain, share, *velocities, dt, lengths)
+    p, share = params, 1.0 - math.exp(-dt / params.valve_time_constant)
+    rows = 1.0 / p.stiffness, p.gain, p.displacement_gain, share, p.largest_velocity, p.leakage, dt
+    return Constants(*rows, () if p.column is None else lengths_of(p.column))
 
 
 def opened(k: Constants, position: float, flow: float, signal: float) -> tuple[float, float]:
@@ -83,7 +76,7 @@ def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[fl
     return (position, flow, 0.0, 0.0), position
 
 
-def law(extension: Function) -> ForceKernel:
+def law(extension: Function) -> of_kernel.ForceKernel:
     def begin(
         k: Constants, s: State, position: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:
@@ -99,10 +92,10 @@ def law(extension: Function) -> ForceKernel:
         correction = position - base - extension(k[7], measured * k[0], drift)
         return (position, flow, base, correction), position
 
-    return ForceKernel(constants, lambda k: State(), begin, step)
+    return of_kernel.ForceKernel(constants, lambda k: State(), begin, step)
 
 
-class ServoValve(ForceControllerOfKernel):
+class ServoValve(of_kernel.ForceControllerOfKernel):
     """Controller of one axis and its valve, in the sign convention of the axis. It commands a piston position."""
 
     @params
@@ -140,11 +133,11 @@ class ServoValve(ForceControllerOfKernel):
                         f"{name} = {getattr(self, name):g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s, "
                         f"because the loop is otherwise unstable with {1e3 * delay:.3g} ms of valve and sampling"
                     )
-            check_coupling(self.column, self.coupled_to, test)
+            of_kernel.check_coupling(self.column, self.coupled_to, test)
 
     @classmethod
-    def kernel_of(cls, params: Params) -> ForceKernel:
-        return law(extension_of(params.column))
+    def kernel_of(cls, params: Params) -> of_kernel.ForceKernel:
+        return law(of_kernel.extension_of(params.column))
 
     @property
     def correction(self) -> float:

@@ -22,6 +22,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, transition
 
+State = tuple[Array, float]
+"""Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
+
 
 class Constants(NamedTuple):
     gain: tuple[Numbers]
@@ -35,10 +38,6 @@ class Constants(NamedTuple):
     ground: Numbers
     """Factors with which the ground acceleration is added to the measurements."""
     voltage: float
-
-
-State = tuple[Array, float]
-"""Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
 
 
 def constants(
@@ -57,17 +56,30 @@ def constants(
         )
     n = len(structure.influence)
     wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)
-    places = tuple([_channel(measured, name) for name in wanted])
+    if missing := [name for name in wanted if name not in measured]:
+        raise ConfigError(
+            f"semi_active: the controller needs the channel {missing[0]!r}, but the rig measures "
+            f"{', '.join(measured) or 'no auxiliary channel'}"
+        )
     weights = _sized("weights", params.weights, np.eye(n)[-1])
     location = _sized("damper_location", params.damper_location, np.eye(n)[0])
-    plant = _Plant(structure, location)
-    gain = plant.regulator(weights, params.force_weight)
-    observer = plant.observer(params.noise_ratio)
-    system = plant.system - observer @ plant.outputs
-    inputs = np.column_stack([observer, plant.force - observer @ plant.direct])
+    # z' = A z + B f + E a_g with displacements and velocities z, damper force f and ground acceleration a_g; the
+    # measurement is C z + D f (without a_g)
+    mass, damping, stiffness = combined(structure)
+    absolute = -np.linalg.solve(mass, np.hstack([stiffness, damping]))
+    push, nothing = -np.linalg.solve(mass, location), np.zeros(n)
+    system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), absolute])
+    force, exciting = np.concatenate([nothing, push]), np.concatenate([nothing, -structure.influence])
+    outputs, direct = np.vstack([absolute, np.concatenate([location, nothing])]), np.append(push, 0.0)
+    gain = _regulator(system, force, outputs, direct, weights, params.force_weight)
+    # Kalman filter, if each measurement has noise of intensity 1
+    covariance = _riccati(system.T, outputs.T, params.noise_ratio * np.outer(exciting, exciting), 1.0)
+    observer = covariance @ outputs.T
+    inputs = np.column_stack([observer, force - observer @ direct])
+    onward = np.asfortranarray(np.hstack(transition(system - observer @ outputs, inputs, dt)))
+    channels = tuple([list(measured).index(name) for name in wanted])
     ground = (*structure.influence.tolist(), 0.0, 0.0)
-    onward = np.asfortranarray(np.hstack(transition(system, inputs, dt)))
-    return Constants((tuple(gain.tolist()),), observer, onward, places, ground, params.voltage)
+    return Constants((tuple(gain.tolist()),), observer, onward, channels, ground, params.voltage)
 
 
 def rest(k: Constants) -> State:
@@ -145,15 +157,6 @@ class ClippedOptimal(SemiActiveOfKernel):
         return estimate[: len(self.gain)]
 
 
-def _channel(measured: Sequence[str], name: str) -> int:
-    if name not in measured:
-        channels = ", ".join(measured) or "no auxiliary channel"
-        raise ConfigError(
-            f"semi_active: the controller needs the channel {name!r}, but the rig measures {channels}"
-        )
-    return list(measured).index(name)
-
-
 def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array:
     if values is None:
         return default
@@ -164,47 +167,23 @@ def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array
     return np.array(values)
 
 
-class _Plant:
-    """Model of the structure with states z, damper force f and ground acceleration a_g.
+def _regulator(
+    system: Array, force: Array, outputs: Array, direct: Array, weights: Array, force_weight: float
+) -> Array:
+    """Return the gain ``(2 n,)`` of the regulator, whose cost has cross terms of state and force.
 
-    z' = A z + B f + E a_g, and the measurement is C z + D f (without a_g). z holds displacements, then velocities.
+    The weight of the state in the Riccati equation is a sum of squares, because a difference loses all digits if
+    the force can cancel the response and ``force_weight`` is very small.
     """
-
-    def __init__(self, structure: Structure, location: Array) -> None:
-        mass, damping, stiffness = combined(structure)
-        n = len(mass)
-        absolute = -np.linalg.solve(mass, np.hstack([stiffness, damping]))
-        push = -np.linalg.solve(mass, location)
-        nothing = np.zeros(n)
-        self.system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), absolute])
-        self.force = np.concatenate([nothing, push])
-        self.ground = np.concatenate([nothing, -structure.influence])
-        self.outputs = np.vstack([absolute, np.concatenate([location, nothing])])
-        self.direct = np.append(push, 0.0)
-
-    def regulator(self, weights: Array, force_weight: float) -> Array:
-        """Return the gain ``(2 n,)`` of the regulator, whose cost has cross terms of state and force.
-
-        The state's weight in the Riccati equation is computed as a sum of squares, because a difference loses all
-        digits if the force can cancel the response and ``force_weight`` is very small.
-        """
-        rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
-        pushed, cross = float(push @ push), push @ rows
-        effort = pushed + force_weight
-        state = rows.T @ rows
-        if pushed:
-            apart = rows - np.outer(push, cross) / pushed
-            state = apart.T @ apart + np.outer(cross, cross) * (force_weight / (pushed * effort))
-        system = self.system - np.outer(self.force, cross) / effort
-        gain: Array = (self.force @ _riccati(system, self.force[:, None], state, effort) + cross) / effort
-        return gain
-
-    def observer(self, noise_ratio: float) -> Array:
-        """Return the gain of the Kalman filter; each measurement has noise of intensity 1."""
-        intensity = noise_ratio * np.outer(self.ground, self.ground)
-        covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
-        observer: Array = covariance @ self.outputs.T
-        return observer
+    rows, push = np.sqrt(weights)[:, None] * outputs[:-1], np.sqrt(weights) * direct[:-1]
+    pushed, cross = float(push @ push), push @ rows
+    effort = pushed + force_weight
+    state = rows.T @ rows
+    if pushed:
+        apart = rows - np.outer(push, cross) / pushed
+        state = apart.T @ apart + np.outer(cross, cross) * (force_weight / (pushed * effort))
+    crossed = system - np.outer(force, cross) / effort
+    return np.asarray((force @ _riccati(crossed, force[:, None], state, effort) + cross) / effort)
 
 
 def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:

@@ -17,6 +17,7 @@ from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
 """Constants of the inner setup, length ratios specimen to structure, and force ratios structure to specimen."""
+T = TypeVar("T")
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -46,9 +47,6 @@ class ScaledSetup(SetupOfKernel):
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
         return self._setup.degrees_of_freedom(displacement * self._length)
-
-
-T = TypeVar("T")
 
 
 def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:

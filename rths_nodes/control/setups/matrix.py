@@ -17,7 +17,6 @@ from rths_nodes.core.samples import Array
 
 FEW = 64
 """Largest number of matrix elements for which floats are faster than arrays."""
-
 T = TypeVar("T")
 Triple = tuple[float, float, float]
 
@@ -27,10 +26,7 @@ def is_small(params: Matrix.Params) -> bool:
 
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
-    """Return ``matrix`` and its transpose.
-
-    Raises ConfigError if the size is wrong or axes are linearly dependent.
-    """
+    """Return ``matrix`` and its transpose. Raises ConfigError for a wrong size or linearly dependent axes."""
     matrix = np.array(params.matrix)
     if matrix.shape != (n_axes, n_dof):
         rows, columns = matrix.shape
@@ -90,10 +86,7 @@ class Matrix(SetupOfKernel):
         )
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Return the number of the stop group of each axis.
-
-            Axes that share degrees of freedom, directly or through other axes, have the same number.
-            """
+            """Return the stop group of each axis; axes that share degrees of freedom have the same group."""
             groups = list(range(n_axes))
             for column in zip(*self.matrix, strict=False) if self.coupled else ():
                 joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}

@@ -75,10 +75,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the degrees of freedom, by Newton's method from the linear solution.
-
-        The result is NaN if no solution is within the limits.
-        """
+        """Return the degrees of freedom by Newton's method; NaN if no solution is within the limits."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 

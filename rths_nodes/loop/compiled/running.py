@@ -19,7 +19,7 @@ import numpy as np
 from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
 from rths_nodes.codegen.calling import Slots, loaded
 from rths_nodes.codegen.values import Untranslatable, Value, form
-from rths_nodes.control.compensators.per_axis import Coupled, PerAxis
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.component_guard import labelled
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, identity
@@ -303,7 +303,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
     """Return the sample of the handover, at least two before ``reached``; 0 if a handover is impossible."""
-    plain = type(loop.assembly.compensator).bound in (PerAxis.bound, Coupled.bound)
+    plain = type(loop.assembly.compensator).bound is PerAxis.bound
     if parts.kind.control or loop.scenario.hops.depth or not plain:
         return 0
     substeps = loop.scenario.samples_per_step
@@ -337,8 +337,6 @@ def _resume_commands(loop: Loop, parts: Parts, states: Data) -> None:
         held.take(lambda before: [*map(like, before, _numbered("ramp", states))])
     if isinstance(law, PerAxis):
         law.states[:] = map(like, law.states, _numbered("law", states))
-    elif isinstance(law, Coupled):
-        law.current = like(law.current, next(_numbered("law", states)))
 
 
 def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
