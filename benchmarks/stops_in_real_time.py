@@ -293,10 +293,10 @@ class Computer(Forked):
 
 def _rths(arguments: list[str], folder: str, output: str, matched: bool) -> None:
     from rths_nodes.app import cli
-    from rths_nodes.ros.nodes import arming
+    from rths_nodes.ros.nodes import course
 
     if not matched:
-        arming.FOUND_S = 0.0
+        course.FOUND_S = 0.0
     os.chdir(folder)
     with open(output, "w") as file:
         os.dup2(file.fileno(), 1)

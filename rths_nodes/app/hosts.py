@@ -297,8 +297,8 @@ def _nodes(
 ) -> RunResult:
     environment.check()
     from rths_nodes.ros.hosting import descriptions
-    from rths_nodes.ros.hosting.stop_client import stop_address
     from rths_nodes.ros.nodes.followed import FollowedPort
+    from rths_nodes.ros.transport.line import stop_address
 
     executive = loop if isinstance(loop, ExecutiveLoop) else None
     if executive is not None:

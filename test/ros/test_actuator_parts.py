@@ -23,13 +23,19 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.states import State, StopRequest, TestMachine
 from rths_nodes.loop.timing import Exchange
-from rths_nodes.ros.nodes.actuator import GONE_NS, JUDGED_NS, LINGER_NS, LOST_NS, TRUTH_NS, Completion, TopicLinks
-from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
-from rths_nodes.ros.nodes.arming import FOUND_S, Arming
-from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.observers import RigClock, RigContext
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
-from rths_nodes.ros.transport.wiring import NodeLocation
+from rths_nodes.ros.names import NodeLocation
+from rths_nodes.ros.nodes.actuator import GONE_NS, LOST_NS, TopicLinks
+from rths_nodes.ros.nodes.course import (
+    FOUND_S,
+    JUDGED_NS,
+    LINGER_NS,
+    TRUTH_NS,
+    AfterMeasurement,
+    Arming,
+    Completion,
+)
+from rths_nodes.ros.nodes.participation import ClockQuestions, NodeContext, Phase, PhaseMachine
+from rths_nodes.ros.nodes.tick_gate import RigClock, RigContext
 
 
 def clock_questions(phase: PhaseMachine, parts: Any) -> ClockQuestions:

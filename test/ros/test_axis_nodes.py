@@ -31,7 +31,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import bag
 from rths_nodes.ros.hosting import composed, descriptions
 from rths_nodes.ros.names import NODES, RECORDER
-from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.nodes.participation import Shutdown
 
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")

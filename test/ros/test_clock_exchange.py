@@ -11,9 +11,16 @@ import pytest
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockQuestions, answer_questions
-from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
-from rths_nodes.ros.transport.wiring import NodeLocation
+from rths_nodes.ros.names import NodeLocation
+from rths_nodes.ros.nodes.participation import (
+    ANSWER,
+    QUESTION,
+    QUESTIONS,
+    ClockQuestions,
+    NodeContext,
+    PhaseMachine,
+    answer_questions,
+)
 
 AHEAD = 5 * SECOND
 THERE, BACK = 200_000, 300_000

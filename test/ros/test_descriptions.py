@@ -42,13 +42,10 @@ def by_role(**options):
 def check_partners(nodes):
     """Check that no endpoint waits for more partners than are present."""
     peers = tuple(node.peer for node in nodes)
-    present = {node.role for node in nodes}
-    for topic in names.TOPICS.values():
-        for publishing, roles in ((True, topic.publishers), (False, topic.subscribers)):
-            for role in present.intersection(roles):
-                partners = topic.subscribers if publishing else topic.publishers
-                count = sum(node.role in partners for node in nodes)
-                assert len(names.partners(topic, role, peers, publishing)) <= count
+    for node in nodes:
+        for endpoint in names.endpoints(names.NodeLocation(node.role, f"/{node.namespace}"), peers):
+            partners = endpoint.row.subscribers if endpoint.publishes else endpoint.row.publishers
+            assert len(endpoint.partners) <= sum(node.role in partners for node in nodes)
 
 
 def test_recorder_exists_only_with_a_recording():

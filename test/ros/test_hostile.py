@@ -37,7 +37,7 @@ from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, LIVE_NS
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.participation import Phase
 from rths_nodes.ros.transport import endpoints, peers
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.topics import Interposer

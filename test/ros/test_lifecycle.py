@@ -46,9 +46,8 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, descriptions, exit_guard, node_processes, own_process
 from rths_nodes.ros.hosting.descriptions import describe
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.nodes import compensator as compensator_node
-from rths_nodes.ros.nodes.phase import Phase, StateOfTest
-from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.nodes import numerical as compensator_node
+from rths_nodes.ros.nodes.participation import Phase, Shutdown, StateOfTest
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
 ROOT = Path(__file__).resolve().parents[2]

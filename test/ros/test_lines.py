@@ -18,8 +18,17 @@ from messages import mentions
 
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.ros.transport import node_lines
-from rths_nodes.ros.transport.greeting import LONGEST_NAME, WAIT, WELCOME, Greeting, address
-from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room
+from rths_nodes.ros.transport.line import (
+    LONGEST_NAME,
+    SENT_AT,
+    WAIT,
+    WELCOME,
+    Greeting,
+    SocketReader,
+    SocketWriter,
+    address,
+    make_room,
+)
 from rths_nodes.ros.transport.node_lines import Acceptor, Connector, Load, NodeLines
 
 HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")

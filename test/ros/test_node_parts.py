@@ -22,14 +22,24 @@ from rths_nodes.core.wire.layout import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
+from rths_nodes.ros.names import NodeLocation
 from rths_nodes.ros.nodes import base
-from rths_nodes.ros.nodes.actuator import LINGER_NS
+from rths_nodes.ros.nodes.course import LINGER_NS
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, LIVE_NS, OLD_NS, Handshake
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine, StateOfTest
-from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
-from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
+from rths_nodes.ros.nodes.participation import (
+    LEADER_LOST_NS,
+    OVERDUE_NS,
+    PATIENCE_NS,
+    SAME_REQUEST_NS,
+    MeasurementSequence,
+    NodeContext,
+    Phase,
+    PhaseMachine,
+    Shutdown,
+    StateOfTest,
+    WarmUp,
+)
 from rths_nodes.ros.transport.topics import BURST, DeferredSends
-from rths_nodes.ros.transport.wiring import NodeLocation
 
 RUN = mark_of("one", "drawn")
 

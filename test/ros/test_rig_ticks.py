@@ -20,8 +20,14 @@ from rths_nodes.loop.pacing import ANSWERED, Pacer
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
-from rths_nodes.ros.nodes.observers import LockstepWindow, RigClock, RigContext, SignsOfLife
-from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS, TickGate
+from rths_nodes.ros.nodes.tick_gate import (
+    LOOK_EVERY_NS,
+    LockstepWindow,
+    RigClock,
+    RigContext,
+    SignsOfLife,
+    TickGate,
+)
 from rths_nodes.ros.transport.service_thread import LoopCalls
 
 SECOND, MS = 1_000_000_000, 1_000_000
@@ -372,7 +378,7 @@ def test_loop_and_work_are_timed(still_clock: Any) -> None:
         times.tick()
         still_clock.now += MS
         times.measured(sample)
-    times.end()
+    times.ended_at = still_clock.now
     durations = times.durations()
     assert sorted(durations) == ["loop", "work"]
     assert durations["loop"].seconds.tolist() == pytest.approx([0.002, 0.004])
@@ -396,5 +402,5 @@ def test_work_in_real_time_excludes_wait_for_tick(paced: RigClock, still_clock: 
 def test_running_time_is_zero_before_begin(still_clock: Any) -> None:
     times = RigClock(DT, 5, None, still_clock)
     still_clock.now += MS
-    times.end()
+    times.ended_at = still_clock.now
     assert times.summary(LateData(), 0)["running_s"] == 0.0

@@ -16,7 +16,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import stack_files
 from rths_nodes.ros.hosting.descriptions import axes_with_nodes
 from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
-from rths_nodes.ros.rig_model import below, rviz, urdf, xml_text
+from rths_nodes.ros.stack_files import below, rviz, urdf, xml_text
 
 COLORS = {TARGETS: "#1f77b4", COMMANDS: "#7f7f7f", STATES: "#d62728"}
 """Colours of curves in drawing order: the target is at the back, the measured curve in front."""

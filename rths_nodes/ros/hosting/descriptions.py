@@ -13,7 +13,6 @@ from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import check_layout
 from rths_nodes.ros import names
-from rths_nodes.ros.names import RECORDER
 
 
 @dataclass(frozen=True)
@@ -36,13 +35,10 @@ class NodeDescription:
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Return descriptions of the nodes of a rig, with a recorder if the test is recorded.
-
-    ``axes`` are the axes with their own nodes. With ``console`` the test waits for the runner's console.
-    """
+    """Return descriptions of the nodes of a rig; ``axes`` are the axes with their own nodes."""
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
-    roles = [role for role in names.NODES if role != RECORDER or options.recorded]
+    roles = [role for role in names.NODES if role != names.RECORDER or options.recorded]
     peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
     namespace = checked_namespace(options.namespace)
     places = [(role, namespace, "") for role in roles]
@@ -54,12 +50,9 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts.
-
-    Raises ConfigError for an unknown node or a missing actuator node.
-    """
+    """Return the peers to start here. Raises ConfigError for an unknown node or a missing actuator node."""
     peers = tuple(description.peer for description in descriptions)
-    recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
+    recorders = () if names.RECORDER in peers or options.recorder != ROSBAG2 else (names.RECORDER,)
     for name in options.nodes:
         if name not in (*peers, *recorders):
             raise unknown("nodes", "node", name, (*peers, *recorders))
@@ -84,10 +77,7 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes that have their own nodes: all axes or none.
-
-    Raises ConfigError if the axes must share a node.
-    """
+    """Return the axes with their own nodes: all or none. Raises ConfigError if the axes must share a node."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)

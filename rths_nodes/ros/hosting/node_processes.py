@@ -26,28 +26,20 @@ from rths_nodes.ros.names import RECORDER, logger_of
 
 INDEXING_S = 600.0
 """Timeout for a recorder to index its file, s."""
-
 LEAVING_S = 10.0
 """Timeout for nodes other than the recorder to exit after a test, s."""
-
 QUIET_S = 0.05
 """Pause before endpoints and participant are removed, s. Without the pause, a peer that is acknowledging a message
 could hang (``exit_guard.py``)."""
-
 LONGEST_REPORT = 4000
 """Largest final report, bytes."""
-
 LOOK_S = 0.05
-
 HANGS_S = 20.0
 """Time without CPU after which a node is hung, s. A healthy node wakes every 20 ms, computes, or writes."""
-
 STOPPED_S = 2.0
 """Longest wait after the test for a node that a signal has suspended, s."""
-
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner. A node exits when the runner exits."""
-
 TELLS = "RTHS_RUNNER_TELLS"
 """Environment variable with a file descriptor, to which a node writes the reason for its end, because an
 unconfigured node has no topics."""
@@ -112,10 +104,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check(self, ended: bool = False) -> None:
-        """Kill the process if its main thread has not run for ``HANGS_S``, unless the thread waits for a disk.
-
-        After the test (``ended``), a process that a signal has suspended is killed after ``STOPPED_S``.
-        """
+        """Kill the process if its main thread hangs, or after the test (``ended``) if a signal suspended it."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -251,10 +240,6 @@ class Processes:
         return next((process for process in causes if process.report), ended).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit codes decide the outcome; ``reported`` are the roles with a Summary.
-
-        A process that the runner has ended after its Summary is excluded. A recorder is included even then,
-        because its recording is incomplete.
-        """
+        """Return the processes whose exit codes count: all but those that the runner ended after their Summary."""
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

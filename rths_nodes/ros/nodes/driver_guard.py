@@ -14,7 +14,7 @@ from rths_nodes.loop.stages.command import outgoing_of
 from rths_nodes.loop.supervision.hops import TakenAtOnce
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
+from rths_nodes.ros.nodes.participation import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
@@ -55,10 +55,7 @@ class DriverGuard:
         self._received_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
-
-        ``judged`` is true if the actuator node of this package has checked ``measured``.
-        """
+        """Return True if the rig may continue. If ``judged``, our actuator node has checked ``measured``."""
         self._received_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
             self._check.start(measured)

@@ -12,24 +12,20 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import TEST_STATE
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, StateOfTest
+from rths_nodes.ros.nodes.participation import NodeContext, Phase, StateOfTest
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.peers import PublisherGuard
 
 COMPLAINT_NS = 3_000_000_000
 """Period of messages about undiscovered peers, ns."""
-
 DUPLICATE_NS = 2_000_000_000
 """Time for which duplicate names are tolerated before a test, ns. Nodes of the previous test may be leaving."""
-
 DUPLICATES_EVERY_NS = 100_000_000
 """Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
-
 LIVE_NS = 1 * SECOND
 """Largest age of a live message from the actuator node once the test is ARMED, ns."""
 OLD_NS = 60 * SECOND
 """Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
-
 _STATES = frozenset(map(int, State))
 
 
@@ -104,12 +100,7 @@ class Membership:
 
 
 class Handshake:
-    """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
-
-    ``prepare()`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives
-    the reason if a test must not begin. ``own_missing()`` returns a text about other missing requirements; empty
-    if none is missing.
-    """
+    """Discovers the peers, publishes NodeStatus and follows TestState; calls ``prepare()`` before it is ready."""
 
     def __init__(
         self,

@@ -27,17 +27,21 @@ from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.ros.names import COMMANDS, MONITOR, STATES, TARGETS
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.observers import ProgressReports
+from rths_nodes.ros.nodes.participation import ProgressReports
 
 INTERVAL_NS = 100_000_000
 """Shortest interval between messages with curves, ns. Each message wakes one processor per subscriber."""
+QUIET_NS = 1_500_000_000
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
+UNHEARD_NS = 2_000_000_000
+"""Time after an interrupt until the monitor trips a running test, ns. A driver may have missed the interrupt."""
+RATE = 20.0
+"""Number of status messages per second of test time."""
+Values = Sequence[float]
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values``, an array ``(columns, curves, 4)``.
-
-    The first column begins at sample ``first``. Each column covers ``per`` samples.
-    """
+    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first``, ``per`` a column."""
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message
@@ -56,25 +60,11 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> LiveCurves:
     return message
 
 
-QUIET_NS = 1_500_000_000
-"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
-
-
-UNHEARD_NS = 2_000_000_000
-"""Time after an interrupt until the monitor trips a running test, ns. A driver may have missed the interrupt."""
-
-
-RATE = 20.0
-"""Number of status messages per second of test time."""
-Values = Sequence[float]
-
-
 class Joints:
     """Publishes measured, target and commanded states of the axes as joints, through ``publish(topic, message)``.
 
-    ``axes`` contains True for each force-controlled axis, whose target and command are efforts. Positions are
-    displacements (m), efforts are forces (N). Velocities (m/s) are computed from successive positions. ``dt`` is
-    the servo period, s.
+    ``axes`` is true for force-controlled axes, whose targets and commands are efforts (N); other positions are
+    displacements (m). Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
     """
 
     def __init__(
@@ -87,26 +77,26 @@ class Joints:
     def publish(
         self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
     ) -> None:
-        positions = {STATES: measured, TARGETS: self._moved(target), COMMANDS: self._moved(command)}
-        efforts = {STATES: force, TARGETS: self._pushed(target), COMMANDS: self._pushed(command)}
+        states = {STATES: (measured, force), TARGETS: self._split(target), COMMANDS: self._split(command)}
+        positions = {topic: position for topic, (position, _) in states.items()}
         earlier, before = self._before or (sample, positions)
         time = (sample - earlier) * self._dt
         self._before = sample, positions
-        for topic, position in positions.items():
-            message = JointState(name=self._names, position=list(position), effort=list(efforts[topic]))
+        for topic, (position, effort) in states.items():
+            message = JointState(name=self._names, position=list(position), effort=list(effort))
             pairs = zip(position, before[topic], strict=True)
             message.velocity = [(now - then) / time if time > 0.0 else 0.0 for now, then in pairs]
             message.header.frame_id = self._frame
             message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
             self._publish(topic, message)
 
-    def _moved(self, values: Values) -> Values:
-        return [math.nan if loaded else value for value, loaded in zip(values, self._loaded, strict=True)]
-
-    def _pushed(self, values: Values) -> Values:
+    def _split(self, values: Values) -> tuple[Values, Values]:
+        """Return positions and efforts; nan if an axis has only the other one."""
         if not any(self._loaded):
-            return []
-        return [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]
+            return values, []
+        loads = [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]
+        moves = [math.nan if loaded else value for value, loaded in zip(values, self._loaded, strict=True)]
+        return moves, loads
 
 
 class MonitorNode(RthsNode):
@@ -142,11 +132,15 @@ class MonitorNode(RthsNode):
         while (command := receive("command", codec.unpack_command)) is not None:
             self.stage.command(command[0])
         self.stage.work()
-        self._trip_if_broken()
+        breach = self.stage.monitor.breach
+        if breach is not None and not self._tripped:
+            self._tripped = True
+            self.trip(breach[1], breach[0], breach[0] + LOCKSTEP_WINDOW)
         self._stop_if_interrupted()
         self._warn_outside()
         self._publish_status()
-        self._progress.publish_if_due(self._allowed())
+        last = self.stage.sample
+        self._progress.publish_if_due(last if breach is None else min(last, breach[0] - 1))
         if busy:
             self._quiet_from = self._now()
         elif self.spares:
@@ -164,14 +158,6 @@ class MonitorNode(RthsNode):
     def spares(self) -> bool:  # type: ignore[override]
         return self.stage.spares
 
-    def _trip_if_broken(self) -> None:
-        breach = self.stage.monitor.breach
-        if breach is None or self._tripped:
-            return
-        self._tripped = True
-        sample, reason = breach
-        self.trip(reason, sample, sample + LOCKSTEP_WINDOW)
-
     def _stop_if_interrupted(self) -> None:
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
@@ -182,7 +168,7 @@ class MonitorNode(RthsNode):
         for axis, at in self.stage.sensors.forces.items():
             if axis not in self._frozen:
                 self._frozen.add(axis)
-                self.phase.remark(warning := frozen_words(axis, at))
+                self.phase.note = warning = frozen_words(axis, at)
                 self.get_logger().warning(warning)
         corridor = self.stage.monitor.corridor
         if corridor is None or corridor.left is None or self._warned:
@@ -200,19 +186,14 @@ class MonitorNode(RthsNode):
             if self._now() >= self._curves_due:
                 self._publish_curves()
 
-    def _allowed(self) -> int:
-        breach = self.stage.monitor.breach
-        return self.stage.sample if breach is None else min(self.stage.sample, breach[0] - 1)
-
-    def _publish(self, topic: str, message: JointState) -> None:
+    def _publish(self, topic: str, message: object) -> None:
         self.topics.outlets[topic].publisher.publish(message)
 
     def _publish_joints(self, sample: int) -> None:
         assert self.stage.live is not None
-        target, command, measured, force, _, _ = self.stage.live.newest()
         last, stamp = self._stamped
         before = round((last - sample) * self.scenario.dt * SECOND)
-        self._joints.publish(sample, stamp - before, target, command, measured, force)
+        self._joints.publish(sample, stamp - before, *self.stage.live.newest()[:4])
 
     def _publish_curves(self, rest: bool = False) -> None:
         self._curves_due = self._now() + INTERVAL_NS
@@ -222,11 +203,10 @@ class MonitorNode(RthsNode):
         header.stamp.sec, header.stamp.nanosec = stamp_of(self.clock.time_ns())
         if not self._curves_named:
             self._curves_named = True
-            self.topics.outlets["live_curves"].publisher.publish(curves_of(self.scenario, header, run))
+            self._publish("live_curves", curves_of(self.scenario, header, run))
         first, values = columns.take(rest)
         if len(values):
-            message = message_of(header, run, first, columns.samples_per_column, values)
-            self.topics.outlets["live"].publisher.publish(message)
+            self._publish("live", message_of(header, run, first, columns.samples_per_column, values))
 
     def _finish(self) -> None:
         self._guard.judge()
@@ -258,7 +238,7 @@ class MonitorNode(RthsNode):
         numbers = flatten(self.stage.metrics(), "metrics")
         if self.phase.ended and self._unseen:
             numbers["unseen.samples"] = self._unseen
-        self.phase.remark(unjudged_samples(numbers))
+        self.phase.note = unjudged_samples(numbers)
         return self.stage.sample, numbers
 
 

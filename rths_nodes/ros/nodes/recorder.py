@@ -29,12 +29,10 @@ from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.scenario.updating import TOPIC, Copies
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
-from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
-from rths_nodes.ros.nodes.observers import ProgressReports
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.participation import Phase, ProgressReports
+from rths_nodes.ros.nodes.settings import reported_sections
 from rths_nodes.ros.transport.endpoints import ByHand, ignore, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
@@ -44,10 +42,7 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of the topics of other programs to record: ``ALSO_RECORDED``, then ``topics``.
-
-    Raises ConfigError for an invalid name, and for a topic that the test records anyway.
-    """
+    """Return the full names of further topics. Raises ConfigError for an invalid or recorded one."""
     recorded = {node.resolve_topic_name(row.name) for row in names.TOPICS.values() if row.recorded}
     full = list(names.ALSO_RECORDED)
     for topic in topics:
@@ -61,10 +56,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to each of ``topics`` (full names) once the topic has a publisher.
-
-    Messages are written with their time of arrival.
-    """
+    """Records each of ``topics`` (full names) once it has a publisher, with the arrival times of messages."""
 
     def __init__(
         self, node: Node, topics: Sequence[str], writer: Writer, warn: Callable[[str], object], clock: Clock
@@ -125,10 +117,7 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """Wraps a :class:`Writer` that may fail.
-
-    After a failure, this class calls ``on_lost`` with the reason and ignores later calls.
-    """
+    """Wraps a :class:`Writer`. After a failure, calls ``on_lost`` with the reason and ignores later calls."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False
@@ -152,6 +141,21 @@ class OptionalWriter:
             self._writer.close(information)
 
 
+class StreamCount:
+    """Counts messages with numbers ``apart`` from ``first``; ``sent`` is their number by Summary, if known."""
+
+    def __init__(self, first: int = 0, apart: int = 1) -> None:
+        self.first, self.apart = first, apart
+        self.next = first
+        self.holes = self.lost = 0
+        self.sent: int | None = None
+
+    @property
+    def tail(self) -> int:
+        """Number of messages that are missing at the end; 0 without a Summary."""
+        return 0 if self.sent is None else self.sent - (self.next - self.first) // self.apart
+
+
 SUMMARIES_NS = 4_500_000_000
 """Waiting time for missing messages after the test, ns. The actuator node waits longer. The middleware took up to
 2.8 s to repair a stalled stream."""
@@ -160,13 +164,9 @@ EXIT_NOW_NS = 100_000_000
 
 
 class RecorderNode(RthsNode):
-    """Records a test.
+    """Records a test. Missing messages are reported as gaps, and nodes without a Summary as ``silent``."""
 
-    The Summary of each node contains the number of messages sent per stream. Missing messages are reported as
-    gaps, and nodes without a Summary as ``silent``.
-    """
-
-    role = RECORDER
+    role = names.RECORDER
     writer: Writer | None = None
 
     def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
@@ -190,18 +190,13 @@ class RecorderNode(RthsNode):
             NODE_PER_AXIS if self.settings.axes else ONE_NODE,
             EXECUTIVE if scenario.engine == EXECUTIVE else "",
         )
-        self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
-        self._apart = dict.fromkeys(self._streams, 1)
-        self._firsts = {"command": 1}
-        """First message numbers other than 0. The first Command belongs to sample 1."""
+        self._streams = {topic.name: StreamCount() for topic in rows if topic.stream}
+        self._streams["command"] = StreamCount(first=1)  # the first Command belongs to sample 1
+        self._measured = self._streams["measurement"]
         if scenario.updating is not None:
             copies = Copies(scenario)
-            self._apart[TOPIC], self._firsts[TOPIC] = copies.every, copies.first
-        self._next = {name: self._first(name) for name in self._streams}
-        self._holes = dict.fromkeys(self._streams, 0)
-        self._lost = dict.fromkeys(self._streams, 0)
-        self._sent: dict[str, int] = {}
+            self._streams[TOPIC] = StreamCount(copies.first, copies.every)
         self._sections: dict[str, dict[str, object]] = {}
         self._received_from: set[str] = set()
         self._ended_at = 0
@@ -247,15 +242,15 @@ class RecorderNode(RthsNode):
                         self._trip = f"{values['source']}: {values['reason']}"
                         self._breach = self._breach or (self._trip if values["sample"] else "")
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
-                        self._sections[values["node"]] = parameters.reported_sections(values)
+                        self._sections[values["node"]] = reported_sections(values)
 
     def _receive_summary(self, values: Data) -> None:
         self._received_from.add(values["node"])
         counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
         for name, count in counts.items():
             # a driver may send other values
-            if name in self._next and isinstance(count, float) and math.isfinite(count):
-                self._sent[name] = int(count)
+            if name in self._streams and isinstance(count, float) and math.isfinite(count):
+                self._streams[name].sent = int(count)
 
     def work(self, limit: int = 1_000_000) -> bool:
         if self.closed or self.writer is None:
@@ -269,16 +264,16 @@ class RecorderNode(RthsNode):
             self.writer.flush()  # the middleware may hang after the end of the test
         else:
             self.writer.flush_if_due()
-        sample = self._next["measurement"] - 1
-        self._progress.publish_if_due(sample)
+        self._progress.publish_if_due(self._measured.next - 1)
         if not busy:
-            self._finish(sample)
+            self._finish()
         return busy
 
     def _drain(self, name: str, limit: int) -> bool:
         assert self.writer is not None
         take, write, full = self.topics.inboxes[name].take, self.writer.write, self._full[name]
-        expected, start, apart = self._next[name], limit, self._apart[name]
+        stream, start = self._streams[name], limit
+        expected, apart = stream.next, stream.apart
         while limit > 0 and (data := take()) is not None:
             if len(data) < HEAD.size:
                 self.topics.drop_malformed()
@@ -286,16 +281,16 @@ class RecorderNode(RthsNode):
             sec, nanosec, number = HEAD.unpack_from(data)
             write(full, data, sec * SECOND + nanosec)
             if number != expected:
-                self._holes[name] += 1
-                self._lost[name] += max(0, number - expected) // apart
+                stream.holes += 1
+                stream.lost += max(0, number - expected) // apart
             expected = number + apart
             limit -= 1
-        self._next[name] = expected
+        stream.next = expected
         if limit < start:
             self.shutdown.be_patient()
         return limit < start
 
-    def _finish(self, sample: int) -> None:
+    def _finish(self) -> None:
         if not (self.phase.ended or self.shutdown.interrupted or self.shutdown.leader_lost):
             return
         self._record_rare()
@@ -306,8 +301,8 @@ class RecorderNode(RthsNode):
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         numbers |= {"broken_off": self._broken_off} if self._broken_off else {}
-        self.phase.remark(recording_gaps(numbers) if self.phase.begun else "")
-        self.shutdown.publish(sample, flatten(numbers, "recording"))
+        self.phase.note = recording_gaps(numbers) if self.phase.begun else ""
+        self.shutdown.publish(self.last_sample, flatten(numbers, "recording"))
         self._publish_done()
         self.phase.to(Phase.GONE)
 
@@ -326,19 +321,17 @@ class RecorderNode(RthsNode):
         return not self._silent() and not any(map(self._tail_missing, self._streams))
 
     def _silent(self) -> set[str]:
-        actuator_ended = self.phase.ended and ACTUATOR in self._received_from
-        if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
+        actuator_ended = self.phase.ended and names.ACTUATOR in self._received_from
+        if actuator_ended and not (self.phase.test.sample if self._measured.sent is None else self._measured.sent):
             return set()  # the test was stopped before it began: no samples, no other Summaries
-        return set(self.settings.peers) - {self.role, CONSOLE} - self._received_from
+        return set(self.settings.peers) - {self.role, names.CONSOLE} - self._received_from
 
     def _tail_missing(self, name: str) -> bool:
-        if name in self._sent:
-            return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
+        stream = self._streams[name]
+        if stream.sent is not None:
+            return stream.tail > 0
         # a third-party actuator node may not count its messages
-        return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
-
-    def _first(self, stream: str) -> int:
-        return self._firsts.get(stream, 0)
+        return name == "measurement" and self.phase.ended and stream.next <= self.phase.test.sample > 0
 
     def _waited_enough(self) -> bool:
         now, shutdown = self._now(), self.shutdown
@@ -350,23 +343,19 @@ class RecorderNode(RthsNode):
 
     @property
     def last_sample(self) -> int:
-        return self._next["measurement"] - 1
+        return self._measured.next - 1
 
     def counters(self) -> dict[str, int]:
-        return super().counters() | {"lost": sum(self._lost.values())}
+        return super().counters() | {"lost": sum(stream.lost for stream in self._streams.values())}
 
     @property
     def gaps(self) -> dict[str, int]:
-        return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
+        return {name: stream.holes + self._tail_missing(name) for name, stream in self._streams.items()}
 
     @property
     def lost(self) -> dict[str, int]:
         """Number of missing messages per stream. Without a Summary, missing messages at the end are unknown."""
-        tails = {
-            name: sent - (self._next[name] - self._first(name)) // self._apart[name]
-            for name, sent in self._sent.items()
-        }
-        return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
+        return {name: stream.lost + max(0, stream.tail) for name, stream in self._streams.items()}
 
     def close(self) -> None:
         """Close the recording. Call this method last, because indexing takes time."""
@@ -379,7 +368,7 @@ class RecorderNode(RthsNode):
                 "scenario": self._effective_scenario(),
                 "outcome": outcome.outcome,
                 "reason": why,
-                "samples": str(self._next["measurement"]),
+                "samples": str(self._measured.next),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
                 "silent": " ".join(sorted(self._silent())),

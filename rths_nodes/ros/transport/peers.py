@@ -23,16 +23,11 @@ from rths_nodes.ros.names import CONSOLE, ROLES, role_of
 
 VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstring source\nstring reason\n"
 """Definition of Trip in programs built before version 0.10."""
-
 LONGEST = 200
 """Maximum length of the source, and of the reason, of a trip request, in characters."""
-
 MOST_FOREIGN = 64
-
 MOST_UNJUDGED = 64
-
 UNKNOWN = "unknown"
-
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
 NOBODY = b""
@@ -66,10 +61,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a warning if one of ``nodes`` has another version of the type of ``topic``; otherwise an empty text.
-
-    Type hashes are compared if the middleware provides them.
-    """
+    """Return a warning if one of ``nodes`` has another type hash for ``topic``; otherwise an empty text."""
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
     mine = next((type_hash for name, type_hash in hashes if name == node.get_fully_qualified_name()), "")
@@ -113,7 +105,8 @@ class PublisherGuard:
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
         self._others: tuple[str, ...] = ()
-        self._by_gid = True
+        self.by_gid = True
+        """False in a distribution without gids."""
         self._asked = 0
         self.nameless = self.count = 0
 
@@ -133,20 +126,17 @@ class PublisherGuard:
         if len(self._unjudged) > MOST_UNJUDGED:
             self.drop(self._unjudged.popleft()[1])
 
-    def go_without_gids(self) -> None:
-        self._by_gid = False
-
     @property
     def certain(self) -> bool:
         """True if all messages come from peers, according to gids or because there are no other publishers."""
-        if not self._by_gid:
+        if not self.by_gid:
             self.look()
-        return self._by_gid or not (self._others or self.nameless)
+        return self.by_gid or not (self._others or self.nameless)
 
     @property
     def doubtful(self) -> int:
         """Number of publishers if the guard is uncertain only because a name is missing; otherwise 0."""
-        return 0 if self._by_gid or self._others or not self.nameless else self.count
+        return 0 if self.by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
         self.waiting += self._unjudged
