@@ -101,9 +101,7 @@ class AfterMeasurement:
 
 
 class StartRefused(Exception):
-    def __init__(self, reason: str, exit_code: int) -> None:
-        super().__init__(reason)
-        self.exit_code = exit_code
+    """Has the reason and the exit code as arguments."""
 
 
 class Arming:
@@ -167,7 +165,7 @@ class Arming:
             self._check_ways()
         except StartRefused as refused:
             self.farewell = FOUND_S
-            self.refuse(str(refused), refused.exit_code)
+            self.refuse(*refused.args)
             return False
         self._topics.close_guards()
         machine.to(State.ARMED)

@@ -12,7 +12,7 @@ import importlib
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
@@ -340,16 +340,11 @@ def _topics(node: Node, location: names.NodeLocation) -> Iterator[tuple[str, nam
         yield location.topic(row.name), row
     for row in (names.DIAGNOSTICS, names.CLOCK):
         yield row.name, row
-    for key, row in names.AXIS_TOPICS.items():
-        for name in _below_axes(node, location, key):
-            yield name, row
-
-
-def _below_axes(node: Node, location: names.NodeLocation, key: str) -> Iterable[str]:
-    if location.role == names.AXIS:
-        return [key]
     peers = node.get_parameter("peers").value if location.role == names.ACTUATOR else ()
-    return [f"{axis}/{key}" for axis in map(names.axis_of, peers) if axis]
+    axes = [""] if location.role == names.AXIS else [f"{axis}/" for axis in map(names.axis_of, peers) if axis]
+    for key, row in names.AXIS_TOPICS.items():
+        for axis in axes:
+            yield f"{axis}{key}", row
 
 
 def _check_override(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
