@@ -33,7 +33,7 @@ from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import bag
-from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS
+from rths_nodes.ros.nodes.course import LOOK_EVERY_NS
 
 TRIES = 3
 """Attempts for a run that ends before its cause, as on a busy machine."""

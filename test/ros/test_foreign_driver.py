@@ -29,7 +29,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.driver_guard import LATER_NS, DriverGuard
+from rths_nodes.ros.nodes.monitor import LATER_NS, DriverGuard
 from rths_nodes.ros.nodes.participation import PhaseMachine, StateOfTest
 
 NAME = "chen_ricles_2010"

@@ -20,7 +20,7 @@ from rths_nodes.loop.pacing import ANSWERED, Pacer
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
-from rths_nodes.ros.nodes.tick_gate import (
+from rths_nodes.ros.nodes.course import (
     LOOK_EVERY_NS,
     LockstepWindow,
     RigClock,

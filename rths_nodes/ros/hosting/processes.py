@@ -23,9 +23,8 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.node_processes import Process, Processes
 from rths_nodes.ros.nodes.actuator import ActuatorNode
-from rths_nodes.ros.nodes.handshake import Membership
 from rths_nodes.ros.nodes.monitor import unjudged_samples
-from rths_nodes.ros.nodes.participation import UNDER_WAY
+from rths_nodes.ros.nodes.participation import UNDER_WAY, Membership
 from rths_nodes.ros.nodes.recorder import recording_gaps
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.middleware import ros_context

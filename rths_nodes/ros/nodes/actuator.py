@@ -32,10 +32,9 @@ from rths_nodes.loop.stages.axis import AxisStage, check_layout
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, AXIS, FORMER_TRIP, MONITOR, RECORDER, axis_node
+from rths_nodes.ros.nodes import course
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.course import PERIOD_S, AfterMeasurement, Arming, Completion
 from rths_nodes.ros.nodes.participation import UNDER_WAY, ClockQuestions, Phase
-from rths_nodes.ros.nodes.tick_gate import RigClock, RigContext, StopRequests, TickGate, watch_observers
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
@@ -111,9 +110,9 @@ class ActuatorNode(RthsNode):
     rig: Any = None
     pacer: Pacer | None = None
     on_armed: Callable[[], None] = staticmethod(lambda: None)
-    _stops: StopRequests | None = None
+    _stops: course.StopRequests | None = None
     _start: Any = None
-    _gate: TickGate
+    _gate: course.TickGate
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
@@ -124,7 +123,7 @@ class ActuatorNode(RthsNode):
         transport = scenario.port.transport_samples if self._follows else None
         paced = not self.settings.lockstep
         self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
-        self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
+        self._times = course.RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
         if axes:  # the gate does not exist yet: it needs the rig, and the rig needs the port
             links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
@@ -141,31 +140,33 @@ class ActuatorNode(RthsNode):
         self._measuring = False
 
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
-        self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
-        self._watch = watch_observers(context, scenario, observers, self._warn, self.settings.clocked)
+        self._rig_context = context = course.RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
+        self._watch = course.watch_observers(context, scenario, observers, self._warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
-        self._gate = TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
+        self._gate = course.TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
         # compute the hash now: under real-time scheduling, threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
-        self._after = AfterMeasurement(
+        self._after = course.AfterMeasurement(
             context,
             self.deferred,
             assembly.names.test_constants(assembly.scenario) | run,
             gathered=bool(axes),
-            clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.publishes_clock else 0,
+            clock_every=max(1, round(course.PERIOD_S / scenario.dt)) if self.settings.publishes_clock else 0,
             log=self.get_logger().info,
         )
         self._questions = ClockQuestions(self.shared, self.settings.elsewhere)
-        self._end = Completion(context, self._gate, self._after, observers, self._questions)
+        self._end = course.Completion(context, self._gate, self._after, observers, self._questions)
         self.clocks = self._times.durations()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
             former, acts = self.topics.inboxes[FORMER_TRIP], (self.rig.hold, self.rig.trip)
-            self._stops = StopRequests(self, self.topics.group, former, acts, self._stop_calls, self._warn)
+            self._stops = course.StopRequests(self, self.topics.group, former, acts, self._stop_calls, self._warn)
             self.outside.callback(self._stops.close)
-            self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
+            self._start = course.Arming(
+                self._rig_context, self.settings, self.handshake, self._after, self._questions
+            )
         return done
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

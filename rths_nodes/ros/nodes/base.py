@@ -40,16 +40,8 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.nodes.handshake import Handshake
-from rths_nodes.ros.nodes.participation import (
-    MeasurementSequence,
-    NodeContext,
-    Phase,
-    PhaseMachine,
-    Shutdown,
-    WarmUp,
-    answer_questions,
-)
+from rths_nodes.ros.nodes import participation
+from rths_nodes.ros.nodes.participation import Phase, WarmUp
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.rclpy_private import remove_from_graph
 from rths_nodes.ros.transport.service_thread import FewRequests
@@ -163,7 +155,7 @@ class RthsNode(FewRequests, LifecycleNode):
     """
 
     role: str
-    handshake: Handshake
+    handshake: participation.Handshake
     interposer: Interposer
 
     # Attributes that the executor reads in every turn; subclasses override them.
@@ -204,21 +196,21 @@ class RthsNode(FewRequests, LifecycleNode):
         self._now = host.clock.monotonic_ns
         self.location = names.NodeLocation(self.role, self.get_namespace())
         self.identity = self.location.peer
-        self.phase = PhaseMachine(host.on_ended)
+        self.phase = participation.PhaseMachine(host.on_ended)
         self.settings = NodeSettings(
             self, self.location, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
         )
         self.topics = NodeTopics(self, self.clock, on_received)
         self.deferred = DeferredSends(self.topics)
-        self.shared = NodeContext(
+        self.shared = participation.NodeContext(
             self.location, self.phase, self.topics, self.deferred, self.get_logger(), self.clock
         )
         self.diagnostics: Diagnostics | None = None
 
-        self.shutdown = Shutdown(
+        self.shutdown = participation.Shutdown(
             self.shared, self.final_numbers, lambda: self.diagnostics and self.diagnostics.publish()
         )
-        self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
+        self.measurements = participation.MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         self.inner_numbers: Callable[[], Mapping[str, float]] = dict
@@ -266,7 +258,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.open(wanted, codec, best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(self)
         self.diagnostics.publish()  # the first calls are slow and must not happen while the rig moves
-        self.handshake = Handshake(
+        self.handshake = participation.Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
         self.phase.to(Phase.CONFIGURED)
@@ -349,7 +341,7 @@ class RthsNode(FewRequests, LifecycleNode):
         if not due:
             return False
         self.handshake.look()
-        answer_questions(self.shared)
+        participation.answer_questions(self.shared)
         self.shutdown.look_for_leader()
         return True
 

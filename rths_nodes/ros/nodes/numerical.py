@@ -23,7 +23,7 @@ from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
 from rths_nodes.ros.names import COMPENSATOR, INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
-from rths_nodes.ros.nodes.driver_guard import DriverGuard
+from rths_nodes.ros.nodes.monitor import DriverGuard
 
 SOONER = 1.5
 """Number of samples before the next integration step at which the node resumes polling in real time."""

@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.updating import TOPIC, Copies
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
-from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
+from rths_nodes.ros.nodes.monitor import WENT_ON, ended_early
 from rths_nodes.ros.nodes.participation import Phase, ProgressReports
 from rths_nodes.ros.nodes.settings import reported_sections
 from rths_nodes.ros.transport.endpoints import ByHand, ignore, message_class
