@@ -17,7 +17,7 @@ from messages import each_mentions, mentions
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.pacing import ANSWERED, Pacer
-from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
+from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.nodes.course import (
@@ -64,7 +64,7 @@ class Rig:
 class Bench:
     """Gate with its rig, and the topics of both, whose messages are in lists."""
 
-    def __init__(self, clock: Any, realtime: bool, optional: tuple[str, ...] = (), depth: int = 0) -> None:
+    def __init__(self, clock: Any, realtime: bool, recorder_lost: str = "stop", depth: int = 0) -> None:
         self.clock, self.rig = clock, Rig(depth)
         self.commands: deque[int] = deque()
         self.messages: dict[str, list[dict[str, Any]]] = {"trip": [], "progress": []}
@@ -74,8 +74,10 @@ class Bench:
         self.times = RigClock(DT, 5, Pacer(DT, 5, clock) if realtime else None, clock)
         context = RigContext(self.rig, self.times, self, self, self, clock)
         if realtime:
-            heartbeat = Heartbeat(HeartbeatParams(), peers, DT)
-            self.observers = SignsOfLife(context, heartbeat, DT, optional, self.warnings.append)
+            heartbeat = HeartbeatParams(recorder_lost=recorder_lost)
+            scenario: Any = SimpleNamespace(dt=DT, samples_per_step=0, heartbeat=heartbeat)
+            scenario.bridge, scenario.hops = SimpleNamespace(max_bridge=0.0), SimpleNamespace(depth=0)
+            self.observers = SignsOfLife(context, scenario, peers, self.warnings.append)
         else:
             self.observers = LockstepWindow(context, peers, PATIENCE)
         self.calls = LoopCalls()
@@ -302,7 +304,7 @@ def test_silent_monitor_trips_rig_in_real_time(realtime: Bench) -> None:
 
 
 def test_silent_optional_observer_is_only_reported(still_clock: Any) -> None:
-    bench = Bench(still_clock, realtime=True, optional=("recorder",))
+    bench = Bench(still_clock, realtime=True, recorder_lost="warn")
     pass_time(bench, 2.0, "monitor")
     assert not bench.rig.trips
     assert each_mentions(bench.warnings, ("heartbeat.recorder", "1.5 s", "<= 1.5 s"))

@@ -240,6 +240,6 @@ class Processes:
         return next((process for process in causes if process.report), ended).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit codes count: all but those that the runner ended after their Summary."""
+        """Return the processes whose exit codes count: all except ones ended by the runner after their Summary."""
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

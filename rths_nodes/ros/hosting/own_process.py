@@ -122,7 +122,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def main(self, context: Context) -> int:
-        """Run the node. Return its exit code, that of the test if it reports the test, or 0 if launch does."""
+        """Run the node. Return its exit code, the code of the test if it reports it, or 0 if launch does."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)

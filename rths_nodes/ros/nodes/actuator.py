@@ -141,7 +141,11 @@ class ActuatorNode(RthsNode):
 
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         self._rig_context = context = course.RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
-        self._watch = course.watch_observers(context, scenario, observers, self._warn, self.settings.clocked)
+        self._watch = (
+            course.SignsOfLife(context, scenario, observers, self._warn)
+            if self.settings.clocked
+            else course.LockstepWindow(context, observers, patience)
+        )
         self._stop_calls = LoopCalls()
         self._gate = course.TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
         # compute the hash now: under real-time scheduling, threads of a library may deadlock

@@ -165,21 +165,18 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer; calls ``warn`` instead for one in ``optional``."""
+    """Trips the rig if ``heartbeat`` reports a lost observer; calls ``warn`` instead for an optional recorder."""
 
     def __init__(
-        self,
-        context: RigContext,
-        heartbeat: Heartbeat,
-        dt: float,
-        optional: Sequence[str] = (),
-        warn: Callable[[str], None] = lambda message: None,
+        self, context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
     ) -> None:
-        self._rig, self._topics, self._heartbeat = context.rig, context.topics, heartbeat
-        self._dt = dt
-        self._optional = frozenset(optional)
+        self._rig, self._topics, self._warn = context.rig, context.topics, warn
+        self._dt = scenario.dt
+        # the monitor also waits for a Target that is bridged or lost
+        missing = scenario.bridge.max_bridge + (scenario.samples_per_step + scenario.hops.depth) * scenario.dt
+        self._heartbeat = Heartbeat(scenario.heartbeat, observers, scenario.dt, missing)
+        self._optional = names.RECORDER if scenario.heartbeat.recorder_lost == "warn" else ""
         self.done: set[str] = set()
-        self._warn = warn
 
     def begin(self, now: int) -> None:
         self._heartbeat.begin(now)
@@ -191,7 +188,7 @@ class SignsOfLife:
             if message["done"]:
                 self.done.add(message["node"])
         for peer, warning in self._heartbeat.lost(now):
-            if peer in self._optional:
+            if peer == self._optional:
                 self._warn(warning)
             else:
                 self._rig.trip(warning)
@@ -201,22 +198,6 @@ class SignsOfLife:
 
     def follow(self) -> bool:
         return True
-
-
-def watch_observers(
-    context: RigContext,
-    scenario: Scenario,
-    observers: Sequence[str],
-    warn: Callable[[str], None],
-    clocked: bool,
-) -> LockstepWindow | SignsOfLife:
-    if not clocked:
-        return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
-    # the monitor also waits for a Target that is bridged or lost
-    missing = scenario.bridge.max_bridge + (scenario.samples_per_step + scenario.hops.depth) * scenario.dt
-    heartbeat = Heartbeat(scenario.heartbeat, observers, scenario.dt, missing)
-    optional = [names.RECORDER] if scenario.heartbeat.recorder_lost == "warn" else []
-    return SignsOfLife(context, heartbeat, scenario.dt, optional, warn)
 
 
 LOOK_EVERY_NS = 4_000_000

@@ -186,7 +186,7 @@ class Joints:
             self._publish(topic, message)
 
     def _split(self, values: Values) -> tuple[Values, Values]:
-        """Return positions and efforts; nan if an axis has only the other one."""
+        """Return positions and efforts, with nan for the quantity that an axis lacks."""
         if not any(self._loaded):
             return values, []
         loads = [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]

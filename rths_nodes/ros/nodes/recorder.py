@@ -152,7 +152,7 @@ class StreamCount:
 
     @property
     def tail(self) -> int:
-        """Number of messages that are missing at the end; 0 without a Summary."""
+        """Number of missing messages at the end; 0 without a Summary."""
         return 0 if self.sent is None else self.sent - (self.next - self.first) // self.apart
 
 
