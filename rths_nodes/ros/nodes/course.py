@@ -40,7 +40,7 @@ from rths_nodes.ros.nodes.settings import NodeSettings, reported_sections
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
 from rths_nodes.ros.transport.middleware import FOUND_S
 from rths_nodes.ros.transport.peers import request_in
-from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
+from rths_nodes.ros.transport.service_thread import LoopCalls, ServiceThread
 from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
 
 KEPT = 4096
@@ -336,25 +336,23 @@ class StopRequests:
         self._node, self._former, self._calls, self._warn = node, former, calls, warn
         self._requests = [open_inbox(node, row, group, RunMark()) for row in names.TRIP_REQUESTS]
 
-        def answer(act: Act, reason: str, message: str) -> Answer:
-            def carry_out(*_: object) -> object:
-                calls.call(partial(act, reason))
-                return Trigger.Response(success=True, message=message)
-
-            return carry_out
-
         trips = "trip service", "the rig trips"
+        answers = {
+            "stop": partial(self._serve, hold, "stop service", "the rig stops and holds"),
+            names.TRIP: partial(self._serve, self._trip, *trips),
+            names.FORMER_TRIP: partial(self._serve, partial(self._trip_by_former_name, "service"), *trips),
+        }
         self._services = {
-            node.create_service(Trigger, f"~/{name}", _by_hand, callback_group=group): answer(*of_act)
-            for name, of_act in (
-                ("stop", (hold, "stop service", "the rig stops and holds")),
-                (names.TRIP, (self._trip, *trips)),
-                (names.FORMER_TRIP, (partial(self._trip_by_former_name, "service"), *trips)),
-            )
+            node.create_service(Trigger, f"~/{name}", answer, callback_group=group): answer
+            for name, answer in answers.items()
         }
         log = node.get_logger().warning
         self._thread = ServiceThread(node.context, self._services, calls, log, first=True)
         self._thread.start()
+
+    def _serve(self, act: Act, reason: str, message: str, *_: object) -> object:
+        self._calls.call(partial(act, reason))
+        return Trigger.Response(success=True, message=message)
 
     def receive(self) -> None:
         if self._calls.closed:
@@ -377,10 +375,6 @@ class StopRequests:
             self._node.destroy_subscription(inbox.subscription)
         for service in self._services:
             self._node.destroy_service(service)
-
-
-def _by_hand(request: object, response: object) -> object:
-    return response
 
 
 PERIOD_S = 0.01
@@ -458,7 +452,7 @@ class AfterMeasurement:
 
 
 class StartRefused(Exception):
-    """Has the reason and the exit code as arguments."""
+    """Has the reason and, unless this is REFUSED, the exit code as arguments."""
 
 
 class Arming:
@@ -544,8 +538,7 @@ class Arming:
             if status["scenario_hash"] != mine:
                 raise StartRefused(
                     f"{node} has another scenario or run id than {names.ACTUATOR}: its hash is "
-                    f"{status['scenario_hash'] or 'none'} instead of {mine} ({self._settings.scenario.name})",
-                    ExitCode.REFUSED,
+                    f"{status['scenario_hash'] or 'none'} instead of {mine} ({self._settings.scenario.name})"
                 )
 
     def _check_timeout(self, missing: Sequence[str]) -> None:
@@ -565,8 +558,7 @@ class Arming:
                 other, expected = first.setdefault(section, (node, values))
                 if values != expected:
                     raise StartRefused(
-                        f"{section}: {other} and {node} have different values. Set overrides for all nodes",
-                        ExitCode.REFUSED,
+                        f"{section}: {other} and {node} have different values. Set overrides for all nodes"
                     )
 
     def _check_ways(self) -> None:
@@ -575,7 +567,7 @@ class Arming:
         for peer in names.LOOP:
             problem = too_slow(peer, self._questions.before.get(peer, ()), self._period, self._depth)
             if problem:
-                raise StartRefused(problem, ExitCode.REFUSED)
+                raise StartRefused(problem)
 
     def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
         self._rig.machine.to(State.IDLE, f"refused: {reason}")
