@@ -56,14 +56,11 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "rviz": ("false", "start RViz and a robot_state_publisher, to show a model of the axes", FLAG),
     "page": ("false", "start rths page, which shows the running test in the browser", FLAG),
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
+    "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
 """Python arguments that start the page as a program, because ``rths_nodes.ros`` must not import
 ``rths_nodes.app``."""
-
-COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
-}
 
 
 def declare(name: str, default: str, description: str, choices: Sequence[str]) -> actions.DeclareLaunchArgument:
@@ -90,14 +87,13 @@ def description(
 
     ``composes`` adds the arguments ``composed`` and ``separate``. Invalid tests and unknown arguments are refused.
     """
-    arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
         *(
             _declared(option, defaults.get(name))
             for name, option in offered.options(offered.LAUNCH).items()
             if composes or name != "separate"
         ),
-        *(declare(name, *row) for name, row in arguments.items()),
+        *(declare(name, *row) for name, row in OWN_ARGUMENTS.items() if composes or name != "composed"),
         *further,
     ]
     known_names = [argument.name for argument in declared]
