@@ -127,7 +127,7 @@ class RigContext:
 
 
 class LockstepWindow:
-    """Lets the rig run ``LOCKSTEP_WINDOW`` samples ahead of the slowest observer. Waits up to ``patience`` ns."""
+    """Lets the rig run ``LOCKSTEP_WINDOW`` samples ahead of observers; trips it after waiting ``patience`` ns."""
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics

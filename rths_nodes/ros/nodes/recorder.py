@@ -145,8 +145,7 @@ class StreamCount:
     """Counts messages with numbers ``apart`` from ``first``; ``sent`` is their number by Summary, if known."""
 
     def __init__(self, first: int = 0, apart: int = 1) -> None:
-        self.first, self.apart = first, apart
-        self.next = first
+        self.first, self.next, self.apart = first, first, apart
         self.holes = self.lost = 0
         self.sent: int | None = None
 

@@ -46,6 +46,7 @@ class Interposer:
     """Layer between a node and its topics and port, without effect; subclasses insert faults."""
 
     holds_up = False
+    """True if the node works only while ``may_work()`` is true."""
 
     def sender(self, topic: str, send: Send) -> Send:
         return send
