@@ -23,8 +23,8 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import listener as module
-from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.hosting.listener import AT_ONCE, MOST_COLUMNS, RigListener, StopClient
+from rths_nodes.ros.hosting.node_processes import NodeDescription
 from rths_nodes.ros.hosting.processes import Console
 
 pytestmark = pytest.mark.nodes

@@ -42,7 +42,7 @@ from rths_nodes.msg import Measurement
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting.descriptions import describe
+from rths_nodes.ros.hosting.node_processes import describe
 from rths_nodes.ros.hosting.processes import Result
 from rths_nodes.ros.nodes import monitor
 from rths_nodes.ros.nodes import recorder as recorder_node

@@ -14,7 +14,7 @@ from rths_nodes.loop.options import ACTUATOR_NODES, NAMESPACE, ONE_NODE, checked
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import stack_files
-from rths_nodes.ros.hosting.descriptions import axes_with_nodes
+from rths_nodes.ros.hosting.node_processes import axes_with_nodes
 from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
 from rths_nodes.ros.stack_files import below, rviz, urdf, xml_text
 

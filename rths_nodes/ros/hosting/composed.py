@@ -18,10 +18,9 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import interpose
-from rths_nodes.ros.hosting.node_processes import QUIET_S, Processes
+from rths_nodes.ros.hosting.node_processes import QUIET_S, NodeDescription, Processes, starting_words
 from rths_nodes.ros.hosting.processes import GRACE_S, Console, Result, exit_codes
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode, AxisNode

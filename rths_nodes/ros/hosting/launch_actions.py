@@ -38,7 +38,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import environment, names, stack_files
-from rths_nodes.ros.hosting import descriptions, node_processes
+from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
@@ -189,10 +189,10 @@ class LaunchedTest:
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
         self._log_level = f"{names.logger_of(self.namespace)}:={configured['log_level']}"
-        self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
-        described = descriptions.describe(self.options, self.axes)
+        self.axes = node_processes.axes_with_nodes(scenario, chosen.actuator_nodes)
+        described = node_processes.describe(self.options, self.axes)
         self._descriptions = {description.peer: description for description in described}
-        self._here = descriptions.on_this_machine(self.options, described)
+        self._here = node_processes.on_this_machine(self.options, described)
         if self.options.nodes:
             middleware.check_reaches_others()
 

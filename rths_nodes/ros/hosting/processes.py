@@ -20,8 +20,7 @@ from rths_nodes.loop import outcomes
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
-from rths_nodes.ros.hosting.node_processes import Process, Processes
+from rths_nodes.ros.hosting.node_processes import NodeDescription, Process, Processes, starting_words
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples
 from rths_nodes.ros.nodes.participation import UNDER_WAY, Membership
