@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +27,6 @@ from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import check_layout
 from rths_nodes.ros import names
-from rths_nodes.ros.names import RECORDER, logger_of
 
 
 @dataclass(frozen=True)
@@ -126,8 +125,8 @@ unconfigured node has no topics."""
 
 
 def death(name: str, code: int) -> str:
-    names = {number.value: number.name for number in signal.Signals}  # real-time signals have no names
-    how = names.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
+    known_signals = {number.value: number.name for number in signal.Signals}  # real-time signals have no names
+    how = known_signals.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
 
 
@@ -257,7 +256,7 @@ class Processes:
             parameters = parameters | {"scenario": str(scenario)}
         file = folder / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}), encoding="utf-8")
-        level = f"{logger_of(description.namespace)}:=warn"  # the runner reports progress
+        level = f"{names.logger_of(description.namespace)}:=warn"  # the runner reports progress
         where = f"__ns:=/{description.namespace}"
         return ["--ros-args", "--params-file", str(file), "-r", where, "--log-level", level]
 
@@ -297,14 +296,14 @@ class Processes:
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
-        if not self.wait(LEAVING_S, (RECORDER,), idle):
-            self.kill(RECORDER)
+        if not self.wait(LEAVING_S, (names.RECORDER,), idle):
+            self.kill(names.RECORDER)
         if not self.wait(INDEXING_S, idle=idle):
             self.kill()
             self.wait(LEAVING_S)
         notes = [process.death for process in self.running if process.hung]
-        broken_off = any(process.broken_off for process in self.running if process.role == RECORDER)
-        recorders = [description for description in self.descriptions if description.role == RECORDER]
+        broken_off = any(process.broken_off for process in self.running if process.role == names.RECORDER)
+        recorders = [description for description in self.descriptions if description.role == names.RECORDER]
         paths = [description.parameters["record"] for description in recorders if broken_off]
         notes += [f"rths recover {path} completes the recording" for path in paths if Path(path).exists()]
         return notes
@@ -319,7 +318,7 @@ class Processes:
         causes = [ended, *(one for one in self.running if code in (ExitCode.REFUSED, one.popen.returncode))]
         return next((process for process in causes if process.report), ended).death
 
-    def counted(self, reported: Container[str]) -> list[Process]:
+    def counted(self, reported: Iterable[str]) -> list[Process]:
         """Return the processes whose exit codes count: all except ones ended by the runner after their Summary."""
-        reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
-        return [process for process in self.running if not (process.ended_by_us and process in reporting)]
+        complete = {*reported} - {names.RECORDER}  # the recording of a recorder that was ended is incomplete
+        return [process for process in self.running if not (process.ended_by_us and process.role in complete)]
