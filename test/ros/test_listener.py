@@ -133,7 +133,7 @@ def test_only_unreadable_messages_are_reported(
 @pytest.fixture
 def console() -> Iterator[Console]:
     with composed.ros_context() as context:
-        console = Console(context, [NodeDescription("actuator", {"run_id": "mine"})])
+        console = Console(context, [NodeDescription("actuator", "rths", {"run_id": "mine"})])
         yield console
         console.destroy_node()
 

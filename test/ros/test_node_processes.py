@@ -37,7 +37,7 @@ def processes():
 @pytest.fixture
 def recording(processes, tmp_path):
     """Path that the recorder among the ``processes`` writes to."""
-    processes.descriptions = [node_processes.NodeDescription("recorder", {"record": str(tmp_path)})]
+    processes.descriptions = [node_processes.NodeDescription("recorder", "rths", {"record": str(tmp_path)})]
     return tmp_path
 
 

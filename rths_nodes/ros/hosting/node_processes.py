@@ -30,20 +30,12 @@ from rths_nodes.ros import names
 
 
 @dataclass(frozen=True)
-class NodeDescription:
+class NodeDescription(names.NodeLocation):
     """Role, namespace and parameters of a node. ``role`` is also the name of the executable."""
 
-    role: str
     parameters: Data
-    namespace: str = names.NAMESPACE
-    axis: str = ""
-    """Axis of an axis node; also the last part of ``namespace``."""
     scenario: Scenario | None = None
     """Scenario from the runner; None if the parameters define it."""
-
-    @property
-    def peer(self) -> str:
-        return names.axis_node(self.axis) if self.axis else self.role
 
 
 def describe(
@@ -55,12 +47,8 @@ def describe(
     roles = [role for role in names.NODES if role != names.RECORDER or options.recorded]
     peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
     namespace = checked_namespace(options.namespace)
-    places = [(role, namespace, "") for role in roles]
-    places += [(names.AXIS, f"{namespace}/{axis}", axis) for axis in axes]
-    return [
-        NodeDescription(role, _parameters(options, role, peers), where, axis, scenario)
-        for role, where, axis in places
-    ]
+    places = [(role, namespace) for role in roles] + [(names.AXIS, f"{namespace}/{axis}") for axis in axes]
+    return [NodeDescription(role, where, _parameters(options, role, peers), scenario) for role, where in places]
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
