@@ -23,7 +23,6 @@ from rths_nodes.core.resources import prefixes, resource
 from rths_nodes.loop.options import checked_namespace
 from rths_nodes.ros import environment
 from rths_nodes.ros.environment import PEERS, PROFILES, RANGE
-from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.rclpy_private import RCLError, type_support_loaded
 
 SETTINGS = {
@@ -119,8 +118,8 @@ class ThreadedNode:
         if namespace:
             checked_namespace(namespace)
         with ExitStack() as stack:
-            self._context = stack.enter_context(middleware.ros_context())
-            with middleware.in_words():
+            self._context = stack.enter_context(ros_context())
+            with in_words():
                 self._node: Node = Node(
                     name,
                     namespace=namespace,
