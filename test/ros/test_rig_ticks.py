@@ -373,7 +373,7 @@ def test_loop_and_work_are_timed(still_clock: Any) -> None:
         times.tick()
         still_clock.now += MS
         times.measured(sample)
-    times.ended_at = still_clock.now
+    times.end()
     durations = times.durations()
     assert sorted(durations) == ["loop", "work"]
     assert durations["loop"].seconds.tolist() == pytest.approx([0.002, 0.004])
@@ -397,5 +397,5 @@ def test_work_in_real_time_excludes_wait_for_tick(paced: course.RigClock, still_
 def test_running_time_is_zero_before_begin(still_clock: Any) -> None:
     times = course.RigClock(DT, 5, None, still_clock)
     still_clock.now += MS
-    times.ended_at = still_clock.now
+    times.end()
     assert times.summary(LateData(), 0)["running_s"] == 0.0

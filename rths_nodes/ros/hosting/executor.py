@@ -221,7 +221,7 @@ class LoopExecutor:
         self._in_slack = [SlackUser(node, clock) for node in self._observers]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
-            self._rig.on_armed = self.introduce
+            self._rig.when_armed(self.introduce)
         # one sample per turn, so that a waiting node receives each answer immediately
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)

@@ -109,7 +109,7 @@ class ActuatorNode(RthsNode):
     stops_rig = True
     rig: Any = None
     pacer: Pacer | None = None
-    on_armed: Callable[[], None] = staticmethod(lambda: None)
+    _on_armed: Callable[[], None] = staticmethod(lambda: None)
     _stops: course.StopRequests | None = None
     _start: Any = None
     _gate: course.TickGate
@@ -184,7 +184,7 @@ class ActuatorNode(RthsNode):
         return super().on_deactivate(state)
 
     def _warn(self, message: str) -> None:
-        self.phase.note = message
+        self.phase.remark(message)
         self.get_logger().warning(message)
 
     def _receive_stops(self) -> None:
@@ -243,6 +243,9 @@ class ActuatorNode(RthsNode):
                 self.get_logger().warning(warning)
         return super().look()
 
+    def when_armed(self, call: Callable[[], None]) -> None:
+        self._on_armed = call
+
     def work(self, limit: int = 1_000_000) -> bool:
         gate = self._gate
         if self.rig.machine.state not in MOVING:
@@ -252,7 +255,7 @@ class ActuatorNode(RthsNode):
                 return False
             if self.rig.machine.state is not State.ARMED:
                 return self._start.work()
-            self.on_armed()
+            self._on_armed()
             self._times.start()
             self.rig.begin()
             self._measuring = True
@@ -290,7 +293,7 @@ class ActuatorNode(RthsNode):
         self._measuring = False
         measured = rig.complete()
         if measured is None:
-            times.paused += 1
+            times.pause()
             self._after.pass_on()
             return True
         if measured.sample == 0:

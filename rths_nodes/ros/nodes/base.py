@@ -207,9 +207,11 @@ class RthsNode(FewRequests, LifecycleNode):
         )
         self.diagnostics: Diagnostics | None = None
 
-        self.shutdown = participation.Shutdown(
-            self.shared, self.final_numbers, lambda: self.diagnostics and self.diagnostics.publish()
-        )
+        def publish_health() -> None:
+            if self.diagnostics:
+                self.diagnostics.publish()
+
+        self.shutdown = participation.Shutdown(self.shared, self.final_numbers, publish_health)
         self.measurements = participation.MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}

@@ -59,8 +59,7 @@ class RigClock:
         self.loop, self.work = Durations(samples), Durations(samples)
         self.measured_at = self.began_at = self.ended_at = 0
         self._sent_at = [0] * KEPT
-        self.paused = 0
-        """Number of ticks during pauses, which have no samples."""
+        self._paused = 0
         self._dt = dt
         self._answer_time = round(ANSWERED * dt * SECOND)
         self._started_ns = self._tick_at = 0
@@ -73,6 +72,9 @@ class RigClock:
     def begin(self) -> None:
         self.began_at = self._now()
 
+    def end(self) -> None:
+        self.ended_at = self._now()
+
     @property
     def missed(self) -> int:
         return self.pacer.missed if self.pacer else 0
@@ -84,13 +86,16 @@ class RigClock:
     def tick(self) -> None:
         self._tick_at = self._now()
 
+    def pause(self) -> None:
+        self._paused += 1
+
     def measured(self, sample: int) -> int:
         now = self._now()
         if sample:
             self.work.add(now - (self.pacer.began if self.pacer else self._tick_at))
         self.measured_at = self._sent_at[sample % KEPT] = now
         missed = self.pacer.missed if self.pacer else 0
-        return self._started_ns + round((sample + missed + self.paused) * self._dt * SECOND)
+        return self._started_ns + round((sample + missed + self._paused) * self._dt * SECOND)
 
     def answered(self, sample: int, waited: int = 0) -> None:
         self.loop.add(self._now() - waited - self._sent_at[(sample - 1) % KEPT])
@@ -606,7 +611,7 @@ class Completion:
     def work(self) -> None:
         rig, shutdown = self._rig, self._shutdown
         if not self._times.ended_at:
-            self._times.ended_at = self._now()
+            self._times.end()
             rig.port.disarm_watchdog()
         elapsed = self._now() - self._times.ended_at
         done = (message["node"] for message in self._topics.received("progress") if message["done"])

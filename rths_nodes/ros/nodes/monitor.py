@@ -263,7 +263,7 @@ class MonitorNode(RthsNode):
         for axis, at in self.stage.sensors.forces.items():
             if axis not in self._frozen:
                 self._frozen.add(axis)
-                self.phase.note = warning = frozen_words(axis, at)
+                self.phase.remark(warning := frozen_words(axis, at))
                 self.get_logger().warning(warning)
         corridor = self.stage.monitor.corridor
         if corridor is None or corridor.left is None or self._warned:
@@ -333,7 +333,7 @@ class MonitorNode(RthsNode):
         numbers = flatten(self.stage.metrics(), "metrics")
         if self.phase.ended and self._unseen:
             numbers["unseen.samples"] = self._unseen
-        self.phase.note = unjudged_samples(numbers)
+        self.phase.remark(unjudged_samples(numbers))
         return self.stage.sample, numbers
 
 

@@ -144,6 +144,9 @@ class PhaseMachine:
         in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
         self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 
+    def remark(self, note: str) -> None:
+        self.note = note
+
     @property
     def under_way(self) -> bool:
         return self.test.state in UNDER_WAY
@@ -329,7 +332,7 @@ class WarmUp:
         except Exception as error:  # a warm-up only improves speed, so a failure does not stop the rig
             self.twin = None
             peer = self._context.location.peer
-            self._context.phase.note = f"{peer}: the warm-up failed ({type(error).__name__}: {error})"
+            self._context.phase.remark(f"{peer}: the warm-up failed ({type(error).__name__}: {error})")
 
 
 PROGRESS_SAMPLES = 64

@@ -141,20 +141,6 @@ class OptionalWriter:
             self._writer.close(information)
 
 
-class StreamCount:
-    """Counts messages with numbers ``apart`` from ``first``; ``sent`` is their number by Summary, if known."""
-
-    def __init__(self, first: int = 0, apart: int = 1) -> None:
-        self.first, self.next, self.apart = first, first, apart
-        self.holes = self.lost = 0
-        self.sent: int | None = None
-
-    @property
-    def tail(self) -> int:
-        """Number of missing messages at the end; 0 without a Summary."""
-        return 0 if self.sent is None else self.sent - (self.next - self.first) // self.apart
-
-
 SUMMARIES_NS = 4_500_000_000
 """Waiting time for missing messages after the test, ns. The actuator node waits longer. The middleware took up to
 2.8 s to repair a stalled stream."""
@@ -189,13 +175,18 @@ class RecorderNode(RthsNode):
             NODE_PER_AXIS if self.settings.axes else ONE_NODE,
             EXECUTIVE if scenario.engine == EXECUTIVE else "",
         )
+        self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
-        self._streams = {topic.name: StreamCount() for topic in rows if topic.stream}
-        self._streams["command"] = StreamCount(first=1)  # the first Command belongs to sample 1
-        self._measured = self._streams["measurement"]
+        self._apart = dict.fromkeys(self._streams, 1)
+        self._firsts = {"command": 1}
+        """First message numbers other than 0. The first Command belongs to sample 1."""
         if scenario.updating is not None:
             copies = Copies(scenario)
-            self._streams[TOPIC] = StreamCount(copies.first, copies.every)
+            self._apart[TOPIC], self._firsts[TOPIC] = copies.every, copies.first
+        self._next = {name: self._first(name) for name in self._streams}
+        self._holes = dict.fromkeys(self._streams, 0)
+        self._lost = dict.fromkeys(self._streams, 0)
+        self._sent: dict[str, int] = {}
         self._sections: dict[str, dict[str, object]] = {}
         self._received_from: set[str] = set()
         self._ended_at = 0
@@ -248,8 +239,8 @@ class RecorderNode(RthsNode):
         counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
         for name, count in counts.items():
             # a driver may send other values
-            if name in self._streams and isinstance(count, float) and math.isfinite(count):
-                self._streams[name].sent = int(count)
+            if name in self._next and isinstance(count, float) and math.isfinite(count):
+                self._sent[name] = int(count)
 
     def work(self, limit: int = 1_000_000) -> bool:
         if self.closed or self.writer is None:
@@ -263,16 +254,16 @@ class RecorderNode(RthsNode):
             self.writer.flush()  # the middleware may hang after the end of the test
         else:
             self.writer.flush_if_due()
-        self._progress.publish_if_due(self._measured.next - 1)
+        sample = self._next["measurement"] - 1
+        self._progress.publish_if_due(sample)
         if not busy:
-            self._finish()
+            self._finish(sample)
         return busy
 
     def _drain(self, name: str, limit: int) -> bool:
         assert self.writer is not None
         take, write, full = self.topics.inboxes[name].take, self.writer.write, self._full[name]
-        stream, start = self._streams[name], limit
-        expected, apart = stream.next, stream.apart
+        expected, start, apart = self._next[name], limit, self._apart[name]
         while limit > 0 and (data := take()) is not None:
             if len(data) < HEAD.size:
                 self.topics.drop_malformed()
@@ -280,16 +271,16 @@ class RecorderNode(RthsNode):
             sec, nanosec, number = HEAD.unpack_from(data)
             write(full, data, sec * SECOND + nanosec)
             if number != expected:
-                stream.holes += 1
-                stream.lost += max(0, number - expected) // apart
+                self._holes[name] += 1
+                self._lost[name] += max(0, number - expected) // apart
             expected = number + apart
             limit -= 1
-        stream.next = expected
+        self._next[name] = expected
         if limit < start:
             self.shutdown.be_patient()
         return limit < start
 
-    def _finish(self) -> None:
+    def _finish(self, sample: int) -> None:
         if not (self.phase.ended or self.shutdown.interrupted or self.shutdown.leader_lost):
             return
         self._record_rare()
@@ -300,8 +291,8 @@ class RecorderNode(RthsNode):
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         numbers |= {"broken_off": self._broken_off} if self._broken_off else {}
-        self.phase.note = recording_gaps(numbers) if self.phase.begun else ""
-        self.shutdown.publish(self.last_sample, flatten(numbers, "recording"))
+        self.phase.remark(recording_gaps(numbers) if self.phase.begun else "")
+        self.shutdown.publish(sample, flatten(numbers, "recording"))
         self._publish_done()
         self.phase.to(Phase.GONE)
 
@@ -321,16 +312,18 @@ class RecorderNode(RthsNode):
 
     def _silent(self) -> set[str]:
         actuator_ended = self.phase.ended and names.ACTUATOR in self._received_from
-        if actuator_ended and not (self.phase.test.sample if self._measured.sent is None else self._measured.sent):
+        if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
             return set()  # the test was stopped before it began: no samples, no other Summaries
         return set(self.settings.peers) - {self.role, names.CONSOLE} - self._received_from
 
     def _tail_missing(self, name: str) -> bool:
-        stream = self._streams[name]
-        if stream.sent is not None:
-            return stream.tail > 0
+        if name in self._sent:
+            return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
         # a third-party actuator node may not count its messages
-        return name == "measurement" and self.phase.ended and stream.next <= self.phase.test.sample > 0
+        return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
+
+    def _first(self, stream: str) -> int:
+        return self._firsts.get(stream, 0)
 
     def _waited_enough(self) -> bool:
         now, shutdown = self._now(), self.shutdown
@@ -342,19 +335,23 @@ class RecorderNode(RthsNode):
 
     @property
     def last_sample(self) -> int:
-        return self._measured.next - 1
+        return self._next["measurement"] - 1
 
     def counters(self) -> dict[str, int]:
-        return super().counters() | {"lost": sum(stream.lost for stream in self._streams.values())}
+        return super().counters() | {"lost": sum(self._lost.values())}
 
     @property
     def gaps(self) -> dict[str, int]:
-        return {name: stream.holes + self._tail_missing(name) for name, stream in self._streams.items()}
+        return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
 
     @property
     def lost(self) -> dict[str, int]:
         """Number of missing messages per stream. Without a Summary, missing messages at the end are unknown."""
-        return {name: stream.lost + max(0, stream.tail) for name, stream in self._streams.items()}
+        tails = {
+            name: sent - (self._next[name] - self._first(name)) // self._apart[name]
+            for name, sent in self._sent.items()
+        }
+        return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
     def close(self) -> None:
         """Close the recording. Call this method last, because indexing takes time."""
@@ -367,7 +364,7 @@ class RecorderNode(RthsNode):
                 "scenario": self._effective_scenario(),
                 "outcome": outcome.outcome,
                 "reason": why,
-                "samples": str(self._measured.next),
+                "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
                 "silent": " ".join(sorted(self._silent())),

@@ -141,7 +141,7 @@ class Inbox:
     def _from_whom(self, data: bytes, info: Data) -> tuple[bytes, bytes]:
         gid = _gid_of(info)
         if gid is None:
-            self.guard.by_gid = False
+            self.guard.go_without_gids()
         if gid is None or gid in self._known:
             self._came_ns = info["received_timestamp"]
             return data, gid or peers.NOBODY

@@ -105,8 +105,7 @@ class PublisherGuard:
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
         self._others: tuple[str, ...] = ()
-        self.by_gid = True
-        """False in a distribution without gids."""
+        self._by_gid = True
         self._asked = 0
         self.nameless = self.count = 0
 
@@ -126,17 +125,20 @@ class PublisherGuard:
         if len(self._unjudged) > MOST_UNJUDGED:
             self.drop(self._unjudged.popleft()[1])
 
+    def go_without_gids(self) -> None:
+        self._by_gid = False
+
     @property
     def certain(self) -> bool:
         """True if all messages come from peers, according to gids or because there are no other publishers."""
-        if not self.by_gid:
+        if not self._by_gid:
             self.look()
-        return self.by_gid or not (self._others or self.nameless)
+        return self._by_gid or not (self._others or self.nameless)
 
     @property
     def doubtful(self) -> int:
         """Number of publishers if the guard is uncertain only because a name is missing; otherwise 0."""
-        return 0 if self.by_gid or self._others or not self.nameless else self.count
+        return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
         self.waiting += self._unjudged
