@@ -37,7 +37,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.hosting import node_processes as launching
 from rths_nodes.ros.names import MONITOR, RECORDER
 
 STEP_S = 0.01

@@ -36,7 +36,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
-from rths_nodes.ros.transport import greeting
+from rths_nodes.ros.transport import line
 
 SCENARIO, DURATION = "chen_ricles_2010", 1.0
 ROOT = str(Path(__file__).resolve().parents[1])
@@ -274,7 +274,7 @@ def strike(runner: subprocess.Popen[str], record: Path, fault: str) -> float:
 
 def left_behind(runner: int, folder: Path) -> list[str]:
     """Describe the processes, sockets and files that remain after a run."""
-    name = greeting.address("/", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
+    name = line.address("/", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
     nodes = [f"the {role} node still runs" for role, node in nodes_of(runner).items() if running(node)]
     sockets = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if name in line]
     files = [path.name for path in folder.iterdir() if path.name != "run"]

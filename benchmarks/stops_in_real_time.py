@@ -33,7 +33,7 @@ from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import bag
-from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS
+from rths_nodes.ros.nodes.course import LOOK_EVERY_NS
 
 TRIES = 3
 """Attempts for a run that ends before its cause, as on a busy machine."""
@@ -293,10 +293,10 @@ class Computer(Forked):
 
 def _rths(arguments: list[str], folder: str, output: str, matched: bool) -> None:
     from rths_nodes.app import cli
-    from rths_nodes.ros.nodes import arming
+    from rths_nodes.ros.nodes import course
 
     if not matched:
-        arming.FOUND_S = 0.0
+        course.FOUND_S = 0.0
     os.chdir(folder)
     with open(output, "w") as file:
         os.dup2(file.fileno(), 1)

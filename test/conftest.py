@@ -38,7 +38,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.core.samples import FLAG_SLIPPED
 from rths_nodes.recording.run import Run
-from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.line import address
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("repeatable")

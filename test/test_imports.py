@@ -109,7 +109,7 @@ LAYERS = {
         ("report",),
     ),
     "ros": (
-        *(("names", "environment", "rig_model"), ("stack_files",), ("transport",)),
+        *(("names", "environment"), ("stack_files",), ("transport",)),
         *(("nodes", "ports"), ("hosting",)),
     ),
     "app": (

@@ -294,19 +294,19 @@ def _nodes(
     loop: Loop | KernelLoop | ExecutiveLoop,
 ) -> RunResult:
     environment.check()
-    from rths_nodes.ros.hosting import descriptions
-    from rths_nodes.ros.hosting.stop_client import stop_address
+    from rths_nodes.ros.hosting import node_processes
     from rths_nodes.ros.nodes.followed import FollowedPort
+    from rths_nodes.ros.transport.line import stop_address
 
     executive = loop if isinstance(loop, ExecutiveLoop) else None
     if executive is not None:
         port, executive.stops_at = FollowedPort(executive), stop_address(options.namespace)
 
-    axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
+    axes = node_processes.axes_with_nodes(scenario, options.actuator_nodes)
     console = options.host == PROCESSES or bool(options.separate)
-    nodes = descriptions.describe(options, axes, console, scenario)
+    nodes = node_processes.describe(options, axes, console, scenario)
     if starting := watch[2]:  # on a busy machine nodes may start before the runner subscribes
-        starting(descriptions.starting_words({node.peer: "" for node in nodes}))
+        starting(node_processes.starting_words({node.peer: "" for node in nodes}))
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of all topics: name, type, QoS, publishers and subscribers.
+"""Table of all topics: name, type, QoS, publishers and subscribers; endpoints of each node and their partners.
 
 Endpoints of nodes, recordings and documentation use the table. This module does not import rclpy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rths_nodes.loop import options
@@ -187,6 +187,11 @@ def axis_of(peer: str) -> str:
     return axis if role == AXIS else ""
 
 
+def renamed(kind: str) -> str:
+    """Return the warning that a client uses the former name of the topic or service ``trip``."""
+    return f"the {kind} {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name"
+
+
 def logger_of(namespace: str) -> str:
     return namespace.strip("/").replace("/", ".")
 
@@ -203,6 +208,78 @@ def subscribed_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]
     return [topic for topic in table.values() if node in topic.subscribers]
 
 
-def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> tuple[str, ...]:
-    roles = topic.subscribers if publishing else topic.publishers
-    return tuple(peer for peer in nodes if role_of(peer) in roles and (role_of(peer) != node or not publishing))
+@dataclass(frozen=True)
+class NodeLocation:
+    role: str
+    namespace: str
+
+    @property
+    def axis(self) -> str:
+        return self.namespace.rpartition("/")[2] if self.role == AXIS else ""
+
+    @property
+    def rig(self) -> str:
+        return self.namespace.rpartition("/")[0] if self.role == AXIS else self.namespace.rstrip("/")
+
+    @property
+    def peer(self) -> str:
+        return axis_node(self.axis) if self.role == AXIS else self.role
+
+    def full_names(self, peers: Iterable[str]) -> tuple[str, ...]:
+        return tuple(f"{self.rig}/{peer}" for peer in peers)
+
+    def topic(self, name: str) -> str:
+        return f"{self.rig}/{name}" if self.role == AXIS else name
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Publisher or subscription. A test waits for the ``partners`` (full names) of an ``awaited`` one."""
+
+    key: str
+    row: Topic
+    name: str
+    partners: tuple[str, ...]
+    publishes: bool
+    awaited: bool = True
+
+
+def endpoints(
+    location: NodeLocation,
+    peers: Sequence[str],
+    clock: bool = False,
+    here: Sequence[str] = (),
+    wanted: Callable[[Topic], bool] = lambda row: not row.section,
+) -> list[Endpoint]:
+    """Return the endpoints of a node. ``here`` are the ``peers`` on this machine; empty if all are here."""
+    role, result = location.role, []
+    for publishes, rows in ((True, published_by(role)), (False, subscribed_by(role))):
+        for row in filter(wanted, rows):
+            roles = row.subscribers if publishes else row.publishers
+            partners = [peer for peer in peers if role_of(peer) in roles]
+            if publishes:
+                partners = [peer for peer in partners if role_of(peer) != role]
+            if row.apart:  # only for nodes on other machines
+                partners = [peer for peer in partners if here and peer not in here]
+            if partners or not row.apart:
+                full = location.full_names(partners)
+                result.append(Endpoint(row.name, row, location.topic(row.name), full, publishes))
+    if role == AXIS:
+        result += _below_an_axis(location, "", ACTUATOR)
+    if role == ACTUATOR:
+        for axis in filter(None, map(axis_of, peers)):
+            result += _below_an_axis(location, f"{axis}/", axis_node(axis))
+    if clock:
+        result.append(Endpoint(CLOCK.name, CLOCK, CLOCK.name, (), True))
+    return [*result, Endpoint("diagnostics", DIAGNOSTICS, DIAGNOSTICS.name, (), True)]
+
+
+def _below_an_axis(location: NodeLocation, prefix: str, other: str) -> list[Endpoint]:
+    partner, published = location.full_names([other]), published_by(location.role, AXIS_TOPICS)
+    result = []
+    for row in (*published, *subscribed_by(location.role, AXIS_TOPICS)):
+        name, publishes = f"{prefix}{row.name}", row in published
+        # a real axis has no true state
+        awaited = publishes or location.role == AXIS or row.name != "true_state"
+        result.append(Endpoint(name, row, name, partner, publishes, awaited))
+    return result

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator and SROS 2.
+"""Files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2, a URDF model and RViz.
 
-The files are generated from the table of topics, for one namespace and without rclpy. ``config/stack`` contains
-the files for the default namespace.
+The files are generated from the table of topics and the scenario, for one namespace and without rclpy.
+``config/stack`` contains the files for the default namespace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from string import Template
 from xml.etree import ElementTree
 
+from rths_nodes.core.resources import resource
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
-from rths_nodes.ros.names import Topic
 
 SILENCE_S = 5.0
 """Timeout for the diagnostics of a node, s. A node publishes once per second if there is slack."""
@@ -46,17 +48,14 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """Return YAML text with the QoS of each topic for ``ros2 bag record``.
-
-    The history is KEEP_ALL instead of the default KEEP_LAST with depth 10.
-    """
+    """Return the QoS of each topic for ``ros2 bag record`` as YAML: KEEP_ALL, not KEEP_LAST with depth 10."""
     rows = [*names.TOPICS.values(), *names.OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
     overrides[names.DIAGNOSTICS.name] = _listening(names.DIAGNOSTICS, best_effort)
     return dump(overrides)
 
 
-def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
+def _listening(row: names.Topic, best_effort: bool) -> dict[str, str]:
     return {
         "history": "keep_all",
         "reliability": "best_effort" if row.lossy(best_effort) else "reliable",
@@ -94,15 +93,19 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     """Return the SROS 2 policy (XML text) for the rig in ``namespace``, with nodes of the given ``axes``.
 
-    The enclaves ``/rths/integrator`` etc. are for processes with one node. The enclave ``/rths/test`` is for a
-    process with all nodes.
+    The enclave ``/rths/test`` is for a process with all nodes, ``/rths/integrator`` etc. for a process with one.
     """
     rig = "/" + namespace.strip("/")
     profiles = {
         peer: _profile(rig, peer, axes) for peer in (*names.NODES, *map(names.axis_node, axes), names.CONSOLE)
     }
     node_profiles = {peer: [profile] for peer, profile in profiles.items() if peer != names.CONSOLE}
-    all_profiles = {"test": list(profiles.values()), names.OPERATOR: [_operator(rig)], names.PAGE: [_page(rig)]}
+    topics = (*names.OPERATOR_TOPICS, names.DIAGNOSTICS.name, "/parameter_events")
+    reply = [f"~/{name}" for name in names.OPERATOR_SERVICES]
+    operator = _rules(rig, names.OPERATOR, topics, (names.TRIP, names.FORMER_TRIP, *ALWAYS), reply)
+    stops = (*(f"{names.ACTUATOR}/{name}" for name in names.STOPS), f"{names.OPERATOR}/{names.PAGE_STOP}")
+    page = _rules(rig, names.PAGE, ["/parameter_events"], (*LOOKED_AT, *ALWAYS), request=stops)
+    all_profiles = {"test": list(profiles.values()), names.OPERATOR: [operator], names.PAGE: [page]}
     policy = ElementTree.Element("policy", version=POLICY_VERSION)
     enclaves = ElementTree.SubElement(policy, "enclaves")
     for name, members in (node_profiles | all_profiles).items():
@@ -132,17 +135,6 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
     return _rules(rig, role, publish, [*subscribe, *ALWAYS], reply, axis=axis)
 
 
-def _operator(rig: str) -> ElementTree.Element:
-    publish = (*names.OPERATOR_TOPICS, names.DIAGNOSTICS.name, "/parameter_events")
-    reply = [f"~/{name}" for name in names.OPERATOR_SERVICES]
-    return _rules(rig, names.OPERATOR, publish, (names.TRIP, names.FORMER_TRIP, *ALWAYS), reply)
-
-
-def _page(rig: str) -> ElementTree.Element:
-    stops = (*(f"{names.ACTUATOR}/{name}" for name in names.STOPS), f"{names.OPERATOR}/{names.PAGE_STOP}")
-    return _rules(rig, names.PAGE, ["/parameter_events"], (*LOOKED_AT, *ALWAYS), request=stops)
-
-
 def _rules(
     rig: str,
     node: str,
@@ -165,3 +157,50 @@ def _rules(
 
 def _under(rig: str, name: str) -> str:
     return name if name.startswith(("/", "~")) else f"/{rig.strip('/')}/{name}"
+
+
+GROUND = "ground"
+THICK, WIDE, APART = 0.5, 6.0, 5.0
+"""Height, width and vertical distance of the slabs, as multiples of the stroke of the axis."""
+
+
+def below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
+    return ElementTree.SubElement(above, tag, attributes)
+
+
+def xml_text(root: ElementTree.Element) -> str:
+    ElementTree.indent(root, " ")
+    return "<?xml version='1.0' encoding='UTF-8'?>\n" + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def urdf(scenario: Scenario) -> str:
+    """Return the URDF text of a model in which each axis is a slab on a prismatic joint along x."""
+    robot = ElementTree.Element("robot", name=scenario.name)
+    _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
+    height = 0.0
+    for name, axis in scenario.axes.items():
+        limits = axis.limits
+        height += APART * limits.stroke
+        _slab(robot, f"{name}_slab", limits.stroke, "0.84 0.15 0.16 1")
+        joint = below(robot, "joint", name=name, type="prismatic")
+        below(joint, "parent", link=GROUND)
+        below(joint, "child", link=f"{name}_slab")
+        below(joint, "origin", xyz=f"0 0 {height:g}", rpy="0 0 0")
+        below(joint, "axis", xyz="1 0 0")
+        bounds = {"lower": -limits.stroke, "upper": limits.stroke}
+        bounds |= {"effort": limits.force, "velocity": limits.velocity}
+        below(joint, "limit", **{key: f"{value:g}" for key, value in bounds.items()})
+    return xml_text(robot)
+
+
+def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> None:
+    visual = below(below(robot, "link", name=name), "visual")
+    size = f"{WIDE * stroke:g} {WIDE * stroke:g} {THICK * stroke:g}"
+    below(below(visual, "geometry"), "box", size=size)
+    below(below(visual, "material", name=f"of_{name}"), "color", rgba=color)
+
+
+def rviz(rig: str) -> str:
+    """Return the text of an RViz configuration that shows the model of the rig in the namespace ``rig``."""
+    template = resource("config", "templates", "layouts", "rig.rviz.tmpl").read_text(encoding="utf-8")
+    return Template(template).substitute(prefix=rig.strip("/"), ground=GROUND)

@@ -354,7 +354,7 @@ def test_nodes_with_different_scenarios_do_not_start(tmp_path):
 
 def test_node_parameters_override_the_scenario_and_are_recorded(tmp_path, different):
     from rths_nodes.ros.hosting import composed
-    from rths_nodes.ros.hosting.descriptions import describe
+    from rths_nodes.ros.hosting.node_processes import describe
 
     descriptions = describe(run_options({"scenario": CHEN, "overrides": [SHORT], "record": tmp_path / "run"}))
     for description in descriptions:
@@ -382,7 +382,7 @@ def test_interrupt_before_the_test_holds_it(tmp_path):
 
 def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
     from rths_nodes.ros.hosting import composed
-    from rths_nodes.ros.hosting.descriptions import describe
+    from rths_nodes.ros.hosting.node_processes import describe
     from rths_nodes.ros.nodes.actuator import ActuatorNode
 
     options = {"scenario": CHEN, "host": "composed", "pace": "realtime", "record": tmp_path / "run"}

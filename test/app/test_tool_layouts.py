@@ -19,7 +19,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.commands import layouts
 from rths_nodes.core.wire import definition, fields_of
 from rths_nodes.loop.scenario import files
-from rths_nodes.ros import rig_model
+from rths_nodes.ros import stack_files
 from rths_nodes.ros.names import TOPICS
 
 STREAM = re.compile(r"/lab/rig/(\w+)\.(\w+)\[(\d+)\]")
@@ -86,7 +86,7 @@ def test_rviz_model_has_axes_as_joints(layout: tuple[Any, Path]) -> None:
     view = yaml.safe_load((folder / "rig.rviz").read_text(encoding="utf-8"))["Visualization Manager"]
     (model,) = (display for display in view["Displays"] if display["Class"].endswith("RobotModel"))
     assert model["Description Topic"]["Value"] == "/lab/rig/robot_description"
-    assert view["Global Options"]["Fixed Frame"] == f"{model['TF Prefix']}/{rig_model.GROUND}"
+    assert view["Global Options"]["Fixed Frame"] == f"{model['TF Prefix']}/{stack_files.GROUND}"
 
 
 @pytest.mark.skipif(shutil.which("check_urdf") is None, reason="check_urdf is not installed here")

@@ -194,7 +194,7 @@ def standing_rig(namespace: str) -> Iterator[list[int]]:
     """Run a node that accepts stops; yield their times, ns."""
     from std_srvs.srv import Trigger
 
-    from rths_nodes.ros.transport.threaded_node import ThreadedNode
+    from rths_nodes.ros.transport.middleware import ThreadedNode
 
     accepted: list[int] = []
 

@@ -17,7 +17,7 @@ from rths_nodes.app.procedure.served import Served
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.session import CLEAR, MOTIONS
-from rths_nodes.ros.transport.greeting import Credentials
+from rths_nodes.ros.transport.line import Credentials
 
 if TYPE_CHECKING:
     from rths_nodes.ros.nodes.operator import OperatorNode

@@ -14,7 +14,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 from lifecycle_msgs.msg import Transition
 
 from rths_nodes.loop.options import run_options
-from rths_nodes.ros.hosting import descriptions
+from rths_nodes.ros.hosting import node_processes
 
 ARGUMENTS = {"overrides": "", "pace": "lockstep", "respawn": "", "manage": "false", "autostart": "true"}
 
@@ -32,7 +32,7 @@ def nodes(context):
     values = {"scenario": "chen_ricles_2010", "host": "processes", "record": "run", "run_id": "monday_1"}
     values |= {"overrides": arguments["overrides"].split(), "pace": arguments["pace"]}
     actions = []
-    for description in descriptions.describe(run_options(values)):
+    for description in node_processes.describe(run_options(values)):
         parameters = description.parameters | {"autostart": arguments["autostart"] == "true"}
         node = LifecycleNode(
             package="rths_nodes",

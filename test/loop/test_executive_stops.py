@@ -181,7 +181,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], Callable[[Watched], object], int]] = {
 
 
 def stop_by_page(kind: str) -> bool:
-    from rths_nodes.ros.hosting.stop_client import stop_executive
+    from rths_nodes.ros.transport.line import stop_executive
 
     return stop_executive(NAMESPACE, kind)
 

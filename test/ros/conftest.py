@@ -157,11 +157,11 @@ def nodes_in_one_process(options: dict[str, Any], axes: Sequence[str] = (), **ma
     """Start the nodes of a run in one process; yield them by peer, and their context."""
     from rths_nodes.app import hosts
     from rths_nodes.loop.options import run_options
-    from rths_nodes.ros.hosting import composed, descriptions
+    from rths_nodes.ros.hosting import composed, node_processes
 
     with composed.ros_context() as context:
         nodes = {}
-        for d in descriptions.describe(run_options(options), axes):
+        for d in node_processes.describe(run_options(options), axes):
             values = d.parameters, composed.in_namespace(f"/{d.namespace}")
             nodes[d.peer] = composed.make_node(d.role, hosts.open_writer, context, *values, **made)
         for node in nodes.values():
@@ -263,13 +263,13 @@ def run_patiently(tmp_path: Path) -> Callable[..., SimpleNamespace]:
         import rths_nodes
         from rths_nodes.app import hosts
         from rths_nodes.loop.options import run_options
-        from rths_nodes.ros.hosting import composed, descriptions
+        from rths_nodes.ros.hosting import composed, node_processes
 
         options = {"scenario": scenario, "overrides": overrides, "host": "composed", "pace": pace}
         options |= {"record": tmp_path / "run", "faults": faults}
         with composed.ros_context() as context:
             test = composed.ComposedTest(clock=PatientClock())
-            for d in descriptions.describe(run_options(options)):
+            for d in node_processes.describe(run_options(options)):
                 test.add(d.role, hosts.open_writer, context, d.parameters).start()
             result, rig = test.run(context), test.rig
             result.judge([node.phase.exit_code for node in test.nodes])

@@ -22,13 +22,11 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.states import State, StopRequest, TestMachine
 from rths_nodes.loop.timing import Exchange
-from rths_nodes.ros.nodes.actuator import GONE_NS, JUDGED_NS, LINGER_NS, LOST_NS, TRUTH_NS, Completion, TopicLinks
-from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
-from rths_nodes.ros.nodes.arming import FOUND_S, Arming
-from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.observers import RigClock, RigContext
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
-from rths_nodes.ros.transport.wiring import NodeLocation
+from rths_nodes.ros.names import NodeLocation
+from rths_nodes.ros.nodes import course
+from rths_nodes.ros.nodes.actuator import GONE_NS, LOST_NS, TopicLinks
+from rths_nodes.ros.nodes.course import AfterMeasurement, Arming, Completion, RigClock, RigContext
+from rths_nodes.ros.nodes.participation import ClockQuestions, NodeContext, Phase, PhaseMachine
 
 
 def clock_questions(phase: PhaseMachine, parts: Any) -> ClockQuestions:
@@ -130,7 +128,7 @@ def test_rig_is_armed_when_node_and_peers_are_ready(start: ArmingBench) -> None:
 def test_different_scenario_is_refused_immediately(start: ArmingBench) -> None:
     reason = "monitor has another scenario or run id than actuator: its hash is none instead of abc (frame)"
     assert start.refusal(status("monitor", ready=False, scenario_hash="")) == (reason, 2)
-    assert start.arming.farewell == FOUND_S, "the peers must receive the refusal"
+    assert start.arming.farewell == course.FOUND_S, "the peers must receive the refusal"
 
 
 def test_peer_timeout_begins_at_activation(start: ArmingBench) -> None:
@@ -189,10 +187,10 @@ def test_real_rig_waits_until_trips_can_arrive(start: ArmingBench) -> None:
     """A publisher that the middleware had not matched yet lost its stop in one of 30 tests, up to 2.8 s long."""
     start.port.simulated = False
     began = start.clock.now
-    for elapsed in (0.0, 2.8, FOUND_S - 0.01):
+    for elapsed in (0.0, 2.8, course.FOUND_S - 0.01):
         start.clock.now = began + round(elapsed * SECOND)
         assert not start.work(*BOTH)
-    start.clock.now = began + round(FOUND_S * SECOND)
+    start.clock.now = began + round(course.FOUND_S * SECOND)
     assert start.work()
 
 
@@ -217,7 +215,7 @@ def test_stop_before_arming_ends_the_test(
     assert not start.work()
     assert start.states[-1][0] == state
     assert mentions(start.states[-1][1], reason)
-    assert start.arming.farewell == FOUND_S
+    assert start.arming.farewell == course.FOUND_S
 
 
 @pytest.mark.parametrize(
@@ -332,9 +330,9 @@ def test_stopped_test_is_reported_without_monitor(state: State, still_clock: Any
 
 def test_silent_monitor_is_given_up(end: CompletionBench) -> None:
     end.work()
-    assert end.work("recorder", wait=JUDGED_NS - 1) == (False, False)
+    assert end.work("recorder", wait=course.JUDGED_NS - 1) == (False, False)
     assert end.work(wait=1) == (True, False)
-    assert end.work(wait=LINGER_NS - JUDGED_NS) == (True, False)
+    assert end.work(wait=course.LINGER_NS - course.JUDGED_NS) == (True, False)
     assert end.work(wait=1) == (True, True)
 
 
@@ -354,7 +352,7 @@ def test_missing_true_states_are_waited_for(still_clock: Any) -> None:
     end = CompletionBench(still_clock, State.TRIPPED)
     end.truth_complete = False
     assert end.work() == (False, False)
-    assert end.work(wait=TRUTH_NS - 1) == (False, False)
+    assert end.work(wait=course.TRUTH_NS - 1) == (False, False)
     assert end.work(wait=1) == (True, False)
 
 

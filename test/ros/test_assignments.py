@@ -17,7 +17,7 @@ from rths_nodes.ros import names
 
 ROS = Path(__file__).resolve().parents[2] / "rths_nodes" / "ros"
 GATHERED = "result"
-"""Record of a run that the hosts fill while the nodes report (``hosting/results.py``)."""
+"""Record of a run that the hosts fill while the nodes report (``hosting/processes.py``)."""
 MOST = 6
 """Maximum number of constructor arguments. More of them show that a class is missing, as ``RigContext`` was."""
 

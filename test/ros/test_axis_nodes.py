@@ -29,9 +29,9 @@ from rths_nodes.loop.options import run_options
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import bag
-from rths_nodes.ros.hosting import composed, descriptions
+from rths_nodes.ros.hosting import composed, node_processes
 from rths_nodes.ros.names import NODES, RECORDER
-from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.nodes.participation import Shutdown
 
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")
@@ -330,7 +330,7 @@ def test_node_refuses_incompatible_parameters(role, namespace, parameters, parts
 
 def run_with_parameter(parameter, value, **options):
     """Run nodes of which only the node of story_2 has this parameter."""
-    nodes = descriptions.describe(run_options({"scenario": NAME, "overrides": SHORT} | options), AXES)
+    nodes = node_processes.describe(run_options({"scenario": NAME, "overrides": SHORT} | options), AXES)
     next(node for node in nodes if node.axis == "story_2").parameters[parameter] = value
     return composed.run(nodes, hosts.open_writer)
 

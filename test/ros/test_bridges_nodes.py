@@ -29,8 +29,8 @@ from rths_nodes.loop.options import HOSTS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes import actuator
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes import course
+from rths_nodes.ros.nodes.participation import Phase
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
@@ -377,7 +377,7 @@ def test_summary_waits_for_the_monitor(finished, by_hand):
 
 
 def test_silent_monitor_is_given_up_after_timeout(finished, clock):
-    clock.now += actuator.JUDGED_NS
+    clock.now += course.JUDGED_NS
     finished.work()
     ending = finished.shutdown.reported, finished.phase.exit_code, finished.rig.machine.state
     assert ending == (True, 0, State.FINISHED)

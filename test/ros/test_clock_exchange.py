@@ -11,9 +11,9 @@ import pytest
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire import encode
-from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockQuestions, answer_questions
-from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
-from rths_nodes.ros.transport.wiring import NodeLocation
+from rths_nodes.ros.names import NodeLocation
+from rths_nodes.ros.nodes import participation
+from rths_nodes.ros.nodes.participation import ClockQuestions, NodeContext, PhaseMachine, answer_questions
 
 AHEAD = 5 * SECOND
 THERE, BACK = 200_000, 300_000
@@ -47,7 +47,7 @@ class Cable:
         self.set_by: dict[int, int] = {}
         """Changes of the clock of the actuator node during an exchange, ns, by number of the exchange."""
         self.set = 0
-        self.inboxes = {QUESTION: Tray(self), ANSWER: Tray(self)}
+        self.inboxes = {participation.QUESTION: Tray(self), participation.ANSWER: Tray(self)}
         self.questions = self.questions_to("compensator")
         self.remote = self.node("compensator", lambda: self.time + self.ahead)
 
@@ -62,8 +62,8 @@ class Cable:
     def publish(self, topic: str, values: dict[str, Any]) -> None:
         if self.lost:
             return
-        self.time += THERE if topic == QUESTION else BACK
-        self.set += self.set_by.get(values["number"], 0) if topic == QUESTION else 0
+        self.time += THERE if topic == participation.QUESTION else BACK
+        self.set += self.set_by.get(values["number"], 0) if topic == participation.QUESTION else 0
         self.inboxes[topic].messages.append((encode("ClockProbe", {"run": ""} | values), self.time))
         self.time += POLL
 
@@ -80,7 +80,7 @@ def cable() -> Cable:
 
 def test_offset_and_drift_do_not_depend_on_polling(cable: Cable) -> None:
     cable.exchange(cable.questions.done_before)
-    assert len(cable.questions.before["compensator"]) == QUESTIONS
+    assert len(cable.questions.before["compensator"]) == participation.QUESTIONS
     cable.ahead += 40_000
     cable.exchange(cable.questions.done_after)
     numbers = cable.questions.numbers()["compensator"]
@@ -92,7 +92,7 @@ def test_offset_and_drift_do_not_depend_on_polling(cable: Cable) -> None:
 
 @pytest.mark.parametrize("set_by", [-SECOND, SECOND])
 def test_clock_that_is_set_during_an_exchange_changes_no_round_trip(cable: Cable, set_by: int) -> None:
-    cable.set_by = {QUESTIONS: set_by}
+    cable.set_by = {participation.QUESTIONS: set_by}
     cable.exchange(cable.questions.done_before)
     numbers = cable.questions.numbers()["compensator"]
     assert numbers["offset_s"] == pytest.approx((AHEAD + 0.5 * (THERE - BACK)) / SECOND, abs=1e-8)
@@ -103,11 +103,11 @@ def test_clock_that_is_set_during_an_exchange_changes_no_round_trip(cable: Cable
 def test_answer_with_negative_round_trip_is_ignored(cable: Cable) -> None:
     """The clock of the other machine was set while the question waited."""
     cable.exchange(cable.questions.done_before)
-    answer = {"node": "compensator", "number": QUESTIONS + 1, "ahead": 0.0, "held": 1.0}
+    answer = {"node": "compensator", "number": participation.QUESTIONS + 1, "ahead": 0.0, "held": 1.0}
     assert not cable.questions.done_after()
-    cable.publish(ANSWER, answer)
+    cable.publish(participation.ANSWER, answer)
     assert not cable.questions.done_after()
-    cable.inboxes[QUESTION].messages.clear()
+    cable.inboxes[participation.QUESTION].messages.clear()
     assert math.isnan(cable.questions.numbers()["compensator"]["drift_s"])
 
 
@@ -123,4 +123,4 @@ def test_nothing_is_asked_on_one_machine(cable: Cable) -> None:
     assert questions.done_before()
     assert questions.done_after()
     assert questions.numbers() == {}
-    assert not cable.inboxes[QUESTION].messages
+    assert not cable.inboxes[participation.QUESTION].messages

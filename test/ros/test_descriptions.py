@@ -19,7 +19,7 @@ from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import descriptions
+from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ AXES = "three_independent_axes"
 
 
 def described(scenario, axes=(), **options):
-    return descriptions.describe(run_options({"scenario": scenario, "host": "processes"} | options), axes)
+    return node_processes.describe(run_options({"scenario": scenario, "host": "processes"} | options), axes)
 
 
 def by_role(**options):
@@ -42,13 +42,10 @@ def by_role(**options):
 def check_partners(nodes):
     """Check that no endpoint waits for more partners than are present."""
     peers = tuple(node.peer for node in nodes)
-    present = {node.role for node in nodes}
-    for topic in names.TOPICS.values():
-        for publishing, roles in ((True, topic.publishers), (False, topic.subscribers)):
-            for role in present.intersection(roles):
-                partners = topic.subscribers if publishing else topic.publishers
-                count = sum(node.role in partners for node in nodes)
-                assert len(names.partners(topic, role, peers, publishing)) <= count
+    for node in nodes:
+        for endpoint in names.endpoints(names.NodeLocation(node.role, f"/{node.namespace}"), peers):
+            partners = endpoint.row.subscribers if endpoint.publishes else endpoint.row.publishers
+            assert len(endpoint.partners) <= sum(node.role in partners for node in nodes)
 
 
 def test_recorder_exists_only_with_a_recording():
@@ -90,21 +87,21 @@ def test_machine_may_start_some_of_the_nodes():
     options = run_options(
         {"nodes": [ACTUATOR, MONITOR], "run_id": "a", "scenario": "chen_ricles_2010", "pace": "lockstep"}, "launch"
     )
-    nodes = descriptions.describe(options)
-    assert descriptions.on_this_machine(options, nodes) == (ACTUATOR, MONITOR)
+    nodes = node_processes.describe(options)
+    assert node_processes.on_this_machine(options, nodes) == (ACTUATOR, MONITOR)
     assert all(node.parameters["nodes"] == [ACTUATOR, MONITOR] for node in nodes)
     assert {tuple(node.parameters["peers"]) for node in nodes} == {tuple(node.peer for node in nodes)}
-    assert descriptions.on_this_machine(options.changed(nodes=()), nodes) == NODES[:-1]
+    assert node_processes.on_this_machine(options.changed(nodes=()), nodes) == NODES[:-1]
     with pytest.raises(
         ConfigError, match=naming("nodes", "unknown", "recorder", "actuator", "compensator", "integrator")
     ):
-        descriptions.on_this_machine(options.changed(nodes=(RECORDER,)), nodes)
+        node_processes.on_this_machine(options.changed(nodes=(RECORDER,)), nodes)
     with pytest.raises(ConfigError, match=naming("actuator", "node")):
-        descriptions.on_this_machine(options.changed(nodes=(MONITOR,), host="composed"), nodes)
+        node_processes.on_this_machine(options.changed(nodes=(MONITOR,), host="composed"), nodes)
 
 
 def test_axis_nodes_have_namespaces_of_their_axes():
-    axes = descriptions.axes_with_nodes(files.load(AXES), "per_axis")
+    axes = node_processes.axes_with_nodes(files.load(AXES), "per_axis")
     nodes = described(AXES, record="runs/a", namespace="rig_2", axes=axes)
     assert [node.peer for node in nodes] == [*NODES, "story_1/axis", "story_2/axis", "story_3/axis"]
     assert {node.axis: node.namespace for node in nodes if node.axis} == {name: f"rig_2/{name}" for name in axes}
@@ -113,7 +110,7 @@ def test_axis_nodes_have_namespaces_of_their_axes():
 
 
 def test_one_actuator_node_is_the_default():
-    assert descriptions.axes_with_nodes(files.load(AXES), "one") == ()
+    assert node_processes.axes_with_nodes(files.load(AXES), "one") == ()
     with pytest.raises(ConfigError, match=naming("one", "per_axis")):
         by_role(actuator_nodes="two")
 

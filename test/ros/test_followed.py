@@ -15,7 +15,7 @@ from messages import mentions, naming
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import NAMESPACE
-from rths_nodes.ros.hosting.stop_client import StopClient
+from rths_nodes.ros.hosting.listener import StopClient
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.ros.hosting import node_processes

@@ -29,8 +29,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.driver_guard import LATER_NS, DriverGuard
-from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
+from rths_nodes.ros.nodes.monitor import LATER_NS, DriverGuard
+from rths_nodes.ros.nodes.participation import PhaseMachine, StateOfTest
 
 NAME = "chen_ricles_2010"
 DRIVER = Path(__file__).with_name("foreign_driver.py")

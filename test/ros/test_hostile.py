@@ -35,8 +35,7 @@ from rths_nodes.loop.supervision.states import State, StopRequest
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, LIVE_NS
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.participation import COMPLAINT_NS, LIVE_NS, Phase
 from rths_nodes.ros.transport import endpoints, peers
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.topics import Interposer
@@ -336,7 +335,7 @@ def test_restarted_peer_is_accepted_before_the_test(by_hand, monkeypatch):
 
 @pytest.mark.parametrize("role", ["actuator", "compensator"])
 def test_duplicate_node_is_refused_before_motion(role, tmp_path, monkeypatch, composed_run):
-    monkeypatch.setattr("rths_nodes.ros.nodes.handshake.DUPLICATE_NS", 100_000_000)
+    monkeypatch.setattr("rths_nodes.ros.nodes.participation.DUPLICATE_NS", 100_000_000)
     duplicates = []
 
     def disturb(nodes, context):

@@ -12,7 +12,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.ros.ports.ros2_control import JointReader, SampleCount, Unfit, states_per_sample
+from rths_nodes.ros.ports.ros2_control import JointReader, SampleStream, Unfit, states_per_sample
 
 
 def message(stamp: float = 1.0, **columns: Any) -> Any:
@@ -60,7 +60,7 @@ DT = 0.01
 
 
 def numbers_of(stamps: Any, per_sample: int = 1) -> list[int | None]:
-    count = SampleCount(DT / per_sample, per_sample)
+    count = SampleStream(JointReader(["a"]), DT / per_sample, per_sample)
     return [count.number(stamp)[1] for stamp in stamps]
 
 
@@ -82,7 +82,7 @@ def test_numbers_follow_a_drifting_clock(rate: float) -> None:
 
 
 def test_repeated_state_has_no_number() -> None:
-    count = SampleCount(DT, 1)
+    count = SampleStream(JointReader(["a"]), DT, 1)
     numbers = [count.number(stamp) for stamp in (5.0, 5.0, 4.9, 5.01)]
     assert numbers == [(True, 0), (False, None), (False, None), (True, 1)]
     assert count.repeated == 2

@@ -42,12 +42,11 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import composed, descriptions, exit_guard, node_processes, own_process
-from rths_nodes.ros.hosting.descriptions import describe
+from rths_nodes.ros.hosting import composed, exit_guard, node_processes, own_process
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.nodes import compensator as compensator_node
-from rths_nodes.ros.nodes.phase import Phase, StateOfTest
-from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.hosting.node_processes import describe
+from rths_nodes.ros.nodes import numerical as compensator_node
+from rths_nodes.ros.nodes.participation import Phase, Shutdown, StateOfTest
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,7 +151,7 @@ def test_peer_timeout_begins_at_activation(clock, make_node):
 
 
 def test_different_sections_of_two_nodes_are_refused():
-    nodes = descriptions.describe(run_options({"scenario": NAME}))
+    nodes = node_processes.describe(run_options({"scenario": NAME}))
     next(node for node in nodes if node.role == "integrator").parameters["structure.damping_ratio"] = 0.05
     result = composed.run(nodes, hosts.open_writer)
     assert (result.outcome, result.exit_code) == ("refused", 2)
@@ -295,7 +294,7 @@ def test_node_prints_problems_that_no_runner_reports(code, runner_reports, print
 
 
 def test_deferred_messages_are_discarded_at_cleanup(make_node):
-    node = make_node("compensator", **descriptions.describe(run_options({"scenario": NAME}))[1].parameters)
+    node = make_node("compensator", **node_processes.describe(run_options({"scenario": NAME}))[1].parameters)
     node.start()
     for sample in range(3):
         node.deferred.put("compensator_state", node.topics.codec.pack_state, node.stage.state, sample, 0, 0)

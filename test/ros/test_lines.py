@@ -17,9 +17,9 @@ import pytest
 from messages import mentions
 
 from rths_nodes.core.wire import HEAD, number_of
+from rths_nodes.ros.transport import line as sockets
 from rths_nodes.ros.transport import node_lines
-from rths_nodes.ros.transport.greeting import LONGEST_NAME, WAIT, WELCOME, Greeting, address
-from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room
+from rths_nodes.ros.transport.line import Greeting, SocketReader, SocketWriter, address, make_room
 from rths_nodes.ros.transport.node_lines import Acceptor, Connector, Load, NodeLines
 
 HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")
@@ -29,7 +29,7 @@ NOBODY = 65534
 
 def message(number: int, size: int = 100) -> bytes:
     """Return a sent message of a stream, with its time of sending."""
-    return SENT_AT.pack(time.time_ns()) + HEAD.pack(0, 0, number).ljust(size, b"\0")
+    return sockets.SENT_AT.pack(time.time_ns()) + HEAD.pack(0, 0, number).ljust(size, b"\0")
 
 
 def numbers(line: SocketReader) -> list[int]:
@@ -93,7 +93,7 @@ def test_address_is_abstract_and_identifies_user_domain_and_node() -> None:
 def test_long_address_is_hashed() -> None:
     long = [address(f"/{'laboratory/' * 20}{end}", 0) for end in "ab"]
     assert len(set(long)) == 2
-    assert max(map(len, long)) <= 1 + LONGEST_NAME
+    assert max(map(len, long)) <= 1 + sockets.LONGEST_NAME
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_caller_with_greeting_is_accepted(listener: Acceptor, call: Connector) -
     assert not call.look()
     ((hello, sock),) = listener.look(accept)
     assert hello == HELLO
-    assert len(WELCOME) < 100
+    assert len(sockets.WELCOME) < 100
     assert call.look()
     assert call.socket is not None
     assert not call.problem
@@ -167,7 +167,7 @@ def test_squatter_cannot_hold_a_caller_for_ever(name: bytes, call: Connector) ->
         assert not call.look()
         accepted, _ = squatter.accept()
         for _ in range(2):
-            accepted.send(WAIT)
+            accepted.send(sockets.WAIT)
         assert call.look()
         assert mentions(call.problem, "refused")
         accepted.close()
@@ -346,7 +346,7 @@ def test_caller_with_invalid_greeting_is_refused(name: bytes, listener: Acceptor
 def test_reason_with_unprintable_name_is_sent(name: bytes, listener: Acceptor) -> None:
     with stranger(name, HELLO._replace(node="\ud800").pack()) as caller:
         assert listener.look(lambda hello: hello.node) == []
-        assert caller.recv(100) == WAIT
+        assert caller.recv(100) == sockets.WAIT
         assert caller.recv(100) == b"?"
 
 

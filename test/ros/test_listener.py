@@ -23,10 +23,9 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import listener as module
-from rths_nodes.ros.hosting.descriptions import NodeDescription
-from rths_nodes.ros.hosting.listener import AT_ONCE, MOST_COLUMNS, RigListener
+from rths_nodes.ros.hosting.listener import AT_ONCE, MOST_COLUMNS, RigListener, StopClient
+from rths_nodes.ros.hosting.node_processes import NodeDescription
 from rths_nodes.ros.hosting.processes import Console
-from rths_nodes.ros.hosting.stop_client import StopClient
 
 pytestmark = pytest.mark.nodes
 
@@ -134,7 +133,7 @@ def test_only_unreadable_messages_are_reported(
 @pytest.fixture
 def console() -> Iterator[Console]:
     with composed.ros_context() as context:
-        console = Console(context, [NodeDescription("actuator", {"run_id": "mine"})])
+        console = Console(context, [NodeDescription("actuator", "rths", {"run_id": "mine"})])
         yield console
         console.destroy_node()
 

@@ -228,7 +228,7 @@ PROGRAM = """
 import sys
 from rths_nodes.app import hosts
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.ros.nodes.actuator import Completion
+from rths_nodes.ros.nodes.course import Completion
 
 seen = []
 def noting(method):

@@ -29,14 +29,13 @@ from rths_nodes.core.wire import EMPTY, ENCAPSULATION, RunMark, mark_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.results import dropped_messages
+from rths_nodes.ros.hosting.processes import dropped_messages
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.participation import Phase
 from rths_nodes.ros.transport import node_lines, peers
 from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
-from rths_nodes.ros.transport.greeting import address
-from rths_nodes.ros.transport.line import SocketReader, SocketWriter
+from rths_nodes.ros.transport.line import SocketReader, SocketWriter, address
 
 NAME = "chen_ricles_2010"
 FRAME = EMPTY.to_bytes(8, "little")

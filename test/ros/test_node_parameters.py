@@ -32,7 +32,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.nodes.base import NodeRefused
-from rths_nodes.ros.transport import qos_overrides
+from rths_nodes.ros.transport import endpoints
 from rths_nodes.ros.transport.endpoints import quality
 
 NAME = "chen_ricles_2010"
@@ -218,7 +218,7 @@ def test_only_topics_for_other_programs_are_overridable() -> None:
     assert names.DIAGNOSTICS.for_onlookers
     assert names.CLOCK.for_onlookers
     assert not names.TOPICS[names.FORMER_TRIP].for_onlookers, "an operator publishes it"
-    assert all(qos_overrides.overridable(topic) is None for topic in PROTOCOL)
+    assert all(endpoints.overridable(topic) is None for topic in PROTOCOL)
 
 
 def test_publisher_uses_qos_override() -> None:
@@ -290,7 +290,7 @@ def test_qos_of_loop_protocol_is_fixed(topic: str) -> None:
 )
 def test_invalid_override_is_refused(name: str, value: Any, parts: tuple[str, ...]) -> None:
     with made("actuator", peers=[*names.NODES, "story_1/axis"]) as node, pytest.raises(ConfigError) as refused:
-        qos_overrides.check(node, node.location, {f"qos_overrides.{name}": value, "pace": "lockstep"})
+        endpoints.check_overrides(node, node.location, {f"qos_overrides.{name}": value, "pace": "lockstep"})
     assert mentions(str(refused.value), *parts)
     assert str(refused.value).startswith(f"qos_overrides.{name}")
 
@@ -327,6 +327,6 @@ def test_only_topics_between_nodes_cannot_be_remapped(role: str) -> None:
     remapped = [word for number, name in enumerate(canonical) for word in ("-r", f"{name}:=/lab/t_{number}")]
     arguments = [*composed.in_namespace(namespace), *remapped]
     with made(role, arguments) as node, pytest.raises(ConfigError) as refused:
-        qos_overrides.check(node, node.location, {})
+        endpoints.check_overrides(node, node.location, {})
     between_nodes = {f"/rths/{row.name}" for row in names.TOPICS.values() if row.publishers and row.subscribers}
     assert {problem.partition(": ")[0] for problem in refused.value.problems} == {*between_nodes, *of_axis}

@@ -21,14 +21,20 @@ from rths_nodes.core.wire import Codec, RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
-from rths_nodes.ros.nodes import base
-from rths_nodes.ros.nodes.actuator import LINGER_NS
-from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, LIVE_NS, OLD_NS, Handshake
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine, StateOfTest
-from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
-from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
+from rths_nodes.ros.names import NodeLocation
+from rths_nodes.ros.nodes import base, participation
+from rths_nodes.ros.nodes.course import LINGER_NS
+from rths_nodes.ros.nodes.participation import (
+    Handshake,
+    MeasurementSequence,
+    NodeContext,
+    Phase,
+    PhaseMachine,
+    Shutdown,
+    StateOfTest,
+    WarmUp,
+)
 from rths_nodes.ros.transport.topics import BURST, DeferredSends
-from rths_nodes.ros.transport.wiring import NodeLocation
 
 RUN = mark_of("one", "drawn")
 
@@ -231,7 +237,7 @@ def test_waiting_node_names_missing_peers_periodically(handshake: Any, topics: A
     topics.absent = "/rths/actuator on /rths/trip"
     for _ in range(3):
         handshake.look()
-        clock.now += COMPLAINT_NS
+        clock.now += participation.COMPLAINT_NS
     warnings = ["waits for /rths/actuator on /rths/trip"] * 2
     assert handshake.calls["warn"] == warnings
     assert [values["problem"] for _, values in topics.published] == warnings
@@ -263,7 +269,7 @@ def state(state: int, mark: str = "", stamp: int = 2_000_000_000, **values: Any)
 def test_node_is_ready_only_once_run_is_known(
     handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
 ) -> None:
-    clock.now += COMPLAINT_NS
+    clock.now += participation.COMPLAINT_NS
     handshake.look()
     assert phase.now is Phase.MATCHING
     assert each_mentions(handshake.calls["warn"], ("test_state", "node"))
@@ -294,7 +300,7 @@ def test_newest_actuator_node_defines_run_until_test_begins(
 
 
 def test_node_does_not_join_old_test(handshake: Any, topics: Any, phase: PhaseMachine, clock: Any) -> None:
-    handshake.receive(state(State.FINISHED, stamp=clock.now - OLD_NS - 1_000_000_000))
+    handshake.receive(state(State.FINISHED, stamp=clock.now - participation.OLD_NS - 1_000_000_000))
     assert (topics.run.mark, phase.ended) == ("", False)
     handshake.receive(state(State.HELD, stamp=clock.now - 1_000_000))
     assert phase.ended, "stopped before this node was there: it need not wait"
@@ -309,7 +315,7 @@ def test_uncertain_publisher_cannot_begin_or_end_test(
     assert (topics.run.mark, phase.gone, phase.ended) == ("", False, False)
     handshake.receive(state(State.POSITIONED))
     assert topics.run.mark == RUN
-    handshake.receive(state(State.ARMED, stamp=clock.now - 2 * LIVE_NS))
+    handshake.receive(state(State.ARMED, stamp=clock.now - 2 * participation.LIVE_NS))
     assert not phase.under_way, "replayed"
     handshake.receive(state(State.ARMED, stamp=clock.now))
     assert phase.under_way
@@ -360,7 +366,7 @@ def test_duplicate_names_are_tolerated_briefly(absent: str, handshake: Any, topi
     topics.duplicates = "2 nodes are called /rths/monitor"
     handshake.look()
     assert handshake.calls["refuse"] == []
-    clock.now += DUPLICATE_NS
+    clock.now += participation.DUPLICATE_NS
     handshake.look()
     assert mentions(handshake.calls["refuse"][0], "2", "/rths/monitor", "namespace")
     assert handshake.calls["prepare"] == []
@@ -400,17 +406,17 @@ def test_later_signal_means_exit_now(shutdown: Shutdown, clock: Any) -> None:
     shutdown.interrupt()
     shutdown.interrupt()
     assert (shutdown.interrupted, shutdown.exit_now) == (True, False), "two signals at once are one request"
-    clock.now += SAME_REQUEST_NS
+    clock.now += participation.SAME_REQUEST_NS
     shutdown.interrupt()
     assert shutdown.exit_now
 
 
 def test_interrupted_node_stays_while_measurements_arrive(shutdown: Shutdown, clock: Any) -> None:
     shutdown.interrupt()
-    clock.now += PATIENCE_NS
+    clock.now += participation.PATIENCE_NS
     shutdown.be_patient()
     assert not shutdown.patience_over
-    clock.now += PATIENCE_NS
+    clock.now += participation.PATIENCE_NS
     assert shutdown.patience_over
 
 
@@ -422,7 +428,7 @@ def test_lost_leader_is_an_error_only_during_test(
         topics.speakers = 1
         shutdown.look_for_leader()
         topics.speakers = 0
-        clock.now += LEADER_LOST_NS
+        clock.now += participation.LEADER_LOST_NS
         shutdown.look_for_leader()
         assert shutdown.leader_lost == lost
     assert phase.exit_code == 1
@@ -433,10 +439,10 @@ def test_node_leaves_after_test_without_notice_of_leader(
     shutdown: Shutdown, phase: PhaseMachine, topics: Any, clock: Any
 ) -> None:
     """The datagram by which a participant leaves may be lost: it seems to be there for 20 s more."""
-    assert LINGER_NS < OVERDUE_NS < LEAVING_S * 1e9
+    assert LINGER_NS < participation.OVERDUE_NS < LEAVING_S * 1e9
     topics.speakers = 1
     phase.follow(StateOfTest(State.TRIPPED, 7, "too far"))
-    for elapsed, left in ((0, False), (OVERDUE_NS // 2, False), (OVERDUE_NS, True)):
+    for elapsed, left in ((0, False), (participation.OVERDUE_NS // 2, False), (participation.OVERDUE_NS, True)):
         clock.now += elapsed
         shutdown.look_for_leader()
         shutdown.leave(lambda: None)

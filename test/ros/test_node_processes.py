@@ -14,7 +14,7 @@ from messages import each_mentions, mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import run_options
-from rths_nodes.ros.hosting import descriptions, node_processes
+from rths_nodes.ros.hosting import node_processes
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def processes():
 @pytest.fixture
 def recording(processes, tmp_path):
     """Path that the recorder among the ``processes`` writes to."""
-    processes.descriptions = [descriptions.NodeDescription("recorder", {"record": str(tmp_path)})]
+    processes.descriptions = [node_processes.NodeDescription("recorder", "rths", {"record": str(tmp_path)})]
     return tmp_path
 
 
@@ -99,7 +99,7 @@ def test_silent_death_of_recorder_suggests_recovery(program, recoverable, proces
 
 
 def test_failed_start_ends_all_processes(monkeypatch):
-    nodes = descriptions.describe(run_options({"scenario": "chen_ricles_2010", "host": "processes"}))
+    nodes = node_processes.describe(run_options({"scenario": "chen_ricles_2010", "host": "processes"}))
     processes = node_processes.Processes(nodes)
 
     def fail_at_third(description):

@@ -41,12 +41,12 @@ from rths_nodes.msg import Measurement
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting.descriptions import describe
-from rths_nodes.ros.hosting.results import Result
+from rths_nodes.ros.hosting.node_processes import describe
+from rths_nodes.ros.hosting.processes import Result
 from rths_nodes.ros.nodes import monitor
 from rths_nodes.ros.nodes import recorder as recorder_node
+from rths_nodes.ros.nodes.participation import Shutdown
 from rths_nodes.ros.nodes.recorder import LOOK_NS, FurtherTopics, full_names
-from rths_nodes.ros.nodes.shutdown import Shutdown
 
 NAME = "chen_ricles_2010"
 

@@ -22,7 +22,7 @@ from rths_nodes.loop import outcomes
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import LateData
-from rths_nodes.ros.hosting.results import Result
+from rths_nodes.ros.hosting.processes import Result
 from rths_nodes.ros.names import NODES
 
 NAME, SHORT = "chen_ricles_2010", "duration=1"

@@ -16,12 +16,11 @@ from messages import each_mentions, mentions
 
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.pacing import ANSWERED, Pacer
-from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
+from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.loop.timing import LateData
-from rths_nodes.ros.nodes.observers import LockstepWindow, RigClock, RigContext, SignsOfLife
-from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS, TickGate
+from rths_nodes.ros.nodes import course
 from rths_nodes.ros.transport.service_thread import LoopCalls
 
 SECOND, MS = 1_000_000_000, 1_000_000
@@ -58,22 +57,24 @@ class Rig:
 class Bench:
     """Gate with its rig, and the topics of both, whose messages are in lists."""
 
-    def __init__(self, clock: Any, realtime: bool, optional: tuple[str, ...] = (), depth: int = 0) -> None:
+    def __init__(self, clock: Any, realtime: bool, recorder_lost: str = "stop", depth: int = 0) -> None:
         self.clock, self.rig = clock, Rig(depth)
         self.commands: deque[int] = deque()
         self.messages: dict[str, list[dict[str, Any]]] = {"trip": [], "progress": []}
         self.looks = 0
         self.warnings: list[str] = []
         peers = ("monitor", "recorder")
-        self.times = RigClock(DT, 5, Pacer(DT, 5, clock) if realtime else None, clock)
-        context = RigContext(self.rig, self.times, self, self, self, clock)
+        self.times = course.RigClock(DT, 5, Pacer(DT, 5, clock) if realtime else None, clock)
+        context = course.RigContext(self.rig, self.times, self, self, self, clock)
         if realtime:
-            heartbeat = Heartbeat(HeartbeatParams(), peers, DT)
-            self.observers = SignsOfLife(context, heartbeat, DT, optional, self.warnings.append)
+            heartbeat = HeartbeatParams(recorder_lost=recorder_lost)
+            scenario: Any = SimpleNamespace(dt=DT, samples_per_step=0, heartbeat=heartbeat)
+            scenario.bridge, scenario.hops = SimpleNamespace(max_bridge=0.0), SimpleNamespace(depth=0)
+            self.observers = course.SignsOfLife(context, scenario, peers, self.warnings.append)
         else:
-            self.observers = LockstepWindow(context, peers, PATIENCE)
+            self.observers = course.LockstepWindow(context, peers, PATIENCE)
         self.calls = LoopCalls()
-        self.gate = TickGate(context, self.observers, self.calls, self.receive_stops, PATIENCE)
+        self.gate = course.TickGate(context, self.observers, self.calls, self.receive_stops, PATIENCE)
         if self.times.pacer:
             self.times.pacer.start()
         self.observers.begin(clock.now)
@@ -223,7 +224,7 @@ def test_stop_requests_are_received_periodically(lockstep: Bench) -> None:
     for _ in range(10):
         lockstep.gate.may_tick()
     assert lockstep.looks == 1
-    lockstep.clock.now += LOOK_EVERY_NS
+    lockstep.clock.now += course.LOOK_EVERY_NS
     lockstep.gate.may_tick()
     assert lockstep.looks == 2
 
@@ -296,7 +297,7 @@ def test_silent_monitor_trips_rig_in_real_time(realtime: Bench) -> None:
 
 
 def test_silent_optional_observer_is_only_reported(still_clock: Any) -> None:
-    bench = Bench(still_clock, realtime=True, optional=("recorder",))
+    bench = Bench(still_clock, realtime=True, recorder_lost="warn")
     pass_time(bench, 2.0, "monitor")
     assert not bench.rig.trips
     assert each_mentions(bench.warnings, ("heartbeat.recorder", "1.5 s", "<= 1.5 s"))
@@ -316,22 +317,22 @@ def test_monitor_that_sees_no_samples_trips_rig(realtime: Bench) -> None:
 
 
 @pytest.fixture
-def paced(still_clock: Any) -> RigClock:
+def paced(still_clock: Any) -> course.RigClock:
     """A clock in real time whose schedule has started."""
-    times = RigClock(DT, 5, Pacer(DT, 5, still_clock), still_clock)
+    times = course.RigClock(DT, 5, Pacer(DT, 5, still_clock), still_clock)
     times.pacer.start()
     return times
 
 
 def test_stamp_is_nominal_time_of_sample(still_clock: Any) -> None:
-    times = RigClock(DT, 5, None, still_clock)
+    times = course.RigClock(DT, 5, None, still_clock)
     times.start()
     started = still_clock.now
     still_clock.now += 7 * MS
     assert [times.measured(sample) - started for sample in (0, 1, 3)] == [0, 10 * MS, 30 * MS]
 
 
-def test_slipped_schedule_moves_stamps(paced: RigClock, still_clock: Any) -> None:
+def test_slipped_schedule_moves_stamps(paced: course.RigClock, still_clock: Any) -> None:
     paced.start()
     started = still_clock.now
     still_clock.now += 35 * MS
@@ -339,7 +340,7 @@ def test_slipped_schedule_moves_stamps(paced: RigClock, still_clock: Any) -> Non
     assert paced.measured(1) - started == 30 * MS
 
 
-def test_deadline_counts_from_tick_or_late_measurement(paced: RigClock, still_clock: Any) -> None:
+def test_deadline_counts_from_tick_or_late_measurement(paced: course.RigClock, still_clock: Any) -> None:
     paced.measured(0)
     assert paced.deadline == paced.pacer.due
     still_clock.now += 9 * MS
@@ -348,11 +349,11 @@ def test_deadline_counts_from_tick_or_late_measurement(paced: RigClock, still_cl
 
 
 def test_lockstep_has_no_deadline(still_clock: Any) -> None:
-    assert RigClock(DT, 5, None, still_clock).deadline is None
+    assert course.RigClock(DT, 5, None, still_clock).deadline is None
 
 
 def test_delayed_command_is_timed_from_its_own_measurement(still_clock: Any) -> None:
-    times = RigClock(DT, 5, None, still_clock)
+    times = course.RigClock(DT, 5, None, still_clock)
     for sample in range(4):
         times.measured(sample)
         still_clock.now += 10 * MS
@@ -361,7 +362,7 @@ def test_delayed_command_is_timed_from_its_own_measurement(still_clock: Any) -> 
 
 
 def test_loop_and_work_are_timed(still_clock: Any) -> None:
-    times = RigClock(DT, 5, None, still_clock)
+    times = course.RigClock(DT, 5, None, still_clock)
     times.start()
     times.begin()
     times.measured(0)
@@ -383,7 +384,7 @@ def test_loop_and_work_are_timed(still_clock: Any) -> None:
     assert summary["loop"]["mean_s"] == pytest.approx(0.003)
 
 
-def test_work_in_real_time_excludes_wait_for_tick(paced: RigClock, still_clock: Any) -> None:
+def test_work_in_real_time_excludes_wait_for_tick(paced: course.RigClock, still_clock: Any) -> None:
     paced.tick()
     still_clock.now += 10 * MS
     paced.pacer()
@@ -394,7 +395,7 @@ def test_work_in_real_time_excludes_wait_for_tick(paced: RigClock, still_clock: 
 
 
 def test_running_time_is_zero_before_begin(still_clock: Any) -> None:
-    times = RigClock(DT, 5, None, still_clock)
+    times = course.RigClock(DT, 5, None, still_clock)
     still_clock.now += MS
     times.end()
     assert times.summary(LateData(), 0)["running_s"] == 0.0

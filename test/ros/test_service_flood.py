@@ -34,8 +34,8 @@ from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting.descriptions import describe
 from rths_nodes.ros.hosting.executor import answers
+from rths_nodes.ros.hosting.node_processes import describe
 from rths_nodes.ros.names import STRANGER
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import ByHand

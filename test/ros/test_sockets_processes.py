@@ -37,7 +37,7 @@ from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.transport.endpoints import message_class
-from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.line import address
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"

@@ -27,9 +27,8 @@ from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names, stack_files
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting.descriptions import describe
-from rths_nodes.ros.hosting.listener import RigListener
-from rths_nodes.ros.hosting.stop_client import StopClient
+from rths_nodes.ros.hosting.listener import RigListener, StopClient
+from rths_nodes.ros.hosting.node_processes import describe
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import message_class, quality
 

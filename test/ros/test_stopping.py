@@ -34,14 +34,13 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Trip
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, node_processes
+from rths_nodes.ros.names import NodeLocation
 from rths_nodes.ros.nodes.base import LOOK_NS
-from rths_nodes.ros.nodes.observers import PROGRESS_SAMPLES, ProgressReports
-from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
-from rths_nodes.ros.nodes.tick_gate import StopRequests
+from rths_nodes.ros.nodes.course import StopRequests
+from rths_nodes.ros.nodes.participation import PROGRESS_SAMPLES, NodeContext, PhaseMachine, ProgressReports
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import ByHand, open_inbox
 from rths_nodes.ros.transport.service_thread import LoopCalls
-from rths_nodes.ros.transport.wiring import NodeLocation
 
 SECOND = 1_000_000_000
 

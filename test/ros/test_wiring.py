@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from rths_nodes.ros import names
-from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
+from rths_nodes.ros.names import NodeLocation, endpoints
 
 AXES = ("story_1", "story_2")
 PEERS = (*names.NODES, *map(names.axis_node, AXES))

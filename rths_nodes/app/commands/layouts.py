@@ -14,9 +14,9 @@ from rths_nodes.loop.options import ACTUATOR_NODES, NAMESPACE, ONE_NODE, checked
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import stack_files
-from rths_nodes.ros.hosting.descriptions import axes_with_nodes
+from rths_nodes.ros.hosting.node_processes import axes_with_nodes
 from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
-from rths_nodes.ros.rig_model import below, rviz, urdf, xml_text
+from rths_nodes.ros.stack_files import below, rviz, urdf, xml_text
 
 COLORS = {TARGETS: "#1f77b4", COMMANDS: "#7f7f7f", STATES: "#d62728"}
 """Colours of curves in drawing order: the target is at the back, the measured curve in front."""

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _front(options: argparse.Namespace) -> int:
     from rths_nodes.app.page.connections import Behind, Front
-    from rths_nodes.ros.hosting.stop_client import StopClient
+    from rths_nodes.ros.hosting.listener import StopClient
 
     address, parent = options.address, options.parent
     typed = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]

@@ -2,7 +2,7 @@
 """Operator socket of a test: requests and responses of processes of one user, each as one JSON packet.
 
 The kernel reports the process and user of the peer. The socket has an abstract name
-(``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both check
+(``ros/transport/line.py``). Any user may connect, or take the name first, so server and client both check
 their peer.
 """
 
@@ -26,7 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import begun
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.recording.plain import built
-from rths_nodes.ros.transport.greeting import Credentials, address
+from rths_nodes.ros.transport.line import Credentials, address
 
 LONGEST_PACKET = 1 << 16
 CONNECTIONS = 64

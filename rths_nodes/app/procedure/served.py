@@ -26,7 +26,7 @@ from rths_nodes.procedure.machine import UNCONDITIONAL, Seen
 from rths_nodes.procedure.session import ACTS
 from rths_nodes.ros import environment
 from rths_nodes.ros.names import STRANGER
-from rths_nodes.ros.transport.greeting import Credentials
+from rths_nodes.ros.transport.line import Credentials
 
 PROGRAM_LEFT = "the operator's program has disconnected during its act"
 PAGE_SILENT_S = 2.5

@@ -18,21 +18,17 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import interpose
-from rths_nodes.ros.hosting.node_processes import QUIET_S, Processes
-from rths_nodes.ros.hosting.processes import GRACE_S, Console, exit_codes
-from rths_nodes.ros.hosting.results import Result
+from rths_nodes.ros.hosting.node_processes import QUIET_S, NodeDescription, Processes, starting_words
+from rths_nodes.ros.hosting.processes import GRACE_S, Console, Result, exit_codes
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
-from rths_nodes.ros.nodes.actuator import ActuatorNode
-from rths_nodes.ros.nodes.axis import AxisNode
+from rths_nodes.ros.nodes.actuator import ActuatorNode, AxisNode
 from rths_nodes.ros.nodes.base import Host, OpenWriter, RthsNode
-from rths_nodes.ros.nodes.compensator import CompensatorNode
 from rths_nodes.ros.nodes.followed import FollowedPort, FollowedRig
-from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.numerical import CompensatorNode, IntegratorNode
+from rths_nodes.ros.nodes.participation import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.middleware import ros_context
@@ -70,11 +66,7 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
-
-    ``starting(text)`` reports nodes that are not ready yet. ``port`` is an open port that replaces the scenario's
-    port. Raises NodeRefused if a node refuses the test.
-    """
+    """Run the nodes, ``separate`` roles as processes, to the end of the test. Raises NodeRefused."""
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
         console = Console(context, descriptions) if beside else None
@@ -179,11 +171,7 @@ class ComposedTest:
         return result
 
     def _prepare(self) -> None:
-        """Start real-time scheduling once, after all endpoints are matched.
-
-        During discovery, threads busy-wait for locks that processes share. Under real-time scheduling, these
-        threads may wait forever.
-        """
+        """Start real-time scheduling once, after discovery, in which threads busy-wait for locks of processes."""
         if self._prepared or self.rig.settings.lockstep:
             return
         self._prepared = True

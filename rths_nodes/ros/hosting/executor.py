@@ -25,7 +25,7 @@ from rths_nodes.loop.realtime import Starving, quick_switches
 from rths_nodes.ros.names import AXIS, LOOP
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.participation import Phase
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox
 from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
@@ -58,10 +58,7 @@ class SlackBudget:
 
 
 class SlackUser:
-    """Runs an observer within the slack of the loop, one sample at a time.
-
-    An observer that lags too far processes two samples per tick even without slack.
-    """
+    """Runs an observer in the slack, one sample at a time. If it lags too far, it gets two samples per tick."""
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node, self._behind = node, 0
@@ -145,7 +142,6 @@ def look(node: RthsNode) -> None:
 
 
 GONE = attrgetter("phase.gone")
-
 READING = (
     *(GetParameters, GetParameterTypes, DescribeParameters, ListParameters),
     *(GetState, GetAvailableStates, GetAvailableTransitions),
@@ -157,7 +153,7 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
     def in_loop(callback: Answer) -> Answer:
         return lambda request, response: calls.call(partial(callback, request, response))
 
-    services = [service for node in nodes for service in node.services]
+    services = (service for node in nodes for service in node.services)
     return {
         service: service.callback if service.srv_type in READING else in_loop(service.callback)
         for service in services
@@ -192,10 +188,7 @@ PATIENT_TURNS = 16
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Let ``node`` handle up to ``limit`` samples unless it must wait; return True if the node did work.
-
-    An unexpected error ends the node.
-    """
+    """Let ``node`` handle up to ``limit`` samples unless it must wait. Return True if the node did work."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -328,7 +321,7 @@ class LoopExecutor:
         return self._awaits_streams and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
-        sample, tick = rig.last_sample, rig.last_tick
+        sample, tick = rig.last_sample, rig.rig.ticks  # axis nodes count ticks, because a pause has no samples
         return all(
             node.rests or node.last_sample == (tick if node.role == AXIS else sample)
             for node in self._ring

@@ -22,7 +22,6 @@ from rths_nodes.loop.interrupts import ignore_stop_signals
 
 LEAVING_S = 2.0
 """Time for a process to exit after its report, s."""
-
 _SIGEV_THREAD = 2
 
 
@@ -54,10 +53,7 @@ class ExitGuard:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """Call ``closing`` and Python's exit handlers, then exit with ``code``.
-
-    The process exits within ``LEAVING_S`` even if a call hangs.
-    """
+    """Call ``closing`` and exit handlers, and exit with ``code`` within ``LEAVING_S`` even if a call hangs."""
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):

@@ -29,28 +29,16 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import unflatten
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop import options as offered
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
-from rths_nodes.loop.options import (
-    BEST_EFFORT,
-    COMPOSED,
-    LAUNCH,
-    OWN_RECORDER,
-    PROCESSES,
-    ROSBAG2,
-    Option,
-    RunOptions,
-    run_options,
-)
-from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, of_nodes
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros import environment, names, rig_model, stack_files
-from rths_nodes.ros.hosting import descriptions, node_processes
-from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros import environment, names, stack_files
+from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
@@ -68,14 +56,11 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "rviz": ("false", "start RViz and a robot_state_publisher, to show a model of the axes", FLAG),
     "page": ("false", "start rths page, which shows the running test in the browser", FLAG),
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
+    "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
 """Python arguments that start the page as a program, because ``rths_nodes.ros`` must not import
 ``rths_nodes.app``."""
-
-COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
-}
 
 
 def declare(name: str, default: str, description: str, choices: Sequence[str]) -> actions.DeclareLaunchArgument:
@@ -84,7 +69,7 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
     )
 
 
-def _declared(option: Option, default: str | None) -> actions.DeclareLaunchArgument:
+def _declared(option: offered.Option, default: str | None) -> actions.DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
     description = f"{option.doc}; separate several values by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
@@ -100,17 +85,15 @@ def description(
 ) -> LaunchDescription:
     """Return a launch description with the arguments of a test and the entities from ``make(context)``.
 
-    ``further`` are additional arguments, and ``defaults`` replaces default values. ``composes`` adds the arguments
-    ``composed`` and ``separate``. Invalid tests and unknown arguments are refused before any node starts.
+    ``composes`` adds the arguments ``composed`` and ``separate``. Invalid tests and unknown arguments are refused.
     """
-    arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
         *(
             _declared(option, defaults.get(name))
-            for name, option in offered_options(LAUNCH).items()
+            for name, option in offered.options(offered.LAUNCH).items()
             if composes or name != "separate"
         ),
-        *(declare(name, *row) for name, row in arguments.items()),
+        *(declare(name, *row) for name, row in OWN_ARGUMENTS.items() if composes or name != "composed"),
         *further,
     ]
     known_names = [argument.name for argument in declared]
@@ -126,11 +109,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown argument, which launch would accept.
-
-    Arguments are checked only if the command line names this file or its wrapper, because an including file has
-    other arguments.
-    """
+    """Refuse an unknown argument if the command line names this file; an including file has other arguments."""
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(
@@ -163,22 +142,21 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 class LaunchedTest:
     """Makes the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
-    If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
-    Foreign recorders, which are not in ``_peers``, are stopped after the last node. Then launch prints the result
-    and exits with code 1 unless the test is valid. Raises ConfigError if the test cannot run as configured.
+    If a process exits with an error, launch ends all processes. Foreign recorders, which are not in ``_peers``,
+    are stopped after the last node. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
-        host = COMPOSED if configured.get("composed") == "true" else PROCESSES
+        host = offered.COMPOSED if configured.get("composed") == "true" else offered.PROCESSES
         options = {
             name: _value(option, configured[name])
-            for name, option in offered_options(LAUNCH).items()
+            for name, option in offered.options(offered.LAUNCH).items()
             if name in configured
         }
         directory = options["directory"]
         # the default name of the directory is the run id, which is known after the scenario is loaded
-        chosen = run_options(options | {"directory": directory or "runs"}, LAUNCH, host=host)
+        chosen = offered.run_options(options | {"directory": directory or "runs"}, offered.LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
         self.directory = Path(directory or Path("runs", self.run_id)).absolute()
@@ -211,16 +189,16 @@ class LaunchedTest:
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
         self._log_level = f"{names.logger_of(self.namespace)}:={configured['log_level']}"
-        self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
-        described = descriptions.describe(self.options, self.axes)
+        self.axes = node_processes.axes_with_nodes(scenario, chosen.actuator_nodes)
+        described = node_processes.describe(self.options, self.axes)
         self._descriptions = {description.peer: description for description in described}
-        self._here = descriptions.on_this_machine(self.options, described)
+        self._here = node_processes.on_this_machine(self.options, described)
         if self.options.nodes:
             middleware.check_reaches_others()
 
     @property
     def _records(self) -> bool:
-        return not self.options.nodes or RECORDER in self.options.nodes
+        return not self.options.nodes or names.RECORDER in self.options.nodes
 
     def axis(self, name: str) -> Node:
         return self.node(names.axis_node(name))
@@ -236,7 +214,7 @@ class LaunchedTest:
         )
 
     def everything(self) -> list[actions.ExecuteProcess]:
-        if self.options.host != COMPOSED:
+        if self.options.host != offered.COMPOSED:
             return [*(self.node(peer) for peer in self._here), *self._foreign_recorders()]
         separate = [peer for peer in self._here if peer in self.options.separate]
         together = [peer for peer in self._here if peer not in separate]
@@ -260,11 +238,11 @@ class LaunchedTest:
             arguments=list(peers),
             parameters=[_typed(shared | self._further), *self._params_files],
             ros_arguments=overrides,
-            patient=RECORDER in peers,
+            patient=names.RECORDER in peers,
         )
 
     def recorders(self) -> list[actions.ExecuteProcess]:
-        return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
+        return [self.node(names.RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[actions.ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         here = (names.RIG, *self._here)
@@ -281,9 +259,9 @@ class LaunchedTest:
     def _models(self) -> list[actions.ExecuteProcess]:
         if not self._rviz:
             return []
-        view = self._keep("rig.rviz", rig_model.rviz(self.namespace))
+        view = self._keep("rig.rviz", stack_files.rviz(self.namespace))
         model = {
-            "robot_description": ParameterValue(rig_model.urdf(self._scenario), value_type=str),
+            "robot_description": ParameterValue(stack_files.urdf(self._scenario), value_type=str),
             "frame_prefix": f"{self.namespace.strip('/')}/",
         }
         publisher, viewer = RVIZ
@@ -302,7 +280,7 @@ class LaunchedTest:
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
     ) -> Node:
-        patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
+        patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == names.RECORDER else {}
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
@@ -315,11 +293,11 @@ class LaunchedTest:
         return node
 
     def _foreign_recorders(self) -> list[actions.ExecuteProcess]:
-        if self.options.recorder != ROSBAG2 or not self._records:
+        if self.options.recorder != offered.ROSBAG2 or not self._records:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
-        qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
+        qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == offered.BEST_EFFORT)
         qos_arguments = ["--qos-profile-overrides-path", str(self._keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
         command += [*qos_arguments, "--topics", *topics]
@@ -422,17 +400,17 @@ def _interrupt(process: actions.ExecuteProcess) -> actions.EmitEvent:
     )
 
 
-def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
+def _check(scenario: Scenario, options: offered.RunOptions, check_free: Callable[[Path], None]) -> None:
     checked_loop(scenario)
     faults = [faulty.parse(text) for text in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
-    if options.recorder == ROSBAG2:
+    if options.recorder == offered.ROSBAG2:
         check_rosbag2(Path(options.record))
-    elif options.recorder == OWN_RECORDER:
+    elif options.recorder == offered.OWN_RECORDER:
         check_free(Path(options.record))
 
 
-def _value(option: Option, text: str) -> Any:
+def _value(option: offered.Option, text: str) -> Any:
     if option.spec.kind == "flag":
         return text == "true"
     if option.spec.kind == "number":
@@ -458,11 +436,11 @@ def check_rosbag2(directory: Path) -> None:
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
     """Return parameters with explicit types, because launch would parse text such as 7e3 as a number."""
-    return {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
-
-
-def _type(value: object) -> object:
-    return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
+    types: dict[str, object] = {
+        name: list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
+        for name, value in parameters.items()
+    }
+    return {name: ParameterValue(value, value_type=types[name]) for name, value in parameters.items()}
 
 
 def _params_files(path: str) -> list[str]:

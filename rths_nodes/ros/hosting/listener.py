@@ -1,42 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listeners of a rig: nodes that receive published messages but are not peers of a test.
+"""Nodes of the page and the watcher: listeners, which are not peers of a test, and the node that stops a rig.
 
-All methods are thread-safe and return plain data.
+All methods of the listeners are thread-safe and return plain data.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.qos import HistoryPolicy
+from rclpy.task import Future
+from std_srvs.srv import Trigger
 
 from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.indices.live_columns import PER_CURVE
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
 from rths_nodes.ros import names
 from rths_nodes.ros.transport.endpoints import message_class, quality
-from rths_nodes.ros.transport.threaded_node import ThreadedNode
+from rths_nodes.ros.transport.line import stop_executive
+from rths_nodes.ros.transport.middleware import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
+OF_RIG = ("displacement", "force", "command")
+OF_STATE = ("reason", "sample", "samples", "scenario", "run_id", "servo_rate")
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {names.ACTUATOR: "run", names.OPERATOR: "procedure"}
 """Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
@@ -161,13 +169,8 @@ class RigListener(ThreadedNode):
         self._told[kind] = {
             "state": state,
             "over": message.state in OVER[kind],
-            "reason": message.reason,
-            "sample": message.sample,
-            "samples": message.samples,
-            "scenario": message.scenario,
+            **{name: getattr(message, name) for name in OF_STATE},
             "hash": message.scenario_hash,
-            "run_id": message.run_id,
-            "servo_rate": message.servo_rate,
             "axes": list(message.axis_names),
             "heard": time.time(),
         }
@@ -193,11 +196,7 @@ class RigListener(ThreadedNode):
         self._event("trip", f"{message.source}: {message.reason}", message.sample)
 
     def _rig_state(self, message: Measurement) -> None:
-        self._told["rig"] = {
-            "displacement": _numbers(message.displacement),
-            "force": _numbers(message.force),
-            "command": _numbers(message.command),
-        }
+        self._told["rig"] = {name: _numbers(getattr(message, name)) for name in OF_RIG}
 
     def _diagnostics(self, message: DiagnosticArray) -> None:
         nodes = self._told.setdefault("nodes", {})
@@ -215,24 +214,72 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class WatchListener(ThreadedNode):
-    """Receives the states of procedure and rig in ``namespace``.
-
-    A separate thread stores arrival time (s, monotonic), topic and content of each message in ``messages``. Raises
-    ConfigError if ROS 2 does not start.
-    """
+    """Stores states of procedure and rig in ``messages``: arrival time (s, monotonic), topic and content."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), 1)
         self.messages: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
         # late messages are useless: no retransmission
-        for topic in (
-            names.OPERATOR_TOPICS[PROCEDURE_STATE],
-            replace(names.OPERATOR_TOPICS[RIG_STATE], best_effort=True),
-        ):
-            self._listen(topic)
+        rig_state = replace(names.OPERATOR_TOPICS[RIG_STATE], best_effort=True)
+        for row in (names.OPERATOR_TOPICS[PROCEDURE_STATE], rig_state):
+            keep = partial(self._keep, row.name)
+            self._node.create_subscription(message_class(row.type), row.name, keep, quality(row))
 
-    def _listen(self, topic: names.Topic) -> None:
-        def receive(message: object) -> None:
-            self.messages.append((time.monotonic(), topic.name, message))
+    def _keep(self, topic: str, message: object) -> None:
+        self.messages.append((time.monotonic(), topic, message))
 
-        self._node.create_subscription(message_class(topic.type), topic.name, receive, quality(topic))
+
+STOP_S = 2.0
+LOOK_S = 5e-3
+THREADS = 2
+
+
+class StopClient(ThreadedNode):
+    """Stops a rig; has no subscriptions that could delay a stop."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(name, namespace.strip("/"), THREADS)
+        self._namespace = namespace
+        group = ReentrantCallbackGroup()
+        services = {kind: f"{names.ACTUATOR}/{kind}" for kind in names.STOPS}
+        services[names.OPERATOR] = f"{names.OPERATOR}/{names.PAGE_STOP}"
+        self._clients = {
+            kind: self._node.create_client(Trigger, service, callback_group=group)
+            for kind, service in services.items()
+        }
+
+    def reaches(self) -> bool:
+        return any(client.service_is_ready() for client in self._clients.values())
+
+    async def stop(self, kind: str) -> str:
+        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure. Return the first confirmation.
+
+        Raises ConfigError if there is no executive and no node confirms within ``STOP_S``; then the rig may still
+        move.
+        """
+        brakes = stop_executive(self._namespace, kind)
+        waiting = [self._clients[kind], self._clients[names.OPERATOR]]
+        loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
+
+        def put(future: Future) -> None:
+            with suppress(RuntimeError):  # the event loop is closed: no caller waits
+                loop.call_soon_threadsafe(answers.put_nowait, future)
+
+        asked, refused, end = 0, list[str](), loop.time() + STOP_S
+        while loop.time() < end and (waiting or len(refused) < asked):
+            for client in [waiting_client for waiting_client in waiting if waiting_client.service_is_ready()]:
+                waiting.remove(client)
+                client.call_async(Trigger.Request()).add_done_callback(put)
+                asked += 1
+            try:
+                answered = await asyncio.wait_for(answers.get(), LOOK_S if waiting else end - loop.time())
+            except TimeoutError:
+                continue
+            answer = answered.result()
+            if answer.success:
+                return str(answer.message or "stopped")
+            refused.append(str(answer.message or "refused"))
+        if brakes:
+            return "the executive brakes the rig, but the nodes have not answered"
+        nobody = "no answer" if asked else "no node that can stop the rig is running"
+        raise ConfigError("; ".join(refused) or nobody)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of the nodes: start, monitoring, end, and final reports to the runner."""
+"""Nodes of a test: their descriptions, shared with the launch files, and their processes for the runner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,43 +19,102 @@ from typing import IO
 import yaml
 
 from rths_nodes.core import yaml_text
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop.options import COMPOSED, NODE, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
+from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
-from rths_nodes.ros.hosting.descriptions import NodeDescription
-from rths_nodes.ros.names import RECORDER, logger_of
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.axis import check_layout
+from rths_nodes.ros import names
+
+
+@dataclass(frozen=True)
+class NodeDescription(names.NodeLocation):
+    """Role, namespace and parameters of a node. ``role`` is also the name of the executable."""
+
+    parameters: Data
+    scenario: Scenario | None = None
+    """Scenario from the runner; None if the parameters define it."""
+
+
+def describe(
+    options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
+) -> list[NodeDescription]:
+    """Return descriptions of the nodes of a rig; ``axes`` are the axes with their own nodes."""
+    if scenario is not None:
+        options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
+    roles = [role for role in names.NODES if role != names.RECORDER or options.recorded]
+    peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
+    namespace = checked_namespace(options.namespace)
+    places = [(role, namespace) for role in roles] + [(names.AXIS, f"{namespace}/{axis}") for axis in axes]
+    return [NodeDescription(role, where, _parameters(options, role, peers), scenario) for role, where in places]
+
+
+def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
+    """Return the peers to start here. Raises ConfigError for an unknown node or a missing actuator node."""
+    peers = tuple(description.peer for description in descriptions)
+    recorders = () if names.RECORDER in peers or options.recorder != ROSBAG2 else (names.RECORDER,)
+    for name in options.nodes:
+        if name not in (*peers, *recorders):
+            raise unknown("nodes", "node", name, (*peers, *recorders))
+    here = tuple(peer for peer in peers if peer in options.nodes or not options.nodes)
+    if options.host == COMPOSED and names.ACTUATOR not in here:
+        raise ConfigError(
+            f"composed = true: nodes = {' '.join(options.nodes)} must include the actuator node. Omit composed on "
+            "a machine without the actuator node"
+        )
+    return here
+
+
+def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, object]:
+    values = {
+        name: getattr(options, option.field)
+        for name, option in offered_options(NODE).items()
+        if not option.roles or role in option.roles
+    }
+    # ROS cannot infer the type of an empty list
+    lists = {name: list(value) or [""] for name, value in values.items() if isinstance(value, tuple)}
+    return values | lists | {"peers": list(peers)}
+
+
+def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
+    """Return the axes with their own nodes: all or none. Raises ConfigError if the axes must share a node."""
+    if actuator_nodes == ONE_NODE:
+        return ()
+    check_layout(scenario)
+    return tuple(scenario.axes)
+
+
+def starting_words(missing: Mapping[str, str]) -> str:
+    problems = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
+    return f"waits for {', '.join(problems)}" if missing else "starts"
+
 
 INDEXING_S = 600.0
 """Timeout for a recorder to index its file, s."""
-
 LEAVING_S = 10.0
 """Timeout for nodes other than the recorder to exit after a test, s."""
-
 QUIET_S = 0.05
 """Pause before endpoints and participant are removed, s. Without the pause, a peer that is acknowledging a message
 could hang (``exit_guard.py``)."""
-
 LONGEST_REPORT = 4000
 """Largest final report, bytes."""
-
 LOOK_S = 0.05
-
 HANGS_S = 20.0
 """Time without CPU after which a node is hung, s. A healthy node wakes every 20 ms, computes, or writes."""
-
 STOPPED_S = 2.0
 """Longest wait after the test for a node that a signal has suspended, s."""
-
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner. A node exits when the runner exits."""
-
 TELLS = "RTHS_RUNNER_TELLS"
 """Environment variable with a file descriptor, to which a node writes the reason for its end, because an
 unconfigured node has no topics."""
 
 
 def death(name: str, code: int) -> str:
-    names = {number.value: number.name for number in signal.Signals}  # real-time signals have no names
-    how = names.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
+    known_signals = {number.value: number.name for number in signal.Signals}  # real-time signals have no names
+    how = known_signals.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
 
 
@@ -112,10 +171,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check(self, ended: bool = False) -> None:
-        """Kill the process if its main thread has not run for ``HANGS_S``, unless the thread waits for a disk.
-
-        After the test (``ended``), a process that a signal has suspended is killed after ``STOPPED_S``.
-        """
+        """Kill the process if its main thread hangs, or after the test (``ended``) if a signal suspended it."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -188,7 +244,7 @@ class Processes:
             parameters = parameters | {"scenario": str(scenario)}
         file = folder / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}), encoding="utf-8")
-        level = f"{logger_of(description.namespace)}:=warn"  # the runner reports progress
+        level = f"{names.logger_of(description.namespace)}:=warn"  # the runner reports progress
         where = f"__ns:=/{description.namespace}"
         return ["--ros-args", "--params-file", str(file), "-r", where, "--log-level", level]
 
@@ -228,14 +284,14 @@ class Processes:
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
-        if not self.wait(LEAVING_S, (RECORDER,), idle):
-            self.kill(RECORDER)
+        if not self.wait(LEAVING_S, (names.RECORDER,), idle):
+            self.kill(names.RECORDER)
         if not self.wait(INDEXING_S, idle=idle):
             self.kill()
             self.wait(LEAVING_S)
         notes = [process.death for process in self.running if process.hung]
-        broken_off = any(process.broken_off for process in self.running if process.role == RECORDER)
-        recorders = [description for description in self.descriptions if description.role == RECORDER]
+        broken_off = any(process.broken_off for process in self.running if process.role == names.RECORDER)
+        recorders = [description for description in self.descriptions if description.role == names.RECORDER]
         paths = [description.parameters["record"] for description in recorders if broken_off]
         notes += [f"rths recover {path} completes the recording" for path in paths if Path(path).exists()]
         return notes
@@ -250,11 +306,7 @@ class Processes:
         causes = [ended, *(one for one in self.running if code in (ExitCode.REFUSED, one.popen.returncode))]
         return next((process for process in causes if process.report), ended).death
 
-    def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit codes decide the outcome; ``reported`` are the roles with a Summary.
-
-        A process that the runner has ended after its Summary is excluded. A recorder is included even then,
-        because its recording is incomplete.
-        """
-        reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
-        return [process for process in self.running if not (process.ended_by_us and process in reporting)]
+    def counted(self, reported: Iterable[str]) -> list[Process]:
+        """Return the processes whose exit codes count: all except ones ended by the runner after their Summary."""
+        complete = {*reported} - {names.RECORDER}  # the recording of a recorder that was ended is incomplete
+        return [process for process in self.running if not (process.ended_by_us and process.role in complete)]

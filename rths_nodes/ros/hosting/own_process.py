@@ -33,20 +33,17 @@ from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_nod
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, leave
 from rths_nodes.ros.hosting.node_processes import PARENT, QUIET_S, TELLS, refused, report_to_runner
-from rths_nodes.ros.hosting.results import Result, dropped_messages
-from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros.hosting.processes import Result, dropped_messages
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, OpenWriter, RthsNode
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.participation import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
 """Time after which an actuator node that hangs after its Summary is ended, s."""
-
 TURN_S = 30.0
 """Time after which a node that hangs after the test is ended, s; enough for a slow disk."""
-
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
@@ -125,10 +122,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def main(self, context: Context) -> int:
-        """Run the node and return its exit code, or 0 if launch reads the report.
-
-        A node that reports the outcome returns the exit code of the test.
-        """
+        """Run the node. Return its exit code, the code of the test if it reports it, or 0 if launch does."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -148,7 +142,7 @@ class HostedNode:
     def _watch(self) -> None:
         (node,) = self.nodes
         phase = node.phase
-        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # all is reported, so the exit must be quick
+        if phase.now >= Phase.REPORTED and node.role != names.RECORDER:  # all is reported: exit quickly
             self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
         elif phase.ended or node.shutdown.leader_lost:  # a Summary or the end of a recording is missing
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)
@@ -241,7 +235,7 @@ def _of_test(node: RthsNode) -> Result | None:
 
 
 def start_if_wanted(node: RthsNode) -> None:
-    if node.settings.autostart:
+    if node.settings.value("autostart"):
         try:
             node.start()
         except NodeRefused:

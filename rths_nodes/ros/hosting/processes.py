@@ -1,32 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host ``processes``: each node runs in its own process, monitored by the runner."""
+"""Host ``processes``: each node runs in its own process, monitored by the runner, which collects the result."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from rclpy.context import Context
 from rclpy.node import Node
 
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, unflatten
 from rths_nodes.core.wire import Codec, encode
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
+from rths_nodes.loop import outcomes
 from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.loop.timing import LateData
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
-from rths_nodes.ros.hosting.node_processes import Process, Processes
-from rths_nodes.ros.hosting.results import Result
-from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER, TEST_STATE
-from rths_nodes.ros.nodes.handshake import Membership
-from rths_nodes.ros.nodes.phase import UNDER_WAY
+from rths_nodes.ros.hosting.node_processes import NodeDescription, Process, Processes, starting_words
+from rths_nodes.ros.nodes.actuator import ActuatorNode
+from rths_nodes.ros.nodes.monitor import unjudged_samples
+from rths_nodes.ros.nodes.participation import UNDER_WAY, Membership
+from rths_nodes.ros.nodes.recorder import recording_gaps
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.middleware import ros_context
 from rths_nodes.ros.transport.topics import NodeTopics
-from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
+
+
+@dataclass
+class Result:
+    state: State = State.IDLE
+    reason: str = ""
+    sample: int = 0
+    late: LateData = field(default_factory=LateData)
+    counted: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+    exit_code: outcomes.ExitCode = outcomes.ExitCode.FAILED
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    judged: bool = True
+    """False on a machine whose nodes do not count late samples."""
+    begun: bool = False
+    """True once all nodes have discovered each other and the rig may have moved."""
+
+    @property
+    def outcome(self) -> str:
+        return self.exit_code.recorded
+
+    @property
+    def ending(self) -> str:
+        reason = f": {' '.join(self.reason.split())}" if self.reason else ""
+        doubt = self.late.not_valid(self.sample) if self.exit_code is outcomes.ExitCode.NOT_VALID else ""
+        if self.exit_code is outcomes.ExitCode.FINISHED and not self.judged:
+            return f"the test ended after {self.sample} samples; its validity is judged on the monitor's machine"
+        return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{reason}"
+
+    def blame(self, why: str) -> None:
+        if why not in self.reason:
+            self.reason = "; ".join(filter(None, (why, self.reason)))
+
+    def judge(self, codes: Sequence[int]) -> None:
+        """Set the exit code of the test from the exit ``codes`` of its nodes. Add a missing reason, and notes."""
+        code = outcomes.of_nodes(codes, self.state, self.interrupted)
+        self.exit_code = outcomes.valid(code, self.late, self.sample)
+        if self.exit_code is outcomes.ExitCode.FAILED and not self.reason:
+            self.reason = f"the test did not end; its last state was {self.state.name} at sample {self.sample}"
+        problems = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
+        self.notes += filter(None, (*problems, dropped_messages(self.numbers)))
+
+    def take_state(self, rig: ActuatorNode) -> None:
+        if rig.rig is not None:
+            self.late = rig.rig.late(rig.rig.bridged)
+            paced = rig.settings.clocked
+            self.counted = self.late.counts if paced or self.late.bridged else ""
+            machine = rig.rig.machine
+            self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
+            self.begun = rig.phase.begun
+
+    def section(self, name: str) -> Data:
+        return unflatten(self.numbers, name)
+
+
+def dropped_messages(numbers: Mapping[str, float]) -> str:
+    foreign: dict[tuple[str, str], float] = {}
+    malformed, overflow = list[str](), list[str]()
+    for name, count in numbers.items():
+        kind, _, rest = name.partition(".")
+        peer, _, further = rest.partition(".")
+        if kind == "foreign":  # all subscribers of a topic count the same messages
+            topic, _, sender = further.partition(".")
+            foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
+        elif kind == "malformed":
+            malformed.append(f"{count:.0f} by {rest}")
+        elif kind == "overflow":
+            overflow.append(f"{count:.0f} from {peer} on {further}")
+    counts = [f"{count:.0f} from {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
+    notes = {
+        "foreign messages were dropped": counts,
+        "malformed messages were dropped": malformed,
+        "messages were lost because their receiver did not read them": overflow,
+    }
+    return "; ".join(f"{text}: {', '.join(rows)}" for text, rows in notes.items() if rows)
+
 
 GRACE_S = 0.6
 """Time for the other nodes to report after a node has died, s."""
@@ -43,11 +120,11 @@ class Console(Node):
         self._run_id = first.parameters["run_id"]
         self._topics = topics = NodeTopics(self)
         peers = [description.peer for description in descriptions]
-        wanted = endpoints(NodeLocation(CONSOLE, f"/{first.namespace}"), peers)
+        wanted = names.endpoints(names.NodeLocation(names.CONSOLE, f"/{first.namespace}"), peers)
         topics.open([endpoint for endpoint in wanted if not endpoint.publishes], Codec(0, 0, 0))
         self._settled = False
         self._membership = Membership(
-            None, topics.join, lambda: topics.guards[TEST_STATE], lambda: self._settled, self._refuse
+            None, topics.join, lambda: topics.guards[names.TEST_STATE], lambda: self._settled, self._refuse
         )
         self._trip: Any = None
         self.result = Result()
@@ -80,7 +157,7 @@ class Console(Node):
         if name == "summary":
             self.reported.add(values["node"])
             result.numbers |= dict(zip(values["names"], values["values"], strict=True))
-        elif name == TEST_STATE:
+        elif name == names.TEST_STATE:
             if values["run_id"] == self._run_id and self._membership.counts(values):
                 self._receive_state(values)
             else:
@@ -106,8 +183,8 @@ class Console(Node):
         result.begun = result.begun or state in UNDER_WAY or result.sample > 0
 
     def _refuse(self, reason: str) -> None:
-        if ACTUATOR in self.missing:
-            self.missing[ACTUATOR] = reason
+        if names.ACTUATOR in self.missing:
+            self.missing[names.ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
         """Trip the rig. Do nothing until all nodes are discovered, because the rig does not move before then."""
@@ -122,15 +199,11 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
 ) -> Result:
-    """Start the nodes as processes, monitor them until the end of the test, and end all processes.
-
-    Until the test begins, ``starting`` receives a text about nodes not yet ready. Raises ConfigError if the nodes
-    or ROS 2 cannot start.
-    """
+    """Run the nodes as processes to the end of the test. Raises ConfigError if nodes or ROS 2 do not start."""
     with Processes(descriptions) as processes, ros_context() as context:
         console = Console(context, descriptions)
         result, requested = console.result, False
-        leader = next(process for process in processes.running if process.role == ACTUATOR)
+        leader = next(process for process in processes.running if process.role == names.ACTUATOR)
 
         def idle() -> None:
             console.wait()
@@ -147,8 +220,8 @@ def run(
                 # a starting node does not handle signals yet
                 if result.interrupted and console.state_received and not requested:
                     requested = True
-                    processes.send(signal.SIGINT, ACTUATOR)
-            died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]
+                    processes.send(signal.SIGINT, names.ACTUATOR)
+            died = [process for process in processes.dead() if process.popen.returncode not in outcomes.IN_ORDER]
             if died:
                 _end_after(died[0], processes, console, idle)
             result.judge(exit_codes(processes, console, result, idle, died))
@@ -158,17 +231,17 @@ def run(
 
 
 def _end_after(died: Process, processes: Processes, console: Console, idle: Callable[[], None]) -> None:
-    if died.popen.returncode == ExitCode.REFUSED and console.result.state not in UNDER_WAY:
+    if died.popen.returncode == outcomes.ExitCode.REFUSED and console.result.state not in UNDER_WAY:
         processes.send(signal.SIGTERM)
         return
     console.trip(died.death)
-    if died.role == ACTUATOR:  # no rig to trip, but the recorder needs the reason
+    if died.role == names.ACTUATOR:  # no rig to trip, but the recorder needs the reason
         processes.send(signal.SIGTERM)
-    if not processes.wait(GRACE_S, (RECORDER,), idle):
+    if not processes.wait(GRACE_S, (names.RECORDER,), idle):
         processes.send(signal.SIGTERM)
-        processes.wait(0.2, (RECORDER,), idle)
-    processes.kill(RECORDER)
-    processes.send(signal.SIGTERM, RECORDER)
+        processes.wait(0.2, (names.RECORDER,), idle)
+    processes.kill(names.RECORDER)
+    processes.send(signal.SIGTERM, names.RECORDER)
 
 
 def exit_codes(
@@ -186,7 +259,7 @@ def exit_codes(
     result.numbers |= console.result.numbers
     # if a node has died, the runner has ended the others: their exit codes do not count
     counted = [process for process in processes.counted(console.reported) if not (died and process.ended_by_us)]
-    failed = [process for process in counted if process.popen.returncode not in IN_ORDER]
+    failed = [process for process in counted if process.popen.returncode not in outcomes.IN_ORDER]
     for process in died[:1] or reversed(failed):  # the reason begins with the first failure
         result.blame(processes.why(process))
     return [process.popen.returncode for process in counted]

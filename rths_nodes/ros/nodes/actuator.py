@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuator node: drives the rig, sets the ticks, and publishes Measurements and the state of the test.
+"""Actuator nodes: the node of a rig, and the node of one axis, which the node of the rig then commands.
 
-If each axis has its own node (``axis.py``), the actuator node sends the Commands to the axis nodes.
+The node of a rig drives the port, sets the ticks, and publishes Measurements and the state of the test. The
+namespace of an axis node ends with the axis (``rths/story_1``). The node answers each Command of the actuator
+node, and stops its axis if no Commands arrive.
 """
 
 from __future__ import annotations
@@ -16,46 +18,30 @@ from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement
 from rths_nodes.core.wire import Codec, mark_of
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
 from rths_nodes.loop.faults.kinds import STREAMS
-from rths_nodes.loop.outcomes import ExitCode, of_state
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.axis import check_layout
+from rths_nodes.loop.stages.axis import AxisStage, check_layout
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
-from rths_nodes.ros.names import ACTUATOR, FORMER_TRIP, MONITOR, RECORDER, axis_node
-from rths_nodes.ros.nodes.after_measurement import PERIOD_S, AfterMeasurement
-from rths_nodes.ros.nodes.arming import Arming
+from rths_nodes.ros.names import ACTUATOR, AXIS, FORMER_TRIP, MONITOR, RECORDER, axis_node
+from rths_nodes.ros.nodes import course
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.observers import RigClock, RigContext, watch_observers
-from rths_nodes.ros.nodes.phase import UNDER_WAY, Phase
-from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
+from rths_nodes.ros.nodes.participation import UNDER_WAY, ClockQuestions, Phase
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
 
-LINGER_NS = 5_000_000_000
-"""Timeout for monitor and recorder to complete their work after the test, ns."""
-
-JUDGED_NS = 2_000_000_000
-"""Timeout for the monitor to check the last samples, ns."""
-
-TRUTH_NS = 200_000_000
-"""Timeout for the true states from axis nodes after the test, ns."""
-
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-
-
 GONE_NS = 20_000_000
 """Time without a Measurement after which the node checks that the axis node is alive, ns."""
-
 LOST_NS = 250_000_000
 """Time without a Measurement after which an axis is considered lost if a stop is requested, ns."""
 
@@ -108,10 +94,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port that drives the nodes of all ``axes`` and closes their force loops.
-
-    Raises ConfigError if ``axes`` are not the axes of the scenario, or if the axes must share a node.
-    """
+    """Return the port of all axis nodes. Raises ConfigError unless ``axes`` are all axes and may have nodes."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: has axis nodes of {', '.join(axes)}, but must have all or none of {axis_nodes}")
@@ -126,9 +109,9 @@ class ActuatorNode(RthsNode):
     rig: Any = None
     pacer: Pacer | None = None
     _on_armed: Callable[[], None] = staticmethod(lambda: None)
-    _stops: StopRequests | None = None
+    _stops: course.StopRequests | None = None
     _start: Any = None
-    _gate: TickGate
+    _gate: course.TickGate
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
@@ -139,7 +122,7 @@ class ActuatorNode(RthsNode):
         transport = scenario.port.transport_samples if self._follows else None
         paced = not self.settings.lockstep
         self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
-        self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
+        self._times = course.RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
         if axes:  # the gate does not exist yet: it needs the rig, and the rig needs the port
             links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
@@ -155,37 +138,38 @@ class ActuatorNode(RthsNode):
             rig.port.arm_watchdog()
         self._measuring = False
 
-        def warn(message: str) -> None:
-            self.phase.remark(message)
-            self.get_logger().warning(message)
-
-        self._warn = warn
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
-        self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
-        self._watch = watch_observers(context, scenario, observers, self._warn, self.settings.clocked)
+        self._rig_context = context = course.RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
+        self._watch = (
+            course.SignsOfLife(context, scenario, observers, self._warn)
+            if self.settings.clocked
+            else course.LockstepWindow(context, observers, patience)
+        )
         self._stop_calls = LoopCalls()
-        self._gate = TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
+        self._gate = course.TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
         # compute the hash now: under real-time scheduling, threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
-        self._after = AfterMeasurement(
+        self._after = course.AfterMeasurement(
             context,
             self.deferred,
             assembly.names.test_constants(assembly.scenario) | run,
             gathered=bool(axes),
-            clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.publishes_clock else 0,
+            clock_every=max(1, round(course.PERIOD_S / scenario.dt)) if self.settings.publishes_clock else 0,
             log=self.get_logger().info,
         )
         self._questions = ClockQuestions(self.shared, self.settings.elsewhere)
-        self._end = Completion(context, self._gate, self._after, observers, self._questions)
+        self._end = course.Completion(context, self._gate, self._after, observers, self._questions)
         self.clocks = self._times.durations()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
             former, acts = self.topics.inboxes[FORMER_TRIP], (self.rig.hold, self.rig.trip)
-            self._stops = StopRequests(self, self.topics.group, former, acts, self._stop_calls, self._warn)
+            self._stops = course.StopRequests(self, self.topics.group, former, acts, self._stop_calls, self._warn)
             self.outside.callback(self._stops.close)
-            self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
+            self._start = course.Arming(
+                self._rig_context, self.settings, self.handshake, self._after, self._questions
+            )
         return done
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -197,6 +181,10 @@ class ActuatorNode(RthsNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
+
+    def _warn(self, message: str) -> None:
+        self.phase.remark(message)
+        self.get_logger().warning(message)
 
     def _receive_stops(self) -> None:
         if self._stops is not None:
@@ -227,11 +215,6 @@ class ActuatorNode(RthsNode):
     @property
     def last_sample(self) -> int:
         return int(self.rig.sample)
-
-    @property
-    def last_tick(self) -> int:
-        """Number of the last tick. Axis nodes count ticks, because samples do not continue during a pause."""
-        return int(self.rig.ticks)
 
     @property
     def awaits_answer(self) -> bool:  # type: ignore[override]
@@ -288,10 +271,7 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Run the next tick, with or without a Command. In real time, first wait for the time of the tick.
-
-        If the Measurement is not available immediately, a later call completes the sample.
-        """
+        """Run the next tick, in real time at its time. A later call completes it if no Measurement is there."""
         if self._measuring:
             self.rig.port.wait(LOOK_S)
             self._complete()
@@ -358,65 +338,139 @@ class ActuatorNode(RthsNode):
             self._after.announce()
 
 
-class Completion:
-    """Completes the work of the actuator node between the last sample of the rig and the end of the node.
+ALONE_NS = 200_000_000
+"""Time that an interrupted or deactivated axis waits for the next Command before the axis stops by itself, ns."""
+LATER_NS = 1_000_000_000
+"""Additional time to wait for a Command in real time, ns, because the actuator node must stop all axes first."""
 
-    The monitor may still trip a finished test through ``gate``. After the monitor's verdict and the last true
-    state, ``questions`` compares the clocks again, and the node publishes its Summary. The node leaves when all
-    ``observers`` have finished.
-    """
 
-    def __init__(
-        self,
-        context: RigContext,
-        gate: TickGate,
-        announcer: AfterMeasurement,
-        observers: Sequence[str],
-        questions: ClockQuestions,
-    ) -> None:
-        self._rig, self._times, self._topics = context.rig, context.times, context.topics
-        self._shutdown, self._phase, self._now = context.shutdown, context.phase, context.clock.monotonic_ns
-        self._gate, self._announcer, self._questions = gate, announcer, questions
-        self._waiting = set(observers)
+class AxisNode(RthsNode):
+    role = AXIS
+    stops_rig = True
+    stage: Any = None
 
-    def work(self) -> None:
-        rig, shutdown = self._rig, self._shutdown
-        if not self._times.ended_at:
-            self._times.end()
-            rig.port.disarm_watchdog()
-        elapsed = self._now() - self._times.ended_at
-        done = (message["node"] for message in self._topics.received("progress") if message["done"])
-        self._waiting.difference_update(done, self._gate.observers.done)
-        self._settle()
-        if not shutdown.reported:
-            if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
-                return
-            shutdown.report()  # The recorder closes after this report.
-        unneeded = shutdown.patience_over and not self._times.began_at  # The observers have received nothing.
-        if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
-            rig.close()
-            self._phase.to(Phase.GONE)
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
+        axis = self.location.axis
+        if axis not in scenario.axes:
+            axes = ", ".join(scenario.axes)
+            raise ConfigError(f"namespace = {self.location.namespace}: must end with the name of an axis ({axes})")
+        self.stage = AxisStage(scenario, axis, self.interposer.port)
+        self.stage.connect()
+        self._pacer = None if self.settings.lockstep else Pacer(scenario.dt, 0, self.clock)
+        self._patience = round(scenario.port.longest_wait * 1e9) + LATER_NS
+        self._last_command = 0
+        self._stops_alone = False
+        self._trip_sent = False
 
-    def _settle(self) -> None:
-        self._gate.receive_trips()
-        self._rig.settle()
-        self._announcer.announce_change()
-        machine = self._rig.machine
-        code = ExitCode.FAILED if self._rig.failure else of_state(machine.state)
-        if code is not ExitCode.FINISHED:
-            self._phase.blame(self._phase.exit_code or code, machine.reason)
+    def work(self, limit: int = 1_000_000) -> bool:
+        busy = False
+        while limit > 0 and not self._stops_alone:
+            command = self.topics.receive("command", self.topics.codec.unpack_command)
+            if command is None:
+                break
+            self._last_command = self.answered_at = self._now()
+            measured = self.stage.follow(command[0])
+            if measured is not None:
+                self._answer(measured, command[1])
+            limit -= 1
+            busy = True
+        if not busy:
+            busy = self._stop_alone() if self._led_no_more() else False
+        if not busy:
+            self._finish()
+        return busy
 
-    def _unjudged(self, elapsed: int) -> bool:
-        if self._rig.machine.state != State.FINISHED or self._shutdown.exit_now:
+    def _answer(self, measured: Measurement, stamp: int) -> None:
+        if self.stage.trip and not self._trip_sent:  # the Measurement does not contain the reason
+            self._trip_sent = True
+            self.go_safe(self.stage.trip)
+        self._stamp = stamp
+        self.topics.senders["measurement"](self.topics.codec.pack_measurement(measured, stamp))
+        if (true := self.stage.port.truth()) is not None:
+            self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: true, stamp)
+        if measured.flags & FLAG_TRIPPED or measured.sample >= self.scenario.samples:
+            self.deferred.send()
+
+    def _led_no_more(self) -> bool:
+        if self._stops_alone or self.stage is None or self.stage.sample < 0:
+            return self._stops_alone and not self.stage.at_rest
+        if self.stage.at_rest:
             return False
-        return MONITOR in self._waiting and elapsed < JUDGED_NS
-
-    def _asks(self, elapsed: int) -> bool:
-        if not self._times.began_at or self._shutdown.exit_now or elapsed > JUDGED_NS:
+        reason = self._why_alone(self._now() - self._last_command)
+        if not reason:
             return False
-        return not self._questions.done_after()
+        self._stops_alone = True
+        self.stage.stop(reason)
+        self.phase.blame(ExitCode.TRIPPED, f"sample {self.stage.sample}: {reason}")
+        self.trip(reason)
+        if self._pacer:
+            self._pacer.start()
+        return not self.stage.at_rest
 
-    def _truth_missing(self, elapsed: int) -> bool:
-        if not self._times.began_at:
-            return False
-        return not self._announcer.pass_on() and elapsed < TRUTH_NS
+    def _why_alone(self, waited: int) -> str:
+        number = self.stage.sample + 1
+        if self.stage.out_of_sequence:
+            return str(self.stage.trip)
+        if self.phase.ended:
+            return "" if self.phase.test.state == State.FINISHED else "the test ended while this axis was moving"
+        if self.shutdown.leader_lost:
+            return f"no Command {number}, because the actuator node has left"
+        if self.shutdown.interrupted and waited > ALONE_NS:
+            return f"no Command {number} for {waited * 1e-9:.2g} s after an interrupt"
+        if not self.phase.active and waited > ALONE_NS:
+            return f"no Command {number} for {waited * 1e-9:.2g} s after deactivation"
+        if self._pacer and waited > self._patience:
+            return f"no Command {number} for {waited * 1e-9:.2g} s"
+        return ""
+
+    def _stop_alone(self) -> bool:
+        if self._pacer:
+            self._pacer()
+        self._answer(self.stage.stop_alone(), self._stamp + round(self.scenario.dt * 1e9))
+        return True
+
+    @property
+    def under_way(self) -> bool:
+        return super().under_way or (self.stage is not None and not self.phase.ended and not self.stage.at_rest)
+
+    @property
+    def participates(self) -> bool:
+        return self.phase.active or (
+            self.stage is not None and self.stage.sample >= 0 and not self.shutdown.reported
+        )
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        if self.under_way:
+            self.stop(f"the {self.identity} node was deactivated")
+        return super().on_deactivate(state)
+
+    def stop(self, reason: str) -> None:
+        if self.stage is not None:
+            self._trip_sent = True
+            self.stage.stop(reason)
+        super().go_safe(reason)
+
+    def go_safe(self, reason: str) -> None:
+        if self.stage is not None:
+            with suppress(Exception):  # the connection to the axis may have failed
+                self.stage.port.safe()
+        super().go_safe(reason)
+
+    def _finish(self) -> None:
+        phase, shutdown = self.phase, self.shutdown
+        if self._stops_alone and self.stage.at_rest and not phase.ended:
+            if not shutdown.reported:
+                shutdown.report()
+            if shutdown.interrupted or shutdown.leader_lost:
+                phase.to(Phase.GONE)
+        if phase.ended and not shutdown.reported and self.stage.sample >= phase.test.sample:
+            shutdown.report()
+        shutdown.leave(self.handshake.receive_state)
+
+    @property
+    def last_sample(self) -> int:
+        return int(self.stage.sample)
+
+    def final_numbers(self) -> tuple[int, dict[str, float]]:
+        return self.stage.sample, {}

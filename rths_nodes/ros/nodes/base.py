@@ -26,7 +26,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
 from rths_nodes.core.wire import Codec, RunMark, decode, stamp_of
 from rths_nodes.loop.faults.kinds import STREAMS
-from rths_nodes.loop.options import EXECUTIVE
+from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -38,21 +38,17 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import LateData
 from rths_nodes.ros import names
-from rths_nodes.ros.nodes.clock_exchange import answer_questions
-from rths_nodes.ros.nodes.handshake import Handshake
-from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
-from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
+from rths_nodes.ros.nodes import participation
+from rths_nodes.ros.nodes.participation import Phase, WarmUp
 from rths_nodes.ros.nodes.settings import NodeSettings
-from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.rclpy_private import remove_from_graph
 from rths_nodes.ros.transport.service_thread import FewRequests
 from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard
-from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
 msg = importlib.import_module("rths_nodes.msg")
 
 
-def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
+def codec_of(location: names.NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
     if location.axis:  # an axis node has no Targets
         return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, location.axis)))
     codec = assembly.codec(run)
@@ -138,12 +134,8 @@ OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writ
 """Function that opens a recording, given its directory, topics (name and row) and information.
 
 Raises ConfigError if the recording cannot be opened."""
-
-
 PERIOD_NS = 1_000_000_000
-
 LOOK_NS = 2_000_000
-
 IN_WORDS = (ComponentError, IntegratorError, PortError)
 """Errors whose messages name the failed external part. Other errors are reported with their type."""
 
@@ -161,7 +153,7 @@ class RthsNode(FewRequests, LifecycleNode):
     """
 
     role: str
-    handshake: Handshake
+    handshake: participation.Handshake
     interposer: Interposer
 
     # Attributes that the executor reads in every turn; subclasses override them.
@@ -200,15 +192,15 @@ class RthsNode(FewRequests, LifecycleNode):
         )
         self._host, self.clock, self.own_process = host, host.clock, host.own_process
         self._now = host.clock.monotonic_ns
-        self.location = NodeLocation(self.role, self.get_namespace())
+        self.location = names.NodeLocation(self.role, self.get_namespace())
         self.identity = self.location.peer
-        self.phase = PhaseMachine(host.on_ended)
+        self.phase = participation.PhaseMachine(host.on_ended)
         self.settings = NodeSettings(
             self, self.location, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
         )
         self.topics = NodeTopics(self, self.clock, on_received)
         self.deferred = DeferredSends(self.topics)
-        self.shared = NodeContext(
+        self.shared = participation.NodeContext(
             self.location, self.phase, self.topics, self.deferred, self.get_logger(), self.clock
         )
         self.diagnostics: Diagnostics | None = None
@@ -217,8 +209,8 @@ class RthsNode(FewRequests, LifecycleNode):
             if self.diagnostics:
                 self.diagnostics.publish()
 
-        self.shutdown = Shutdown(self.shared, self.final_numbers, publish_health)
-        self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
+        self.shutdown = participation.Shutdown(self.shared, self.final_numbers, publish_health)
+        self.measurements = participation.MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         self.inner_numbers: Callable[[], Mapping[str, float]] = dict
@@ -241,7 +233,7 @@ class RthsNode(FewRequests, LifecycleNode):
             return TransitionCallbackReturn.SUCCESS
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.autostart:  # otherwise the process that starts the node reports the error
+            if not self.settings.value("autostart"):  # else the process that starts the node reports it
                 self.get_logger().error(self.phase.problem)
         except Exception as error:
             self.surprise(error)
@@ -259,15 +251,14 @@ class RthsNode(FewRequests, LifecycleNode):
         self.interposer = self._host.interpose(self)
         self.build(self.assembly)
 
-        def has(row: names.Topic) -> bool:
-            return row.wanted(self.scenario)
-
-        wanted = endpoints(location, settings.peers, settings.publishes_clock, settings.here, has)
+        clock, here = settings.publishes_clock, settings.here
+        wanted = names.endpoints(location, settings.peers, clock, here, lambda row: row.wanted(self.scenario))
         load = settings.load_of_lines(codec.largest)
-        self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
+        best_effort = settings.value("reliability") == BEST_EFFORT
+        self.topics.open(wanted, codec, best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(self)
         self.diagnostics.publish()  # the first calls are slow and must not happen while the rig moves
-        self.handshake = Handshake(
+        self.handshake = participation.Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
         self.phase.to(Phase.CONFIGURED)
@@ -350,7 +341,7 @@ class RthsNode(FewRequests, LifecycleNode):
         if not due:
             return False
         self.handshake.look()
-        answer_questions(self.shared)
+        participation.answer_questions(self.shared)
         self.shutdown.look_for_leader()
         return True
 
@@ -364,10 +355,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Call ``action`` and return its result.
-
-        After an unexpected error, bring the rig to rest, fail the node, and return False.
-        """
+        """Return the result of ``action``. After an error, bring the rig to rest, fail, and return False."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -395,8 +383,7 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        In lockstep the trip takes effect at sample ``effective``, unless this is 0. Otherwise it takes effect
-        immediately.
+        In lockstep the trip takes effect at sample ``effective``, otherwise, or if this is 0, immediately.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -412,10 +399,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``.
-
-    It does nothing in lockstep, with one sample per integration step, or if the stage is ``external``.
-    """
+    """Return the warm-up of the stage; none in lockstep, for an ``external`` stage, or without substeps."""
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)
@@ -425,6 +409,16 @@ def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
     message = f"{transition}: refused while a test is under way. Call {names.ACTUATOR}/stop to end the test"
     node.get_logger().error(message)
     return TransitionCallbackReturn.FAILURE
+
+
+def diagnostics_of(
+    name: str, hardware: str, level: bytes, message: str, values: Mapping[str, object], stamp: int
+) -> DiagnosticArray:
+    pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
+    status = DiagnosticStatus(name=name, hardware_id=hardware, level=level, message=message, values=pairs)
+    diagnostics = DiagnosticArray(status=[status])
+    diagnostics.header.stamp.sec, diagnostics.header.stamp.nanosec = stamp_of(stamp)
+    return diagnostics
 
 
 class Diagnostics:
@@ -439,7 +433,7 @@ class Diagnostics:
         self._seen = dict.fromkeys(node.clocks, 0)
         self._name, self._hardware = location.full_names([location.peer])[0].lstrip("/"), location.rig.strip("/")
         facts = {"scenario": node.scenario.name, "run_id": node.settings.value("run_id")}
-        self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
+        self._facts = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def publish_if_due(self) -> bool:
         """Publish if due; return True if published. Call only within the slack."""
@@ -451,45 +445,26 @@ class Diagnostics:
         return True
 
     def publish(self) -> None:
-        node, phase = self._node, self._node.phase
-        self._put("state", phase.test.state.name)
-        self._put("sample", node.last_sample)
-        self._put("inputs", node.topics.lines.way)
-        grown = self._count(node.counters())
-        for name, value in node.inner_numbers().items():
-            self._put(name, f"{value:.6g}")
+        node, phase, counters = self._node, self._node.phase, self._node.counters()
+        grown = [f"{n} {name}" for name, count in counters.items() if (n := count - self._counted[name]) > 0]
+        self._counted = counters
+        values: dict[str, object] = {"state": phase.test.state.name, "sample": node.last_sample}
+        values["inputs"] = node.topics.lines.way
+        values |= counters | {name: f"{value:.6g}" for name, value in node.inner_numbers().items()}
         for name, durations in node.clocks.items():
-            self._time(name, durations)
+            values |= self._times(name, durations)
         if phase.exit_code not in (ExitCode.FINISHED, ExitCode.HELD) or phase.test.state == State.TRIPPED:
             level, message = DiagnosticStatus.ERROR, phase.problem or phase.test.reason or "failed"
         elif grown:
             level, message = DiagnosticStatus.WARN, ", ".join(grown)
         else:
             level, message = DiagnosticStatus.OK, phase.test.state.name.lower()
-        values = [KeyValue(key=key, value=value) for key, value in self._values.items()]
-        diagnostics = DiagnosticArray()
-        diagnostics.header.stamp.sec, diagnostics.header.stamp.nanosec = stamp_of(self._clock.time_ns())
-        diagnostics.status = [
-            DiagnosticStatus(
-                level=level, message=message, name=self._name, hardware_id=self._hardware, values=values
-            )
-        ]
-        self._publish(diagnostics)
+        now = self._clock.time_ns()
+        self._publish(diagnostics_of(self._name, self._hardware, level, message, self._facts | values, now))
 
-    def _count(self, counters: Mapping[str, int]) -> list[str]:
-        grown = [f"{n} {name}" for name, count in counters.items() if (n := count - self._counted[name]) > 0]
-        for name, count in counters.items():
-            self._counted[name] = count
-            self._put(name, count)
-        return grown
-
-    def _time(self, name: str, durations: Durations) -> None:
+    def _times(self, name: str, durations: Durations) -> dict[str, str]:
         recent = 1e6 * durations.since(self._seen[name])
         self._seen[name] = len(durations)
         middle = len(recent) // 2  # the first call of numpy.median imports a module: 30 ms
         median, largest = (np.partition(recent, middle)[middle], recent.max()) if middle else (np.nan, np.nan)
-        self._put(f"{name}_median_us", f"{median:.1f}")
-        self._put(f"{name}_max_us", f"{largest:.1f}")
-
-    def _put(self, name: str, value: object) -> None:
-        self._values[name] = str(value)
+        return {f"{name}_median_us": f"{median:.1f}", f"{name}_max_us": f"{largest:.1f}"}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monitor node: checks limits, computes indices and requests trips."""
+"""Monitor node: checks limits, computes indices and requests trips.
+
+``DriverGuard`` checks the axis limits, in case a third-party driver node does not check them.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,127 @@ from std_msgs.msg import Header
 from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import counted
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Array, Command, Measurement
 from rths_nodes.core.wire import stamp_of
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.command import outgoing_of
 from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.supervision.hops import TakenAtOnce
+from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import LateData
 from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.ros.names import COMMANDS, MONITOR, STATES, TARGETS
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.observers import ProgressReports
+from rths_nodes.ros.nodes.participation import PhaseMachine, ProgressReports, StateOfTest
+
+WENT_ON = "the actuator node continued after the Trip"
+LATER_NS = 2 * SECOND
+"""Additional time to wait for a driver's Measurement before the Trip, and again after the Trip, ns."""
+
+
+def ended_early(test: StateOfTest, samples: int) -> str:
+    if test.state is not State.FINISHED or test.sample == samples:
+        return ""
+    return f"the actuator node reported the test as finished at sample {test.sample} of {samples}"
+
+
+class DriverGuard:
+    """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
+
+    ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
+    ``tripped`` is the reason with the sample, empty before a trip. If a driver ignores a Trip, the test ends
+    as tripped. A test that ends before the last sample has failed.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        phase: PhaseMachine,
+        trip: Callable[[str, int, int], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        scenario = assembly.scenario
+        self.tripped = ""
+        self._samples, self._depth = scenario.samples, scenario.hops.depth
+        self._check = outgoing_of(assembly)
+        self._levels = LevelWatch(scenario.limits, scenario.dt, assembly.names.auxiliary) or None
+        self._at_once = TakenAtOnce(self._depth) if self._depth else None
+        self._command: Command | None = None
+        self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
+        self._patience = round(2 * scenario.port.longest_wait * SECOND) + LATER_NS
+        self._sample = -1
+        self._received_at = 0
+
+    def measurement(self, measured: Measurement, judged: bool = False) -> bool:
+        """Return True if the rig may continue. If ``judged``, our actuator node has checked ``measured``."""
+        self._received_at, self._sample = self._now(), measured.sample
+        if measured.sample == 0:
+            self._check.start(measured)
+            if self._at_once is not None:
+                self._at_once.start(measured)
+        if judged or self.tripped or measured.flags & FLAG_TRIPPED:
+            return not self.tripped
+        reason = self._check.measurement(measured, measured.displacement)
+        if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
+            reason = reason or breach.reason
+        if self._at_once is not None and (problem := self._at_once.reason(measured)):
+            return self._passes(reason or problem, measured.sample, 0)  # trip now: the driver waits for a Command
+        if measured.interlock == INTERLOCK_OPEN:
+            reason = reason or "the interlock of the rig is open"
+        return self._passes(reason, measured.sample, measured.sample + 1)
+
+    def command(self, command: Command) -> bool:
+        """Return True if ``command`` may be published; after a breach, False."""
+        self._command = command
+        if self._at_once is not None:
+            self._at_once.made(command)
+        if self.tripped:
+            return False
+        reason = self._check.refusal(command)
+        return not reason or self._passes(reason, command.sample, command.sample)
+
+    def overdue(self) -> bool:
+        """Trip if the driver has sent nothing for too long. Return True if the driver also ignores the Trip."""
+        if not self._received_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
+            return False
+        waited = self._now() - self._received_at
+        if waited < self._patience:
+            return False
+        self._passes(f"no Measurement {self._sample + 1} for {waited / SECOND:.3g} s", self._sample, 0)
+        return waited > self._patience + LATER_NS
+
+    def judge(self) -> None:
+        if self.tripped and self._phase.test.state is State.FINISHED:
+            self._phase.blame(self._phase.exit_code or ExitCode.TRIPPED, f"{self.tripped}; {WENT_ON}")
+        elif early := ended_early(self._phase.test, self._samples):
+            self._phase.blame(ExitCode.FAILED, early)
+
+    def _passes(self, reason: str, sample: int, command: int) -> bool:
+        if reason and not self.tripped:
+            self.tripped = f"sample {sample}: {reason}"
+            self._trip(reason, sample, command + self._depth if command and self._depth else 0)
+        return not reason
+
 
 INTERVAL_NS = 100_000_000
 """Shortest interval between messages with curves, ns. Each message wakes one processor per subscriber."""
+QUIET_NS = 1_500_000_000
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
+UNHEARD_NS = 2_000_000_000
+"""Time after an interrupt until the monitor trips a running test, ns. A driver may have missed the interrupt."""
+RATE = 20.0
+"""Number of status messages per second of test time."""
+Values = Sequence[float]
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values``, an array ``(columns, curves, 4)``.
-
-    The first column begins at sample ``first``. Each column covers ``per`` samples.
-    """
+    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first``, ``per`` a column."""
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message
@@ -56,25 +155,11 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> LiveCurves:
     return message
 
 
-QUIET_NS = 1_500_000_000
-"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
-
-
-UNHEARD_NS = 2_000_000_000
-"""Time after an interrupt until the monitor trips a running test, ns. A driver may have missed the interrupt."""
-
-
-RATE = 20.0
-"""Number of status messages per second of test time."""
-Values = Sequence[float]
-
-
 class Joints:
     """Publishes measured, target and commanded states of the axes as joints, through ``publish(topic, message)``.
 
-    ``axes`` contains True for each force-controlled axis, whose target and command are efforts. Positions are
-    displacements (m), efforts are forces (N). Velocities (m/s) are computed from successive positions. ``dt`` is
-    the servo period, s.
+    ``axes`` is true for force-controlled axes, whose targets and commands are efforts (N); other positions are
+    displacements (m). Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
     """
 
     def __init__(
@@ -87,26 +172,26 @@ class Joints:
     def publish(
         self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
     ) -> None:
-        positions = {STATES: measured, TARGETS: self._moved(target), COMMANDS: self._moved(command)}
-        efforts = {STATES: force, TARGETS: self._pushed(target), COMMANDS: self._pushed(command)}
+        states = {STATES: (measured, force), TARGETS: self._split(target), COMMANDS: self._split(command)}
+        positions = {topic: position for topic, (position, _) in states.items()}
         earlier, before = self._before or (sample, positions)
         time = (sample - earlier) * self._dt
         self._before = sample, positions
-        for topic, position in positions.items():
-            message = JointState(name=self._names, position=list(position), effort=list(efforts[topic]))
+        for topic, (position, effort) in states.items():
+            message = JointState(name=self._names, position=list(position), effort=list(effort))
             pairs = zip(position, before[topic], strict=True)
             message.velocity = [(now - then) / time if time > 0.0 else 0.0 for now, then in pairs]
             message.header.frame_id = self._frame
             message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
             self._publish(topic, message)
 
-    def _moved(self, values: Values) -> Values:
-        return [math.nan if loaded else value for value, loaded in zip(values, self._loaded, strict=True)]
-
-    def _pushed(self, values: Values) -> Values:
+    def _split(self, values: Values) -> tuple[Values, Values]:
+        """Return positions and efforts, with nan for the quantity that an axis lacks."""
         if not any(self._loaded):
-            return []
-        return [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]
+            return values, []
+        loads = [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]
+        moves = [math.nan if loaded else value for value, loaded in zip(values, self._loaded, strict=True)]
+        return moves, loads
 
 
 class MonitorNode(RthsNode):
@@ -142,11 +227,15 @@ class MonitorNode(RthsNode):
         while (command := receive("command", codec.unpack_command)) is not None:
             self.stage.command(command[0])
         self.stage.work()
-        self._trip_if_broken()
+        breach = self.stage.monitor.breach
+        if breach is not None and not self._tripped:
+            self._tripped = True
+            self.trip(breach[1], breach[0], breach[0] + LOCKSTEP_WINDOW)
         self._stop_if_interrupted()
         self._warn_outside()
         self._publish_status()
-        self._progress.publish_if_due(self._allowed())
+        last = self.stage.sample
+        self._progress.publish_if_due(last if breach is None else min(last, breach[0] - 1))
         if busy:
             self._quiet_from = self._now()
         elif self.spares:
@@ -163,14 +252,6 @@ class MonitorNode(RthsNode):
     @property
     def spares(self) -> bool:  # type: ignore[override]
         return self.stage.monitor.waits
-
-    def _trip_if_broken(self) -> None:
-        breach = self.stage.monitor.breach
-        if breach is None or self._tripped:
-            return
-        self._tripped = True
-        sample, reason = breach
-        self.trip(reason, sample, sample + LOCKSTEP_WINDOW)
 
     def _stop_if_interrupted(self) -> None:
         running = self.phase.test.state is State.RUNNING
@@ -200,19 +281,14 @@ class MonitorNode(RthsNode):
             if self._now() >= self._curves_due:
                 self._publish_curves()
 
-    def _allowed(self) -> int:
-        breach = self.stage.monitor.breach
-        return self.stage.sample if breach is None else min(self.stage.sample, breach[0] - 1)
-
-    def _publish(self, topic: str, message: JointState) -> None:
+    def _publish(self, topic: str, message: object) -> None:
         self.topics.outlets[topic].publisher.publish(message)
 
     def _publish_joints(self, sample: int) -> None:
         assert self.stage.live is not None
-        target, command, measured, force, _, _ = self.stage.live.newest()
         last, stamp = self._stamped
         before = round((last - sample) * self.scenario.dt * SECOND)
-        self._joints.publish(sample, stamp - before, target, command, measured, force)
+        self._joints.publish(sample, stamp - before, *self.stage.live.newest()[:4])
 
     def _publish_curves(self, rest: bool = False) -> None:
         self._curves_due = self._now() + INTERVAL_NS
@@ -222,11 +298,10 @@ class MonitorNode(RthsNode):
         header.stamp.sec, header.stamp.nanosec = stamp_of(self.clock.time_ns())
         if not self._curves_named:
             self._curves_named = True
-            self.topics.outlets["live_curves"].publisher.publish(curves_of(self.scenario, header, run))
+            self._publish("live_curves", curves_of(self.scenario, header, run))
         first, values = columns.take(rest)
         if len(values):
-            message = message_of(header, run, first, columns.samples_per_column, values)
-            self.topics.outlets["live"].publisher.publish(message)
+            self._publish("live", message_of(header, run, first, columns.samples_per_column, values))
 
     def _finish(self) -> None:
         self._guard.judge()

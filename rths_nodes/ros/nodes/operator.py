@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.qos import HistoryPolicy
 from std_msgs.msg import Empty, Header
@@ -31,30 +31,16 @@ from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.msg import Measurement as MeasurementMessage
 from rths_nodes.msg import TestState, Trip
-from rths_nodes.ros.names import (
-    DIAGNOSTICS,
-    FORMER_TRIP,
-    HOLD,
-    MOTION,
-    OPERATOR,
-    OPERATOR_TOPICS,
-    PAGE,
-    PAGE_STOP,
-    STOP,
-    STRANGER,
-    TOPICS,
-    TRIP,
-    TRIP_REQUESTS,
-)
+from rths_nodes.ros import names
+from rths_nodes.ros.nodes.base import diagnostics_of
 from rths_nodes.ros.nodes.monitor import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import ByHand, message_class, quality
-from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.line import address
+from rths_nodes.ros.transport.middleware import ThreadedNode
 from rths_nodes.ros.transport.peers import reason_of
 from rths_nodes.ros.transport.rclpy_private import publish_bytes
 from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, ServiceThread
-from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""
@@ -63,8 +49,6 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 REQUESTS = 64
 THREADS = 2
 """Number of threads; with two, a trip request does not wait for a timer."""
-
-
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which ``rig_state`` needs a watcher, because the port is closed or a run has its own topics."""
 
@@ -93,21 +77,22 @@ class Session(Protocol):
     def drive(self) -> Drive: ...
 
 
-class Stop(Protocol):
-    def __call__(self, reason: str, by: str = ...) -> None: ...
-
-
 class OperatorNode(ThreadedNode):
     """Publishes the state of a procedure in ``namespace``, and stops or holds the procedure on request.
 
-    ``hold`` raises ConfigError if no rung is running. ``watch_hz`` is the rate at which a watcher needs the state
-    of the rig, Hz; 0 without a watcher.
+    ``stop(reason, by=...)`` stops the procedure. ``hold`` raises ConfigError if no rung is running. ``watch_hz``
+    is the rate at which a watcher needs the state of the rig, Hz; 0 without a watcher.
     """
 
     def __init__(
-        self, session: Session, stop: Stop, hold: Callable[[str], None], namespace: str, watch_hz: float = 0.0
+        self,
+        session: Session,
+        stop: Callable[..., None],
+        hold: Callable[[str], None],
+        namespace: str,
+        watch_hz: float = 0.0,
     ) -> None:
-        super().__init__(OPERATOR, namespace, THREADS)
+        super().__init__(names.OPERATOR, namespace, THREADS)
         self._session, self._stop = session, stop
         scenario, record = session.scenario, session.record
         self._constants: Data = {
@@ -123,26 +108,28 @@ class OperatorNode(ThreadedNode):
         }
         self._publishers = {
             name: self._node.create_publisher(message_class(topic.type), name, quality(topic))
-            for name, topic in OPERATOR_TOPICS.items()
+            for name, topic in names.OPERATOR_TOPICS.items()
         }
-        self._diagnostics = self._node.create_publisher(DiagnosticArray, DIAGNOSTICS.name, quality(DIAGNOSTICS))
+        row = names.DIAGNOSTICS
+        self._diagnostics = self._node.create_publisher(DiagnosticArray, row.name, quality(row))
+        self._send_rig_state = publish_bytes(self._publishers["rig_state"])
         self._ticks = 0
-        self._motions = f"{MOTION}{uuid4().hex[:8]} "
+        self._motions = f"{names.MOTION}{uuid4().hex[:8]} "
         self._motion = 0
         self._codec = Codec(0, len(scenario.axes), 0, len(self._constants["auxiliary_names"]))
         self._every = max(1, round(scenario.servo_rate / watch_hz)) if watch_hz else 0
         self._threads = (
-            self._thread(STOP, stop, first=True),
-            self._thread(PAGE_STOP, partial(stop, by=PAGE), "the page", first=True),
-            self._thread(HOLD, hold),
+            self._thread(names.STOP, stop, first=True),
+            self._thread(names.PAGE_STOP, partial(stop, by=names.PAGE), "the page", first=True),
+            self._thread(names.HOLD, hold),
         )
         """One thread per service, so that a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         group = MutuallyExclusiveCallbackGroup()
-        for row in TRIP_REQUESTS:
+        for row in names.TRIP_REQUESTS:
             qos = quality(row, history=HistoryPolicy.KEEP_ALL)
             self._node.create_subscription(Trip, row.name, self._trip, qos, callback_group=group)
-        former = TOPICS[FORMER_TRIP]
+        former = names.TOPICS[names.FORMER_TRIP]
         self._node.create_subscription(
             Empty, former.name, self._former_trip, quality(former), callback_group=group
         )
@@ -150,14 +137,14 @@ class OperatorNode(ThreadedNode):
 
     @property
     def stop_service(self) -> str:
-        return f"{self._node.get_fully_qualified_name()}/{STOP}"
+        return f"{self._node.get_fully_qualified_name()}/{names.STOP}"
 
     @property
     def address(self) -> bytes:
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
     def _thread(
-        self, name: str, act: Callable[[str], None], by: str = STRANGER, first: bool = False
+        self, name: str, act: Callable[[str], None], by: str = names.STRANGER, first: bool = False
     ) -> ServiceThread:
         answer = partial(_serve, name, act, by)
         service = self._node.create_service(
@@ -171,13 +158,11 @@ class OperatorNode(ThreadedNode):
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request
             self._received.append(request)
-            self._stop(_asked(STRANGER, reason))
+            self._stop(_asked(names.STRANGER, reason))
 
     def _former_trip(self, _: Empty) -> None:
-        self._stop(_asked(STRANGER, "trip requested"))
-        self._node.get_logger().warning(
-            f"the topic {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name"
-        )
+        self._stop(_asked(names.STRANGER, "trip requested"))
+        self._node.get_logger().warning(names.renamed("topic"))
 
     def start(self) -> None:
         """Start the node. Raises ConfigError if the namespace has another operator node."""
@@ -218,7 +203,7 @@ class OperatorNode(ThreadedNode):
         if measured.sample % self._every:
             return
         try:
-            publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
+            self._publish_measurement(measured)
         except Exception as error:
             # no reason to stop the rig: the watcher ends its pulse
             self._end_pulse()
@@ -230,34 +215,17 @@ class OperatorNode(ThreadedNode):
 
     def _diagnose(self) -> None:
         state = self._session.state
-        status = DiagnosticStatus(
-            name=self._node.get_fully_qualified_name().lstrip("/"),
-            hardware_id=self._node.get_namespace().strip("/"),
-            level=DiagnosticStatus.ERROR if state is State.TRIPPED else DiagnosticStatus.OK,
-            message=state.name.lower(),
-            values=[KeyValue(key="rig", value=rig_kind(self._session.scenario))],
-        )
-        message = DiagnosticArray(status=[status])
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._diagnostics.publish(message)
+        level = DiagnosticStatus.ERROR if state is State.TRIPPED else DiagnosticStatus.OK
+        name, rig = self._node.get_fully_qualified_name().lstrip("/"), self._node.get_namespace().strip("/")
+        values = {"rig": rig_kind(self._session.scenario)}
+        self._diagnostics.publish(diagnostics_of(name, rig, level, state.name.lower(), values, time.time_ns()))
 
     def _publish_rig_state(self) -> None:
-        if self._every or self._session.state in SILENT:
-            return
-        measured = self._session.drive.measured
-        message = MeasurementMessage(
-            sample=measured.sample,
-            flags=measured.flags,
-            hydraulics=measured.hydraulics,
-            interlock=measured.interlock,
-            control_mode=list(measured.control_mode),
-            displacement=measured.displacement.tolist(),
-            force=measured.force.tolist(),
-            command=measured.command.tolist(),
-            auxiliary=measured.auxiliary.tolist(),
-        )
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._publishers["rig_state"].publish(message)
+        if not self._every and self._session.state not in SILENT:
+            self._publish_measurement(self._session.drive.measured)
+
+    def _publish_measurement(self, measured: Measurement) -> None:
+        self._send_rig_state(self._codec.pack_measurement(measured, time.time_ns()))
 
     def _draw(self) -> None:
         for number, per, first, values in self._session.drive.curves.take():

@@ -29,12 +29,10 @@ from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.scenario.updating import TOPIC, Copies
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
-from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
-from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
-from rths_nodes.ros.nodes.observers import ProgressReports
-from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.monitor import WENT_ON, ended_early
+from rths_nodes.ros.nodes.participation import Phase, ProgressReports
+from rths_nodes.ros.nodes.settings import reported_sections
 from rths_nodes.ros.transport.endpoints import ByHand, ignore, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
@@ -44,10 +42,7 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of the topics of other programs to record: ``ALSO_RECORDED``, then ``topics``.
-
-    Raises ConfigError for an invalid name, and for a topic that the test records anyway.
-    """
+    """Return the full names of further topics. Raises ConfigError for an invalid or recorded one."""
     recorded = {node.resolve_topic_name(row.name) for row in names.TOPICS.values() if row.recorded}
     full = list(names.ALSO_RECORDED)
     for topic in topics:
@@ -61,10 +56,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to each of ``topics`` (full names) once the topic has a publisher.
-
-    Messages are written with their time of arrival.
-    """
+    """Records each of ``topics`` (full names) once it has a publisher, with the arrival times of messages."""
 
     def __init__(
         self, node: Node, topics: Sequence[str], writer: Writer, warn: Callable[[str], object], clock: Clock
@@ -125,10 +117,7 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """Wraps a :class:`Writer` that may fail.
-
-    After a failure, this class calls ``on_lost`` with the reason and ignores later calls.
-    """
+    """Wraps a :class:`Writer`. After a failure, calls ``on_lost`` with the reason and ignores later calls."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False
@@ -160,13 +149,9 @@ EXIT_NOW_NS = 100_000_000
 
 
 class RecorderNode(RthsNode):
-    """Records a test.
+    """Records a test. Missing messages are reported as gaps, and nodes without a Summary as ``silent``."""
 
-    The Summary of each node contains the number of messages sent per stream. Missing messages are reported as
-    gaps, and nodes without a Summary as ``silent``.
-    """
-
-    role = RECORDER
+    role = names.RECORDER
     writer: Writer | None = None
 
     def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
@@ -247,7 +232,7 @@ class RecorderNode(RthsNode):
                         self._trip = f"{values['source']}: {values['reason']}"
                         self._breach = self._breach or (self._trip if values["sample"] else "")
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
-                        self._sections[values["node"]] = parameters.reported_sections(values)
+                        self._sections[values["node"]] = reported_sections(values)
 
     def _receive_summary(self, values: Data) -> None:
         self._received_from.add(values["node"])
@@ -326,10 +311,10 @@ class RecorderNode(RthsNode):
         return not self._silent() and not any(map(self._tail_missing, self._streams))
 
     def _silent(self) -> set[str]:
-        actuator_ended = self.phase.ended and ACTUATOR in self._received_from
+        actuator_ended = self.phase.ended and names.ACTUATOR in self._received_from
         if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
             return set()  # the test was stopped before it began: no samples, no other Summaries
-        return set(self.settings.peers) - {self.role, CONSOLE} - self._received_from
+        return set(self.settings.peers) - {self.role, names.CONSOLE} - self._received_from
 
     def _tail_missing(self, name: str) -> bool:
         if name in self._sent:

@@ -2,36 +2,133 @@
 """ROS parameters of a node: options of the run, and sections of the scenario that the node owns.
 
 Parameters can be set until the node is configured. Invalid initial values are refused at configuration, invalid
-later values immediately.
+later values immediately. The scenario defines the defaults of the sections. Command line, parameter file and
+launch override single values, which are checked like values of ``--set``. Matrices and lists of sections can be
+set only in the scenario file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import attrs
-from rcl_interfaces.msg import SetParametersResult
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from rths_nodes.core import yaml_text
+from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.parameters import Spec
+from rths_nodes.core.errors import ConfigError, join, unknown
+from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.validation import checked_number, to_data
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE, LOCKSTEP, NODE, SOCKETS, Option, check_clock, options
+from rths_nodes.loop.options import EXECUTIVE, LOCKSTEP, NODE, SOCKETS, Option, check_clock, options
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names
-from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER
-from rths_nodes.ros.nodes import parameters
-from rths_nodes.ros.transport import qos_overrides
+from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER, NodeLocation
+from rths_nodes.ros.transport import endpoints
 from rths_nodes.ros.transport.node_lines import Load
-from rths_nodes.ros.transport.rclpy_private import declared_parameters
-from rths_nodes.ros.transport.wiring import NodeLocation
+from rths_nodes.ros.transport.rclpy_private import declared_parameters, parameter_overrides
+
+RANGES: dict[str, tuple[str, Any, Any, float]] = {
+    "number": ("floating_point_range", FloatingPointRange, float, math.inf),
+    "integer": ("integer_range", IntegerRange, int, 2**63 - 1),
+}
+"""Field of the descriptor, its types, and the replacement for a missing bound, by kind of a value."""
+FOREIGN = (endpoints.PREFIX, "use_sim_time", "start_type_description_service")
+
+
+def initial_values(node: Node) -> Data:
+    return {name: plain(parameter) for name, parameter in parameter_overrides(node).items()}
+
+
+def plain(parameter: Parameter) -> Any:
+    value = parameter.value
+    return list(value) if hasattr(value, "tolist") else value
+
+
+def reported_sections(status: Data) -> Data:
+    with suppress(ConfigError):  # another node may use a different form
+        data = yaml_text.parse(status["parameters"], status["node"])
+        if isinstance(data, dict):
+            return data
+    return {}
+
+
+def declare(
+    node: Node, name: str, value: object, doc: str, spec: Spec | None = None, choices: Sequence[str] = ()
+) -> None:
+    ranges = {}
+    if spec is not None:
+        doc = " ".join(filter(None, (doc, f"[{spec.unit}]" if spec.unit else "", spec.bound)))
+        ranges = {} if value is None else _ranges(spec)
+    constraints = f"one of {', '.join(choices)}" if choices else ""
+    descriptor = ParameterDescriptor(
+        description=doc, additional_constraints=constraints, dynamic_typing=True, **ranges
+    )
+    node.declare_parameter(name, value, descriptor, ignore_override=True)
+
+
+def _ranges(spec: Spec) -> dict[str, object]:
+    low = spec.at_least if spec.at_least is not None else spec.more_than
+    high = spec.at_most if spec.at_most is not None else spec.less_than
+    if spec.kind not in RANGES or (low is None and high is None):
+        return {}
+    field, kind, number, largest = RANGES[spec.kind]
+    low, high = -largest if low is None else low, largest if high is None else high
+    return {field: [kind(from_value=number(low), to_value=number(high))]}
+
+
+def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequence[str]) -> Scenario:
+    prefixes = tuple(f"{section}." for section in sections)
+    return replace(
+        scenario, [(name.split("."), value) for name, value in values.items() if name.startswith(prefixes)]
+    )
+
+
+def section(scenario: Scenario, path: str) -> Any:
+    part: object = scenario
+    for name in path.split("."):
+        part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
+    return part
+
+
+class Row(NamedTuple):
+    name: str
+    value: object
+    doc: str
+    spec: Spec | None = None
+    choices: tuple[str, ...] = ()
+
+
+def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
+    families = {name: spec.family for name, spec in declared(type(scenario)).items()}
+    return [row for path in sections for row in _rows(section(scenario, path), path, families.get(path, ""))]
+
+
+def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
+    if built is None:
+        return
+    if isinstance(built, dict):
+        for name, entry in built.items():
+            yield from _rows(entry, join(path, name), family)
+        return
+    if type_of(built):
+        choices = tuple(registry.names(family)) if family else ()
+        yield Row(join(path, "type"), type(built).type_name, "component", choices=choices)
+    for key, spec in declared(type(built)).items():
+        value, name = getattr(built, key), join(path, key)
+        if spec.kind in ("component", "components", "section", "sections"):
+            yield from _rows(value, name, spec.family)
+        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no parameters of these types
+            yield Row(name, to_data(value), spec.doc, spec, spec.choices)
+
 
 PEERS = "peers"
 
@@ -71,10 +168,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node`` at ``location``, read-only while ``frozen()`` is true.
-
-    ``built`` is a scenario that is reused if the parameter ``scenario`` has its name.
-    """
+    """ROS parameters of ``node``, read-only while ``frozen()``. The scenario ``built`` is reused by its name."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -82,7 +176,7 @@ class NodeSettings:
         self._node, self.location, self._frozen, self._built = node, location, frozen, built
         self._options = options_of(location.role)
         self._defaults = {name: _as_parameter(option.default) for name, option in self._options.items()}
-        self._values = parameters.initial_values(node)
+        self._values = initial_values(node)
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
@@ -92,7 +186,7 @@ class NodeSettings:
         self.hash = ""
         for name, option in self._options.items():
             value = self._values.get(name, self._defaults[name])
-            parameters.declare(node, name, value, option.doc, choices=option.spec.choices)
+            declare(node, name, value, option.doc, choices=option.spec.choices)
         self._declare_sections()
         node.add_on_set_parameters_callback(self._check_set)
         node.add_post_set_parameters_callback(self._follow_set)
@@ -104,14 +198,6 @@ class NodeSettings:
         if self.value("transport") != SOCKETS:
             return None
         return Load(max(LOCKSTEP_WINDOW, round(self.scenario.servo_rate)), size, not self.lockstep)
-
-    @property
-    def best_effort(self) -> bool:
-        return bool(self.value("reliability") == BEST_EFFORT)
-
-    @property
-    def autostart(self) -> bool:
-        return bool(self.value("autostart"))
 
     @property
     def publishes_clock(self) -> bool:
@@ -160,7 +246,7 @@ class NodeSettings:
 
     def facts(self) -> Data:
         both = (*self.owned, *READ.get(self.location.role, ()))
-        sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
+        sections = {name: to_data(section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
         if self.scenario.hops.depth:
             sections["hops"] = to_data(self.scenario.hops)
@@ -174,7 +260,7 @@ class NodeSettings:
     def load(self) -> Scenario:
         self._check_options()
         self._check_names()
-        qos_overrides.check(self._node, self.location, self._values)
+        endpoints.check_overrides(self._node, self.location, self._values)
         self.lockstep = self.value("pace") == LOCKSTEP
         self.clocked = not self.lockstep
         if self.publishes_clock:
@@ -205,7 +291,7 @@ class NodeSettings:
     def _check_names(self) -> None:
         prefixes = tuple(f"{section}." for section in self.owned)
         for name in self._values:
-            accepted = name.startswith(prefixes) or name in self._options or name.startswith(parameters.FOREIGN)
+            accepted = name.startswith(prefixes) or name in self._options or name.startswith(FOREIGN)
             if not accepted and not self._node.has_parameter(name):
                 declared = [*(f"{prefix}.." for prefix in prefixes), *declared_parameters(self._node)]
                 raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
@@ -217,42 +303,39 @@ class NodeSettings:
         if self._built is not None and scenario == self._built.name:
             scenario = self._built
         self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
-        return parameters.effective(loaded, values, self.owned)
+        return effective(loaded, values, self.owned)
 
     def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
-        mine = {parameter.name: parameters.plain(parameter) for parameter in changes if self._owns(parameter.name)}
-        if self._declaring or not mine:
-            return SetParametersResult(successful=True)
-        if self._frozen():
-            return _refused(
-                f"{', '.join(mine)}: cannot change while the node is configured. Clean up the node first"
-            )
+        mine = self._mine(changes)
         try:
+            if mine and self._frozen():
+                raise ConfigError(
+                    f"{', '.join(mine)}: cannot change while the node is configured. Clean up the node first"
+                )
             for name, value in mine.items():
                 if name in self._options:
                     self._check_option(name, value)
             values = self._with(mine)
-            if values.get("scenario"):
+            if mine and values.get("scenario"):
                 self._loaded(values)
         except ConfigError as error:
-            return _refused(str(error))
+            return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 
     def _follow_set(self, changes: Sequence[Parameter]) -> None:
-        mine = {parameter.name: parameters.plain(parameter) for parameter in changes if self._owns(parameter.name)}
-        if not self._declaring and mine:
+        if mine := self._mine(changes):
             self._values = self._with(mine)
             self._declare_sections()
 
-    def _owns(self, name: str) -> bool:
-        return name in self._options or name in self._sections
+    def _mine(self, changes: Sequence[Parameter]) -> Data:
+        """Return the changed options and sections; empty while this object declares parameters."""
+        accepted = () if self._declaring else (*self._options, *self._sections)
+        return {parameter.name: plain(parameter) for parameter in changes if parameter.name in accepted}
 
     def _with(self, changes: Mapping[str, object]) -> dict[str, object]:
         values = self._values
         if "scenario" in changes:
-            values = parameters.initial_values(self._node) | {
-                name: values[name] for name in values if name in self._options
-            }
+            values = initial_values(self._node) | {name: values[name] for name in values if name in self._options}
         return values | dict(changes)
 
     def _declare_sections(self) -> None:
@@ -261,14 +344,10 @@ class NodeSettings:
             self._node.undeclare_parameter(name)
         try:
             self._check_options()
-            rows = parameters.rows(self._loaded(self._values), self.owned)
+            declared_rows = rows(self._loaded(self._values), self.owned)
         except Exception:  # configuration raises the error again and reports it
-            rows = []
-        for row in rows:
-            parameters.declare(self._node, *row)
-        self._sections = [name for name, *_ in rows]
+            declared_rows = []
+        for row in declared_rows:
+            declare(self._node, *row)
+        self._sections = [name for name, *_ in declared_rows]
         self._declaring = False
-
-
-def _refused(reason: str) -> SetParametersResult:
-    return SetParametersResult(successful=False, reason=reason)

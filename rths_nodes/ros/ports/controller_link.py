@@ -21,7 +21,6 @@ from std_msgs.msg import Float64MultiArray, String
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.rclpy_private import take_bytes
-from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 STAND_IN = "rths_stand_in"
 """Name of the parameter that marks a controller that moves no hardware."""
@@ -36,7 +35,7 @@ UNNAMED = "_UNKNOWN_"
 KEPT = 1000
 
 
-class ControllerLink(ThreadedNode):
+class ControllerLink(middleware.ThreadedNode):
     """Exchanges commands and joint states with a controller until :meth:`close`, without a thread of its own.
 
     ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
@@ -151,11 +150,8 @@ class ControllerLink(ThreadedNode):
         is_stand_in = bool(mark and mark.bool_value)
         if is_stand_in != params.stand_in:
             there = "moves no hardware" if is_stand_in else "may move a real rig"
-            why = (
-                f"its parameter {STAND_IN} is {str(is_stand_in).lower()}"
-                if mark
-                else f"it has no parameter {STAND_IN}"
-            )
+            is_set = f"its parameter {STAND_IN} is {str(is_stand_in).lower()}"
+            why = is_set if mark else f"it has no parameter {STAND_IN}"
             raise ConfigError(
                 f"port.stand_in = {str(params.stand_in).lower()}: the controller {self._controller} {there}: {why}"
             )

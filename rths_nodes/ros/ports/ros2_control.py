@@ -73,19 +73,8 @@ class JointReader:
         names = list(message.name)
         if names != self._names:
             self._find(names)
-        position, effort = message.position, message.effort
-        for noun, values in (("position", position), ("effort", effort)):
-            if len(values) != len(names):
-                raise Unfit(
-                    f"{len(values)} values of {noun} for {len(names)} joints: the hardware needs a state "
-                    f"interface {noun!r} for each joint, and the joint_state_broadcaster must publish it"
-                )
-        places = self._places[: len(self._joints)]
-        displacement = np.array([position[index] for index in places])
-        force = np.array([effort[index] for index in places])
-        if not (math.isfinite(displacement.sum()) and math.isfinite(force.sum())):
-            self._refuse_numbers(displacement, force)
-        echo = position[self._places[-1]] if self._counter else 0.0
+        displacement, force = self._values("position", message), self._values("effort", message)
+        echo = message.position[self._places[-1]] if self._counter else 0.0
         if not math.isfinite(echo):
             raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be finite")
         stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
@@ -99,21 +88,25 @@ class JointReader:
             raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
         self._names, self._places = names, [names.index(joint) for joint in wanted]
 
-    def _refuse_numbers(self, displacement: Array, force: Array) -> None:
-        for noun, values in (("position", displacement), ("effort", force)):
-            for joint, value in zip(self._joints, values.tolist(), strict=True):
-                if not math.isfinite(value):
-                    raise Unfit(
-                        f"joint {joint!r}: {noun} = {value:g}: must be finite (a state interface without a value "
-                        "publishes nan)"
-                    )
+    def _values(self, noun: str, message: JointState) -> Array:
+        values: Sequence[float] = getattr(message, noun)
+        if len(values) != len(self._names):
+            raise Unfit(
+                f"{len(values)} values of {noun} for {len(self._names)} joints: the hardware needs a state "
+                f"interface {noun!r} for each joint, and the joint_state_broadcaster must publish it"
+            )
+        chosen = np.array([values[index] for index in self._places[: len(self._joints)]])
+        for joint, value in zip(self._joints, chosen.tolist(), strict=True):
+            if not math.isfinite(value):
+                raise Unfit(
+                    f"joint {joint!r}: {noun} = {value:g}: must be finite (a state interface without a value "
+                    "publishes nan)"
+                )
+        return chosen
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states per period ``dt`` (s), from ``stamps`` (s).
-
-    Raises ConfigError unless the stamps increase and the number is an integer.
-    """
+    """Return the joint states per ``dt`` (s), by ``stamps`` (s). Raises ConfigError if not an integer."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
@@ -126,18 +119,24 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
     return count
 
 
-class SampleCount:
-    """Computes sample numbers from stamps, because joint states have no counter. The first number is 0.
+class SampleStream:
+    """Converts joint states of a test to samples; only the newest sample is used.
 
-    ``period`` is the time between states, s; a sample has ``per_sample`` states. Deviations of up to 0.4 periods
-    and clock drift are tolerated.
+    If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
+    Stamps give the numbers of samples, from 0: a sample has ``per_sample`` states, ``period`` s apart. Deviations
+    of up to 0.4 periods and clock drift are tolerated. ``slipped`` counts lost or unused samples. ``heard_at`` is
+    the arrival time of the last new state, ns. ``ages`` are ages of samples on arrival.
     """
 
-    def __init__(self, period: float, per_sample: int) -> None:
-        self._period, self._per_sample = period, per_sample
+    def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
+        self._reader, self._period, self._per_sample = reader, period, per_sample
         self._last: int | None = None
         self._expected = 0.0
-        self.repeated = 0
+        self._newest: JointSample | None = None
+        self._used = -1
+        self.slipped = self.repeated = 0
+        self.heard_at = time.monotonic_ns()
+        self.ages = Durations(TIMED)
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
         """Return whether the state is new, and the number of its sample (None between two samples)."""
@@ -154,32 +153,10 @@ class SampleCount:
         sample, rest = divmod(self._last, self._per_sample)
         return True, None if rest else sample
 
-
-class SampleStream:
-    """Converts joint states of a test to samples; only the newest sample is used.
-
-    If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
-    ``slipped`` is the number of lost or unused samples. ``heard_at`` is the arrival time of the last new state,
-    ns. ``ages`` are ages of samples on arrival.
-    """
-
-    def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
-        self._reader = reader
-        self._count = SampleCount(period, per_sample)
-        self._newest: JointSample | None = None
-        self._used = -1
-        self.slipped = 0
-        self.heard_at = time.monotonic_ns()
-        self.ages = Durations(TIMED)
-
-    @property
-    def repeated(self) -> int:
-        return self._count.repeated
-
     def take(self, messages: Sequence[object]) -> None:
         for message in messages:
             sample = self._reader.read(message)
-            new, number = self._count.number(sample.stamp)
+            new, number = self.number(sample.stamp)
             if new:
                 self.heard_at = time.monotonic_ns()
             if number is not None:
@@ -329,7 +306,6 @@ class Ros2ControlPort(OfPort, Readback):
         self._controller = "/" + params.controller.strip("/")
         self.address = self._controller
         self._link: Any = None
-        self.interlock = ""
         self._forget()
 
     def _forget(self) -> None:
@@ -348,11 +324,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster without sending a command.
-
-        ``pacer``, called at each sample of the rig, is required, because this port needs real time.
-        Raises ConfigError if a check fails.
-        """
+        """Find and check controller and broadcaster. Raises ConfigError if a check fails, or without ``pacer``."""
         if pacer is None:
             raise ConfigError(
                 "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
@@ -532,11 +504,8 @@ class Ros2ControlPort(OfPort, Readback):
             counts["transport_largest"] = max(self._needed)
         for name, times in (("answer", self._answers), ("age", self._stream.ages)):
             if len(times):
-                seconds = times.seconds
-                counts |= {
-                    f"{name}_median_s": float(np.median(seconds)),
-                    f"{name}_largest_s": float(seconds.max()),
-                }
+                counts[f"{name}_median_s"] = float(np.median(times.seconds))
+                counts[f"{name}_largest_s"] = float(times.seconds.max())
         return counts
 
     def safe(self) -> None:

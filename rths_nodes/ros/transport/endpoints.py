@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishers and subscriptions that handle messages as bytes, polled without an executor.
+"""Publishers and subscriptions that handle messages as bytes, polled without an executor; and their QoS.
 
 Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes of one machine use a
-line (``line.py``).
+line (``line.py``). Users may change QoS and names only of topics between a test and other programs, because other
+topics are part of the protocol.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 from rclpy.publisher import Publisher
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSPolicyKind, QoSProfile, ReliabilityPolicy
+from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.subscription import Subscription
 from rclpy.waitable import Waitable
 
 from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.wire import HEAD, RunMark, number_of
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter
-from rths_nodes.ros.transport.peers import PublisherGuard
 from rths_nodes.ros.transport.rclpy_private import publish_bytes, take_bytes
 
 
@@ -35,26 +38,21 @@ class ByHand(MutuallyExclusiveCallbackGroup):
 
 GID = "publisher_gid"
 """Key of the publisher's gid in the information about a message. Some distributions lack this key."""
-
-
 AT_MOST = 5000
 """Maximum number of unread messages in an inbox, as in Fast DDS."""
-
-
 FOREIGN_A_TURN = 128
 """Maximum number of foreign messages dropped per call, which takes less than a millisecond."""
 
 
 class Inbox:
-    """Polled subscription that returns only messages accepted by the ``guard``.
+    """Polled subscription of the node ``owner`` that returns only messages accepted by the ``guard``.
 
-    ``by_hand`` is true if the publisher is a neighbour, which passes messages directly. ``line`` is the line in
-    use, or None. Copies from the middleware of messages from a neighbour or a line are dropped. ``owner`` is the
-    full name of the node.
+    If ``by_hand``, the publisher is a neighbour and passes messages directly; otherwise they come by ``line``, if
+    any. Copies of these messages from the middleware are dropped.
     """
 
     def __init__(
-        self, subscription: Subscription, guard: PublisherGuard, owner: str = "", stream: bool = False
+        self, subscription: Subscription, guard: peers.PublisherGuard, owner: str = "", stream: bool = False
     ) -> None:
         self.subscription, self.guard, self.owner, self.stream = subscription, guard, owner, stream
         self.by_hand = False
@@ -267,12 +265,12 @@ def open_inbox(
     return Inbox(subscription, judge, node.get_fully_qualified_name(), topic.stream)
 
 
-def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
+def _guard_of(topic: names.Topic) -> type[peers.PublisherGuard]:
     if topic.name == names.TRIP:
         return peers.TripGuard if topic.publishers else peers.RequestGuard
     if topic.name == names.TEST_STATE:
         return peers.AnnouncementGuard
-    return PublisherGuard if topic.publishers else peers.OpenGuard
+    return peers.PublisherGuard if topic.publishers else peers.OpenGuard
 
 
 def quality(
@@ -298,3 +296,78 @@ def _gid_of(info: Data) -> bytes | None:
 
 def ignore(_: object) -> None:
     """Do nothing, because no executor serves these subscriptions."""
+
+
+PREFIX = "qos_overrides."
+NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
+DEEPEST = 5000
+"""Largest depth of a queue, as in Fast DDS."""
+POLICIES: dict[str, tuple[str, ...]] = {
+    "depth": (),
+    "durability": ("volatile", "transient_local"),
+    "history": ("keep_last",),  # keep_all would block the node if a subscriber is slow
+    "reliability": ("reliable", "best_effort"),
+}
+
+
+def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
+    if not topic.for_onlookers:
+        return None
+    return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
+
+
+def check_overrides(node: Node, location: names.NodeLocation, parameters: Mapping[str, object]) -> None:
+    """Raise ConfigError for invalid overrides of ``node``, and for remapped topics of the protocol."""
+    rows = dict(_topics(node, location))
+    topics = {node.resolve_topic_name(name): row for name, row in rows.items()}
+    problems = Problems()
+    for name, row in rows.items():
+        canonical, actual = node.resolve_topic_name(name, only_expand=True), node.resolve_topic_name(name)
+        if actual != canonical and row.publishers and row.subscribers:
+            problems.append(
+                f"{canonical}: remapping to {actual} is refused, because nodes and recordings rely on the name. "
+                "Use a namespace, or remap the topic in the other program"
+            )
+    for name, value in parameters.items():
+        if name.startswith(PREFIX):
+            with problems.gathered():
+                _check_override(name, value, topics)
+    problems.refuse()
+
+
+def _topics(node: Node, location: names.NodeLocation) -> Iterator[tuple[str, names.Topic]]:
+    for row in names.TOPICS.values():
+        yield location.topic(row.name), row
+    for row in (names.DIAGNOSTICS, names.CLOCK):
+        yield row.name, row
+    peers = node.get_parameter("peers").value if location.role == names.ACTUATOR else ()
+    axes = [""] if location.role == names.AXIS else [f"{axis}/" for axis in map(names.axis_of, peers) if axis]
+    for key, row in names.AXIS_TOPICS.items():
+        for axis in axes:
+            yield f"{axis}{key}", row
+
+
+def _check_override(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
+    parts = NAME.fullmatch(name)
+    if parts is None:
+        raise ConfigError(f"{name}: must have the form {PREFIX}/TOPIC.publisher.POLICY")
+    topic, side, policy = parts.group("topic", "side", "policy")
+    chosen = [key for key, row in topics.items() if row.for_onlookers]
+    if topic not in topics:
+        raise unknown(name, "topic", topic, chosen)
+    if not topics[topic].for_onlookers:
+        raise ConfigError(
+            f"{name}: refused, because the QoS of {topic} is part of the protocol of the loop (see the parameters "
+            f"reliability and transport). Allowed topics: {', '.join(chosen)}"
+        )
+    if side != "publisher":
+        raise ConfigError(
+            f"{name}: must be {PREFIX}{topic}.publisher.{policy}, because no node of a test subscribes to {topic}"
+        )
+    if policy not in POLICIES:
+        raise unknown(name, "policy", policy, POLICIES)
+    if policy == "depth":
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DEEPEST:
+            raise ConfigError(f"{name} = {value!r}: must be a whole number from 1 to {DEEPEST}")
+    elif value not in POLICIES[policy]:
+        raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(POLICIES[policy])}")

@@ -2,17 +2,104 @@
 """Line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
 
 The nodes share no lock. When a node exits, the kernel reports this immediately, and still delivers earlier
-messages.
+messages. Every local process may bind or call an abstract socket name, so both sides query the kernel for the user
+of the other process.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import pwd
 import socket
 import struct
 from collections import deque
 from contextlib import suppress
+from typing import NamedTuple
 
 from rths_nodes.core.wire import HEAD, number_of
+from rths_nodes.ros.environment import DOMAIN
+from rths_nodes.ros.names import TRIP
+
+LONGEST_NAME = 107
+LONGEST_GREETING = 4096
+WAIT, WELCOME = b"wait", b"welcome"
+"""Answers to a valid greeting: at once, and after the called node has discovered the caller."""
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+def address(node: str, domain: int, user: int | None = None) -> bytes:
+    """Return the abstract socket name of ``node`` (full name). The default ``user`` is the current user."""
+    name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
+    if len(name) > LONGEST_NAME:
+        name = b"rths/" + hashlib.sha256(name).hexdigest().encode()
+    return b"\0" + name
+
+
+def stop_address(namespace: str) -> bytes:
+    """Return the socket address of the executive; the datagram ``S`` stops the test, ``T`` trips it."""
+    return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
+
+
+def stop_executive(namespace: str, kind: str) -> bool:
+    """Send a stop directly to the executive in ``namespace``. Return True if there is an executive."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
+        sender.setblocking(False)
+        return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
+    return False
+
+
+class Credentials(NamedTuple):
+    process: int
+    user: int
+
+    @classmethod
+    def of(cls, sock: socket.socket) -> Credentials:
+        process, user, _ = _CREDENTIALS.unpack(
+            sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        return cls(process, user)
+
+    @property
+    def trusted(self) -> bool:
+        return self.user == os.getuid()
+
+    @property
+    def name(self) -> str:
+        try:
+            return pwd.getpwuid(self.user).pw_name
+        except KeyError:
+            return str(self.user)
+
+    def __str__(self) -> str:
+        return f"process {self.process} of user {self.user}"
+
+
+class Greeting(NamedTuple):
+    """First message of a caller: its ``run``, full name, topic, and the gid of its publisher."""
+
+    run: str
+    node: str
+    topic: str
+    gid: str
+
+    def pack(self) -> bytes:
+        return json.dumps(self).encode()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Greeting:
+        """Unpack a greeting. Raises ValueError if ``data`` is not a greeting."""
+        try:
+            values = json.loads(data)  # JSON and encoding errors are ValueErrors
+        except RecursionError as error:
+            raise ValueError("too many brackets") from error
+        if not isinstance(values, list) or [type(value) for value in values] != [str] * len(cls._fields):
+            raise ValueError("the fields are not four texts")
+        bytes.fromhex(values[-1])
+        return cls(*values)
+
 
 LONGEST_MESSAGE = 1 << 16
 """Longest message that can be received, bytes."""
@@ -133,12 +220,9 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; return False if the receiver has closed the line.
-
-        After the first message, only a failed send reveals a closed line.
-        """
+        """Send queued messages; return False if the receiver has closed the line."""
         self.send_kept()
-        if self.open and not self.spoken:
+        if self.open and not self.spoken:  # later, only a failed send reveals a closed line
             try:
                 gone = not self.socket.recv(1)  # after accepting, the receiver sends nothing
             except BlockingIOError:

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the middleware, applied before a process has its first node."""
+"""Settings of the middleware, contexts, and nodes that belong to no run and are spun by their own threads."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 
 import rclpy
 from rclpy.context import Context
+from rclpy.exceptions import InvalidHandle
+from rclpy.executors import Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import prefixes, resource
+from rths_nodes.loop.options import checked_namespace
 from rths_nodes.ros import environment
 from rths_nodes.ros.environment import PEERS, PROFILES, RANGE
 from rths_nodes.ros.transport.rclpy_private import RCLError, type_support_loaded
@@ -100,3 +106,63 @@ def check_reaches_others() -> None:
             f"{RANGE}: {wanted!r} restricts discovery to this machine, but other machines run nodes of the test; "
             f"set {RANGE}=SUBNET on all machines"
         )
+
+
+class ThreadedNode:
+    """Runs the node ``name`` in a private context. ``threads`` threads spin the node from start to close.
+
+    The node has none of the default services of rclpy. Raises ConfigError if ROS 2 does not start.
+    """
+
+    def __init__(self, name: str, namespace: str, threads: int) -> None:
+        if namespace:
+            checked_namespace(namespace)
+        with ExitStack() as stack:
+            self._context = stack.enter_context(ros_context())
+            with in_words():
+                self._node: Node = Node(
+                    name,
+                    namespace=namespace,
+                    context=self._context,
+                    use_global_arguments=False,
+                    enable_rosout=False,
+                    start_parameter_services=False,
+                    parameter_overrides=[Parameter("start_type_description_service", value=False)],
+                )
+            stack.callback(self._node.destroy_node)
+            self._owned = stack.pop_all()
+            """Parts to close with the node, the last one first."""
+        self._executor: Executor = (  # with one thread, a multi-threaded executor warns
+            SingleThreadedExecutor(context=self._context)
+            if threads == 1
+            else MultiThreadedExecutor(threads, context=self._context)
+        )
+        self._executor.add_node(self._node)
+        self._leaving = threading.Event()
+        self._spinning = threading.Thread(target=self._spin, name=f"{name} node", daemon=True)
+
+    def start(self) -> None:
+        self._spinning.start()
+
+    def close(self) -> None:
+        if not self._context.ok():
+            return
+        self._leaving.set()
+        self._executor.shutdown()
+        if self._spinning.is_alive():
+            self._spinning.join()
+        self._owned.close()
+
+    def _take_turn(self) -> None:
+        self._executor.spin()
+
+    def _spin(self) -> None:
+        while self._context.ok() and not self._leaving.is_set():
+            try:
+                self._take_turn()
+            except ExternalShutdownException:
+                return
+            except InvalidHandle:  # a subscription was destroyed while the executor used it
+                continue
+            except Exception as error:
+                self._node.get_logger().warning(f"a message was dropped ({type(error).__name__}: {error})")

@@ -16,8 +16,18 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
-from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WAIT, WELCOME, Credentials, Greeting, address
-from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketWriter, make_room
+from rths_nodes.ros.transport.line import (
+    LONGEST_GREETING,
+    LONGEST_MESSAGE,
+    WAIT,
+    WELCOME,
+    Credentials,
+    Greeting,
+    SocketReader,
+    SocketWriter,
+    address,
+    make_room,
+)
 
 ANSWER_NS = 2 * SECOND
 """Timeout for receiving the greeting of a caller, ns."""
@@ -44,10 +54,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line: number of ``messages`` of at most ``size`` bytes.
-
-    If ``holds`` is true, messages for other subscribers may wait (:class:`StreamPublisher`).
-    """
+    """Capacity of a line, ``messages`` of at most ``size`` bytes; with ``holds``, other subscribers may wait."""
 
     messages: int
     size: int
@@ -209,8 +216,7 @@ class NodeLines:
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()
-        states = (self._calls, self._again_at, self._answered, self._outlets, self._by_topic)
-        for state in states:
+        for state in (self._calls, self._again_at, self._answered, self._outlets, self._by_topic):
             state.clear()
 
     def _address(self, node: str) -> bytes:
@@ -224,10 +230,7 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens on the abstract socket ``address``.
-
-    ``problem`` is the reason if listening fails. ``strangers`` is the number of refused connections by caller.
-    """
+    """Listens on ``address``, or states the ``problem``. ``strangers`` counts refused connections by caller."""
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self._now = clock.monotonic_ns

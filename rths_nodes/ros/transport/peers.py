@@ -22,16 +22,11 @@ from rths_nodes.ros.names import CONSOLE, ROLES, role_of
 
 VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstring source\nstring reason\n"
 """Definition of Trip in programs built before version 0.10."""
-
 LONGEST = 200
 """Maximum length of the source, and of the reason, of a trip request, in characters."""
-
 MOST_FOREIGN = 64
-
 MOST_UNJUDGED = 64
-
 UNKNOWN = "unknown"
-
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
 NOBODY = b""
@@ -65,10 +60,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a warning if one of ``nodes`` has another version of the type of ``topic``; otherwise an empty text.
-
-    Type hashes are compared if the middleware provides them.
-    """
+    """Return a warning if one of ``nodes`` has another type hash for ``topic``; otherwise an empty text."""
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
     mine = next((type_hash for name, type_hash in hashes if name == node.get_fully_qualified_name()), "")

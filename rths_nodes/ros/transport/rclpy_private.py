@@ -56,10 +56,7 @@ Logger = RcutilsLogger
 
 
 def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, Data] | None]:
-    """Return the function ``take(type, raw)``, which returns the next message and its information, or None.
-
-    The message is bytes if ``raw`` is true, otherwise an object.
-    """
+    """Return ``take(type, raw)``: the next message, as bytes if ``raw``, and its information; or None."""
     return subscription.handle.take_message  # type: ignore[no-any-return]
 
 
@@ -89,7 +86,6 @@ INFO_BYTES, ID_AT = 256, 16
 """Size of the buffer for rmw_service_info_t, and offset of request_id after two stamps of 8 bytes."""
 OK, GONE, NOTHING = 0, 2, 601
 """RCL_RET_OK, RCL_RET_TIMEOUT (the client has left) and RCL_RET_SERVICE_TAKE_FAILED (no request)."""
-
 _POINTER = ctypes.c_void_p
 _name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(_POINTER, ctypes.py_object, ctypes.c_char_p)(

@@ -43,10 +43,7 @@ class LoopCalls:
         self.closed = False
 
     def call(self, function: Callable[[], object]) -> object:
-        """Wait until the loop has called ``function``; return the result.
-
-        Raises CancelledError if the calls are closed.
-        """
+        """Return the result of ``function``, called by the loop. Raises CancelledError if the calls are closed."""
         future: Future[object] = Future()
         self.waiting.append((function, future))
         if self.closed:

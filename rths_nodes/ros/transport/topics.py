@@ -22,18 +22,15 @@ from rths_nodes.ros.transport.endpoints import (
     StreamPublisher,
     message_class,
     open_inbox,
+    overridable,
     quality,
 )
 from rths_nodes.ros.transport.node_lines import Load, NodeLines
-from rths_nodes.ros.transport.peers import PublisherGuard
-from rths_nodes.ros.transport.qos_overrides import overridable
-from rths_nodes.ros.transport.wiring import Endpoint
 
 BURST = 32
 
 Pack = Callable[..., bytes]
 Sample = Callable[[], object]
-
 FLUSH_S = 0.5
 """Time for sent messages to arrive before their publishers are destroyed, s."""
 
@@ -44,12 +41,10 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer between a node and its topics and port. This class has no effect; subclasses insert faults.
-
-    If ``holds_up`` is true, the node works only while ``may_work()`` is true.
-    """
+    """Layer between a node and its topics and port, without effect; subclasses insert faults."""
 
     holds_up = False
+    """True if the node works only while ``may_work()`` is true."""
 
     def sender(self, topic: str, send: Send) -> Send:
         return send
@@ -67,9 +62,8 @@ class Interposer:
 class NodeTopics:
     """Holds publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` contains the
-    ``inboxes`` without the interposer. ``senders`` publish through ``outlets``. ``on_received`` receives each
-    message on a low-rate topic.
+    ``opened`` contains the ``inboxes`` without the interposer; ``senders`` publish through ``outlets``.
+    ``on_received`` receives each message on a low-rate topic.
     """
 
     codec: Codec
@@ -82,7 +76,7 @@ class NodeTopics:
         self.outlets: dict[str, StreamPublisher] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.opened: dict[str, Inbox] = {}
-        self.guards: dict[str, PublisherGuard] = {}
+        self.guards: dict[str, peers.PublisherGuard] = {}
         self.senders: dict[str, Send] = {}
         self.malformed = 0
         self._awaited: set[str] = set()
@@ -90,7 +84,7 @@ class NodeTopics:
 
     def open(
         self,
-        endpoints: Iterable[Endpoint],
+        endpoints: Iterable[names.Endpoint],
         codec: Codec,
         best_effort: bool = False,
         interposer: Interposer | None = None,
@@ -103,31 +97,21 @@ class NodeTopics:
         if load is not None:
             self.lines.open(load)
         for endpoint in endpoints:
+            row, key, name, partners = endpoint.row, endpoint.key, endpoint.name, endpoint.partners
             if endpoint.publishes:
-                self._open_outlet(endpoint, best_effort, between)
+                kind, qos, options = message_class(row.type), quality(row, best_effort), overridable(row)
+                publisher = self._node.create_publisher(kind, name, qos, qos_overriding_options=options)
+                outlet = self.outlets[key] = StreamPublisher(publisher, partners)
+                self.senders[key] = between.sender(key, outlet.send)
+                if row.stream:
+                    self._streams[key] = outlet
             else:
-                self._open_inbox(endpoint, best_effort, between)
+                inbox = open_inbox(self._node, row, self.group, self.run, best_effort, name, partners)
+                self.opened[key], self.guards[key] = inbox, inbox.guard
+                self.inboxes[key] = between.inbox(key, inbox)
+                if endpoint.awaited:
+                    self._awaited.add(key)
         self.lines.connect(self._streams, self.opened.values())
-
-    def _open_outlet(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        row, key = endpoint.row, endpoint.key
-        publisher = self._node.create_publisher(
-            message_class(row.type),
-            endpoint.name,
-            quality(row, best_effort),
-            qos_overriding_options=overridable(row),
-        )
-        outlet = self.outlets[key] = StreamPublisher(publisher, endpoint.partners)
-        if row.stream:
-            self._streams[key] = outlet
-        self.senders[key] = interposer.sender(key, outlet.send)
-
-    def _open_inbox(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        row, key = endpoint.row, endpoint.key
-        inbox = open_inbox(self._node, row, self.group, self.run, best_effort, endpoint.name, endpoint.partners)
-        self.opened[key], self.guards[key] = inbox, inbox.guard
-        self._awaited |= {key} if endpoint.awaited else set()
-        self.inboxes[key] = interposer.inbox(key, inbox)
 
     def join(self, mark: str) -> None:
         """Join a run. Raises ConfigError for an invalid mark."""
@@ -200,18 +184,12 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
-
-        With ``holds``, other subscribers receive these messages only after a call of :meth:`publish_held`.
-        """
+        """Pass streams directly to inboxes of this process; with ``holds``, others wait for ``publish_held``."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
             topic = outlet.publisher.topic_name
-            neighbours = [
-                inbox for inbox in inboxes if inbox.guard.speakers == (me,) and inbox.guard.topic == topic
-            ]
-            if neighbours:
+            if neighbours := [box for box in inboxes if box.guard.speakers == (me,) and box.guard.topic == topic]:
                 outlet.hand_to(neighbours, holds)
 
     def share(self, codec: Codec) -> None:
@@ -238,7 +216,7 @@ class NodeTopics:
         for outlet in self.outlets.values():
             if outlet.publisher.get_subscription_count() < len(outlet.partners):
                 return _missing(outlet.publisher.topic_name, self._absent(outlet))
-        guards = [self.guards[key] for key in self.guards if key in self._awaited]
+        guards = [guard for key, guard in self.guards.items() if key in self._awaited]
         for guard in guards:
             if guard.subscription.get_publisher_count() < len(guard.speakers):
                 guard.look()
@@ -300,10 +278,7 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 
 
 class DeferredSends:
-    """Queues up to ``BURST`` messages on ``topics``.
-
-    In lockstep a burst wakes the recorder once. In real time the executor sends the burst after the Command.
-    """
+    """Queues up to ``BURST`` messages: a burst wakes the recorder once, in real time after the Command."""
 
     def __init__(self, topics: NodeTopics) -> None:
         self._topics = topics

@@ -24,7 +24,7 @@ from rths_nodes.app.procedure.operator_socket import (
     SocketOperator,
 )
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.ros.transport.greeting import Credentials, address
+from rths_nodes.ros.transport.line import Credentials, address
 
 NOBODY = 65534
 NAMESPACE = f"socket_{os.getpid()}"

@@ -37,7 +37,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import UNCONDITIONAL, ActRefused
 from rths_nodes.procedure.session import ACTS, CLEAR
 from rths_nodes.recording import procedure
-from rths_nodes.ros.transport.greeting import Credentials
+from rths_nodes.ros.transport.line import Credentials
 
 pytest.importorskip("rclpy")
 
@@ -510,7 +510,7 @@ def test_run_in_lockstep_is_stopped_over_ros(tmp_path: Path, way: str) -> None:
 
     from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
-    from rths_nodes.ros.hosting.stop_client import StopClient
+    from rths_nodes.ros.hosting.listener import StopClient
 
     by = "page" if way == "page" else "anybody"
     latched = DurabilityPolicy.TRANSIENT_LOCAL if way == "latched trip" else DurabilityPolicy.VOLATILE

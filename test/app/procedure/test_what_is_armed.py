@@ -41,7 +41,7 @@ from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
-from rths_nodes.ros.transport.greeting import Credentials
+from rths_nodes.ros.transport.line import Credentials
 
 NAME, SHORT = "chen_ricles_2010", ["duration=0.5"]
 TIMES = np.arange(0.0, 2.0, 0.01)
