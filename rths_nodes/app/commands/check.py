@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -192,13 +191,13 @@ REHEARSED_S = 2.0
 """Computing time after which the simulated test ends early, s."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
     text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
-    arguments.add(parser, "--hops", "RECORDING", text)
+    add("--hops RECORDING", text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     from rths_nodes.app.commands import component_check, file_kinds
     from rths_nodes.loop.embedded import checked_loop
 

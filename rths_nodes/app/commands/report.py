@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,24 +20,23 @@ if TYPE_CHECKING:
 UNMOVED = "no rung with motion was recorded, so the test has no histories"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: arguments.Arguments) -> None:
     text = (
         "folder of a recording or of a test, or RIG.commissioned.yaml; further folders are compared with the "
         "first folder"
     )
-    arguments.add(parser, "recording", "", text, nargs="+")
+    add("recording", text, nargs="+")
     text = "page to write; default: <recording>.html next to the recording, or <first recording>_compared.html"
-    arguments.add(parser, "--out", "FILE", text)
-    arguments.add_reference(parser)
-    arguments.add_flags(
-        parser,
+    add("--out FILE", text)
+    add.reference()
+    add.flags(
         defaults="also list parameters with default values",
         csv="also write every curve of the page, with all samples, as CSV in the folder <page>_curves",
     )
-    arguments.add_figures(parser, "<page>_figures")
+    add.figures("<page>_figures")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     from rths_nodes.recording import commissioning, procedure
     from rths_nodes.recording.reading import read_run
 
@@ -81,7 +79,7 @@ def _beside(recording: Path, ending: str) -> Path:
     return named.with_name(f"{named.name}{ending}.html")
 
 
-def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
+def _of_record(options: arguments.Options, folder: Path, out: Path) -> int:
     from rths_nodes.recording import procedure
 
     for name in ("figures", "csv", "reference", "defaults"):
@@ -93,7 +91,7 @@ def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
     return 0
 
 
-def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
+def _of_commissioning(options: arguments.Options, file: Path) -> int:
     from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.recording import commissioning
 
@@ -108,7 +106,7 @@ def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace, out: Path) -> None:
+def _check(options: arguments.Options, out: Path) -> None:
     problems = Problems()
     with problems.gathered():
         arguments.figures_width(options)
@@ -126,7 +124,7 @@ def _tests(run: Run) -> Recordings:
     return Recordings.one(Evaluation(run))
 
 
-def _write_files(options: argparse.Namespace, out: Path, tests: Callable[[], Recordings]) -> None:
+def _write_files(options: arguments.Options, out: Path, tests: Callable[[], Recordings]) -> None:
     if not (options.csv or options.figures):
         return
     from rths_nodes.analysis.figures import drawing, drawings
