@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.app import hosts
 from rths_nodes.app.keywords import (
@@ -25,8 +26,16 @@ from rths_nodes.app.keywords import (
     split,
 )
 from rths_nodes.app.results import Run
+from rths_nodes.app.studies import engine as engines
+from rths_nodes.app.studies import identification, prediction, runs, tasks, tuning
+from rths_nodes.app.studies import study as studies
 from rths_nodes.app.studies.design import Design, StudyFile
 from rths_nodes.app.studies.design import load as load_design
+from rths_nodes.app.studies.ensembles import plants as drawn
+from rths_nodes.app.studies.prediction import Prediction
+from rths_nodes.app.studies.results import Scoreboard, Study
+from rths_nodes.app.studies.tasks import Say, Shown
+from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.kernels import Function, Kernel
@@ -37,6 +46,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import Source
 from rths_nodes.loop.scenario.overrides import Overrides, with_case
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.recording import run as recordings
 from rths_nodes.recording.reading import read_run
 
@@ -47,10 +57,6 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.identification.frequency_responses import Fit
     from rths_nodes.analysis.identification.output_error import Identified
     from rths_nodes.analysis.stability.judgement import Judgement
-    from rths_nodes.app.studies.prediction import Prediction
-    from rths_nodes.app.studies.results import Scoreboard, Study
-    from rths_nodes.app.studies.tasks import Say, Shown
-    from rths_nodes.app.studies.tuning import Tuned
 
 Laws = Sequence[str | type | Kernel | Function]
 
@@ -324,7 +330,6 @@ def estimate(
     engine: str = AUTO,
 ) -> dict[str, Estimate] | Prediction:
     from rths_nodes.analysis.identification.estimate import estimate as estimated
-    from rths_nodes.app.studies import prediction
 
     test = recording if isinstance(recording, recordings.Run) else read_run(recording)
     if set is None:
@@ -424,34 +429,27 @@ def identify(
     out: Place | None = None,
     progress: Shown | None = None,
 ) -> Identified | Fit:
-    from rths_nodes.analysis.identification.experiments import Noise
-    from rths_nodes.app.studies import identification, tasks
-    from rths_nodes.mechanics.models.file import LoadingModel, save
-
+    purposes = identification.MODEL_BASED, identification.IDENTIFIED_INVERSE
+    if purpose not in purposes:
+        raise unknown("purpose", "purpose", purpose, purposes)
+    inverse = purpose == identification.IDENTIFIED_INVERSE
+    unused = {"resolution": resolution, "transport": transport} if inverse else {"fit_up_to": fit_up_to}
+    if any(value is not None for value in unused.values()):
+        raise ConfigError(f"{', '.join(unused)}: must be left out with purpose = {purpose!r}")
+    sources = identification.DECLARED, identification.MEASURED
+    if transport not in (None, *sources):
+        raise unknown("transport", "transport", transport, sources)
     loaded, wanted = files.load(scenario, overrides, case, rig), dict(noise or {})
+    driven = identification.periodic_noise(loaded, wanted) if inverse else from_data(Noise, wanted)
+    band, source = driven.band, identification.description(driven)
+    end = identification.end_of_fit(loaded, band, fit_up_to) if inverse else None
+    experiments = identification.run(loaded, driven, None, progress or tasks.silent)
     result: Identified | Fit
     model: LoadingModel
-    if purpose == identification.IDENTIFIED_INVERSE:
-        if (resolution, transport) != (None, None):
-            raise ConfigError(f"resolution, transport: must be left out with purpose = {purpose!r}")
-        driven = identification.periodic_noise(loaded, wanted)
-        end = identification.end_of_fit(loaded, driven.band, fit_up_to)
-        experiments = identification.run(loaded, driven, None, progress or tasks.silent)
-        source = identification.description(driven)
-        result, model = identification.fit_periodic(loaded, experiments, driven.band, end, source)
-    elif purpose == identification.MODEL_BASED:
-        if fit_up_to is not None:
-            raise ConfigError(f"fit_up_to: must be left out with purpose = {purpose!r}")
-        sources = identification.DECLARED, identification.MEASURED
-        if transport not in (None, *sources):
-            raise unknown("transport", "transport", transport, sources)
-        driven = from_data(Noise, wanted)
-        experiments = identification.run(loaded, driven, None, progress or tasks.silent)
-        source = identification.description(driven)
-        result, model = identification.fit(loaded, experiments, driven.band, resolution, None, transport, source)
+    if end is None:
+        result, model = identification.fit(loaded, experiments, band, resolution, None, transport, source)
     else:
-        names = identification.MODEL_BASED, identification.IDENTIFIED_INVERSE
-        raise unknown("purpose", "purpose", purpose, names)
+        result, model = identification.fit_periodic(loaded, experiments, band, end, source)
     if out is not None:
         save(model, out)
     return result
@@ -469,6 +467,10 @@ def _folder(out: Place | None) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="rths_"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hooks(progress: Shown | None) -> studies.Hooks:
+    return studies.Hooks(progress) if progress else studies.Hooks()
 
 
 def _of_study() -> dict[str, tuple[Spec, object]]:
@@ -526,13 +528,9 @@ def study(
     >>> table.values("max_error_mm").round(2).tolist()
     [1.44, 0.0]
     """
-    from rths_nodes.app.studies import engine as engines
-    from rths_nodes.app.studies import study as studies
-
     where, design = engines.chosen(jobs, scheduler, engine), _design(file, contents)
-    hooks = studies.Hooks(progress) if progress else studies.Hooks()
     with _folder(out) as folder:
-        table = studies.complete(design, folder, where, hooks)
+        table = studies.complete(design, folder, where, _hooks(progress))
         if out is not None:
             studies.write_all(table, folder)
     return table
@@ -613,16 +611,9 @@ def tune(
     progress: Shown | None = None,
     say: Say | None = None,
 ) -> Tuned:
-    from rths_nodes.app.studies import engine as engines
-    from rths_nodes.app.studies import runs, tasks, tuning
-    from rths_nodes.app.studies.ensembles import plants as drawn
-
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(scenario, overrides, case, rig)
-    for name, value, least in (
-        ("evaluations", evaluations, tuning.LEAST),
-        ("plants", plants, 0),
-        ("seed", seed, 0),
-    ):
+    counts = ("evaluations", evaluations, tuning.LEAST), ("plants", plants, 0), ("seed", seed, 0)
+    for name, value, least in counts:
         if value < least:
             raise ConfigError(f"{name} = {value}: must be >= {least}")
     variants = [with_case(loaded, name) for name in cases] or [loaded]
@@ -711,10 +702,8 @@ def scoreboard(
     engine: str = AUTO,
     progress: Shown | None = None,
 ) -> Scoreboard:
-    from rths_nodes.app.studies import engine as engines
     from rths_nodes.app.studies.competition import compete
     from rths_nodes.app.studies.scoreboard import Conditions
-    from rths_nodes.app.studies.study import Hooks
 
     conditions = Conditions(
         laws=laws,
@@ -734,4 +723,4 @@ def scoreboard(
     )
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(benchmark, overrides)
     with _folder(out) as folder:
-        return compete(loaded, conditions, folder, where, Hooks(progress) if progress else Hooks())
+        return compete(loaded, conditions, folder, where, _hooks(progress))

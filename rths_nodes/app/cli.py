@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from rths_nodes.app.node import find_ros
 from rths_nodes.app.streams import unfailing_output
+from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped, printable, unknown
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
@@ -29,8 +30,8 @@ GROUPS = {
     "run many variants": ("compare", "study", "tune", "scoreboard"),
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
-"""Sub-commands by purpose. The module of a command defines ``add_arguments(parser)`` and ``run(options)``; ``run``
-returns the exit code."""
+"""Sub-commands by purpose. The module of a command defines ``add_arguments(add)`` and ``run(options)``; ``run``
+returns the exit code; None is 0."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "export": "exporting",
@@ -58,7 +59,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     with exit_at_once(ExitCode.HELD):
         find_ros()
         from rths_nodes.app.commands.arguments import ASKED, complete_line
-        from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped
         from rths_nodes.recording.records import RecordingError
 
         parser = _parser(() if ASKED in os.environ else typed[:1])
@@ -66,7 +66,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         _check_name(typed)
         options = parser.parse_args(typed)
-        code: int = options.run(options)
+        code: int = options.run(options) or ExitCode.FINISHED
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
     except Stopped as stop:
@@ -83,20 +83,17 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    from rths_nodes.core.errors import printable
-
     for line in message.splitlines():
         print(f"rths: {printable(line)}", file=sys.stderr)
     return code
 
 
 def _check_name(typed: Sequence[str]) -> None:
-    from rths_nodes.core.errors import ConfigError, unknown
-
-    if typed and typed[0] in REPLACED:
-        raise ConfigError(f"{typed[0]}: was removed; use {REPLACED[typed[0]]}")
-    if typed and not typed[0].startswith("-") and typed[0] not in COMMANDS:
-        raise unknown("", "command", typed[0], COMMANDS)
+    name = typed[0] if typed else "-"
+    if name in REPLACED:
+        raise ConfigError(f"{name}: was removed; use {REPLACED[name]}")
+    if not name.startswith("-") and name not in COMMANDS:
+        raise unknown("", "command", name, COMMANDS)
 
 
 def _module(name: str) -> Any:
@@ -122,6 +119,8 @@ def _groups() -> str:
 
 
 def _parser(names: Sequence[str] = ()) -> argparse.ArgumentParser:
+    from rths_nodes.app.commands.arguments import Arguments
+
     wanted = [name for name in names if name in COMMANDS]
     parser = argparse.ArgumentParser(
         prog="rths",
@@ -134,7 +133,7 @@ def _parser(names: Sequence[str] = ()) -> argparse.ArgumentParser:
     for name in wanted or COMMANDS:
         text, command = purpose(name), _module(name)
         sub = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
-        command.add_arguments(sub)
+        command.add_arguments(Arguments(sub))
         sub.set_defaults(run=command.run)
     return parser
 

@@ -52,7 +52,7 @@ class Run(run.Run):
 
     def __repr__(self) -> str:
         head = f"{self.scenario.name}: {self.ending}, {self._length()}"
-        rows = [f"{axis}: max error {row[0]}, error norm {row[2]}" for axis, row in self._rows().items()]
+        rows = [f"{axis}: max error {row[0]}, error norm {row[2]}" for axis, row in indices(self.metrics).items()]
         return f"<Run {'; '.join([head, *rows])}>"
 
     @property
@@ -63,9 +63,6 @@ class Run(run.Run):
     def _length(self) -> str:
         return f"{self.samples} samples ({self.samples * self.scenario.dt:.4g} s)"
 
-    def _rows(self) -> dict[str, list[str]]:
-        return indices(self.metrics)
-
     def _repr_html_(self) -> str:
         from rths_nodes.analysis.figures.plot import ERROR, TRACKING, picture
 
@@ -74,7 +71,7 @@ class Run(run.Run):
         titles = "".join(f"<th>{title}</th>" for title, *_ in INDICES)
         rows = "".join(
             f"<tr><td>{axis}</td>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
-            for axis, row in self._rows().items()
+            for axis, row in indices(self.metrics).items()
         )
         figure = ""
         if np.isfinite(self.displacement).any():

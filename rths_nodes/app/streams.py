@@ -15,14 +15,12 @@ import select
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
+from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-    from queue import SimpleQueue
+from typing import Any
 
 PLAIN = {
     **{"µ": "u", "–": "-", "−": "-", "±": "+-", "°": " deg", "√": "sqrt ", "×": "x"},
@@ -104,23 +102,17 @@ class Printer:
     """Prints in a thread, because a terminal or a pipe can block, and no stop of a rig may wait for either."""
 
     def __init__(self, show: Callable[[Any], None] | None = None) -> None:
-        from queue import SimpleQueue
-
         self._show = show or partial(print, flush=True)
         self._queue: SimpleQueue[tuple[object, Future[None]]] = SimpleQueue()
         Thread(target=self._print, name="printer", daemon=True).start()
 
     def say(self, shown: object) -> Future[None]:
         """Print later. The result raises errors of the output, except if the output is closed."""
-        from concurrent.futures import Future
-
         self._queue.put((shown, printed := Future[None]()))
         return printed
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait, at most ``seconds``, until everything is printed."""
-        from concurrent.futures import wait
-
         wait([self.say(None)], seconds)
 
     def _print(self) -> None:

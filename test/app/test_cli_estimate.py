@@ -243,7 +243,7 @@ def test_mismatch_of_identified_rig_is_printed_first(
     """A rig that also moves without a command, m, has no transfer function of the command."""
     run = rths_nodes.read(recording)
     run.displacement[:, 0] += own_motion * np.sin(2.0 * np.pi * run.time)
-    monkeypatch.setattr("rths_nodes.recording.reading.read_run", lambda path: run)
+    monkeypatch.setattr("rths_nodes.app.commands.estimate.read_run", lambda path: run)
     text = output("estimate", str(recording), "--set", "compensator.type=none", code=3 if own_motion else 0)
     first = text.splitlines()[0]
     assert first.startswith(estimate.UNUSABLE) is bool(own_motion)

@@ -20,7 +20,7 @@ from messages import each_mentions, mentions, naming
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import check
+from rths_nodes.app.commands import arguments, check
 from rths_nodes.app.commands.check import judged
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SLOWED, FLAG_TRIPPED
@@ -113,7 +113,7 @@ def test_check_refuses_failing_model(statement: str, parts: tuple[str, ...], tmp
     skip_without_opensees()
     overrides = ["duration=0.3", *slow_model(tmp_path, statement, "(11,)")]
     parser = argparse.ArgumentParser()
-    check.add_arguments(parser)
+    check.add_arguments(arguments.Arguments(parser))
     with pytest.raises(ConfigError, match=naming(*parts)):
         check.run(parser.parse_args([str(STARTED), *set_options(overrides)]))
     assert models_left() == []

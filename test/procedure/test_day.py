@@ -16,7 +16,8 @@ from day_rig import AXIS, Column, scenario_of
 from loop_parts import Hours
 
 from rths_nodes.analysis.identification.experiments import Cycles
-from rths_nodes.app.commands import characterise, report
+from rths_nodes.analysis.report import document
+from rths_nodes.app.commands import characterise
 from rths_nodes.app.commands import test as command
 from rths_nodes.app.procedure import procedure_runner
 from rths_nodes.core.validation import from_data
@@ -208,9 +209,9 @@ class Day:
         folder, record = sitting.runner.folder, sitting.record
         path = procedure.last_moving(folder)
         if path is None:
-            report.write_record(record, folder / command.REPORT)
+            document.write_record(record, folder / command.REPORT)
         else:
-            report.write(read_run(path), folder / command.REPORT, False, procedure.of_recording(path))
+            document.write_report(read_run(path), folder / command.REPORT, False, procedure.of_recording(path))
         page = (folder / command.REPORT).read_text()
         assert record.test_id in page
         assert page.rstrip().endswith("</html>")

@@ -25,12 +25,13 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
-Parser = argparse._ActionsContainer
+Options = argparse.Namespace
+"""Parsed arguments of a command."""
 FIGURES = (".png", ".svg", ".pdf")
 SCENARIO = ("scenario", "--rig", "--set", "--case")
 ASKED = "_ARGCOMPLETE"
 """Environment variable with which a shell requests completions (``register-python-argcomplete rths``)."""
-Completer = Callable[[str, argparse.Namespace], Iterable[str]]
+Completer = Callable[[str, Options], Iterable[str]]
 
 
 def complete_line(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def complete_line(parser: argparse.ArgumentParser) -> None:
 
 
 def _offer(argument: Any, completer: Completer) -> None:
-    def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    def complete(prefix: str, parsed_args: Options, **_: object) -> list[str]:
         with suppress(ConfigError):
             return list(completer(prefix, parsed_args))
         return []
@@ -50,7 +51,7 @@ def _offer(argument: Any, completer: Completer) -> None:
     argument.completer = complete
 
 
-def _yaml_files(prefix: str, options: argparse.Namespace) -> list[str]:
+def _yaml_files(prefix: str, options: Options) -> list[str]:
     import argcomplete
 
     return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
@@ -60,7 +61,7 @@ def _shipped(kind: str) -> Completer:
     return lambda prefix, options: [*files.shipped(kind), *_yaml_files(prefix, options)]
 
 
-def _cases(prefix: str, options: argparse.Namespace) -> list[str]:
+def _cases(prefix: str, options: Options) -> list[str]:
     source = options.benchmark if "benchmark" in options else options.scenario
     return list(files.load(source).cases)
 
@@ -76,25 +77,115 @@ COMPLETERS: dict[str, Completer] = {
 }
 
 
-def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
-    for name in SCENARIO:
-        add_option(parser, options(COMMAND)[name], may_be_missing)
+class Arguments:
+    """Declares the arguments of a command, or of a group of them: ``add("--out DIR", "folder to write")``."""
+
+    def __init__(self, parser: argparse._ActionsContainer) -> None:
+        self._parser = parser
+
+    def __call__(
+        self, form: str, text: str, default: object = None, completer: Completer | None = None, **more: Any
+    ) -> None:
+        """Add the argument ``form``, with its metavar; ``text`` is its help, to which the default is added."""
+        name, _, metavar = form.partition(" ")
+        if isinstance(default, (int, float)):
+            more.setdefault("type", type(default))
+        if default not in (None, "", []):
+            text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
+        argument = self._parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
+        if completer := completer or COMPLETERS.get(name):
+            _offer(argument, completer)
+
+    def several(self, form: str, text: str, **more: Any) -> None:
+        self(form, f"{text}; may be repeated", [], action="append", **more)
+
+    def names(self, form: str, text: str) -> None:
+        self(form, text, "", type=names)
+
+    def flags(self, **texts: str) -> None:
+        for name, text in texts.items():
+            self._parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+
+    def hidden(self, name: str, **more: Any) -> None:
+        self._parser.add_argument(name, help=argparse.SUPPRESS, **more)
+
+    def removed(self, **replacements: str) -> None:
+        """Refuse former options. ``replacements`` states for each option what to use instead."""
+        for name, text in replacements.items():
+            dest = f"removed_{name}"
+            self.hidden(f"--{name.rstrip('_')}", action=_Removed, const=text, nargs="?", dest=dest)
+
+    def group(self, title: str) -> Arguments:
+        return Arguments(self._parser.add_argument_group(title))
+
+    def exclusive(self) -> Arguments:
+        return Arguments(self._parser.add_mutually_exclusive_group())
+
+    def option(self, option: Option, may_be_missing: bool = False) -> None:
+        """Add an option of a run."""
+        spec, form = option.spec, f"{option.name} {option.metavar}"
+        more: dict[str, Any] = {"choices": spec.choices or None}
+        if spec.kind == "flag":
+            self._parser.add_argument(option.name, help=option.doc, action="store_true")
+        elif spec.kind == "texts":
+            self.several(form, option.doc, **more)
+        else:
+            if may_be_missing and option.required:
+                more["nargs"] = "?"
+            self(form, option.doc, None if option.required else option.default, **more)
+
+    def scenario(self, may_be_missing: bool = False, names: Iterable[str] = SCENARIO) -> None:
+        for name in names:
+            self.option(options(COMMAND)[name], may_be_missing)
+
+    def where(self) -> None:
+        text = "number of parallel runs on this machine; default: one for each processor"
+        self("--jobs N", text, type=int)
+        text = "address of a dask scheduler whose workers execute the runs, e.g. tcp://host:8786"
+        self("--scheduler ADDRESS", text, "")
+        self.engine()
+
+    def engine(self) -> None:
+        text = (
+            "engine of the runs: python (stage by stage), kernels (a loop over kernels if the run has one), "
+            "compiled (this loop in C) or auto (compiled for many or long runs, otherwise kernels); all engines "
+            "give identical results"
+        )
+        self("--engine", text, AUTO, choices=STUDY_ENGINES)
+
+    def figure(self, text: str) -> None:
+        self("--figure FILE", f"draw {text} (.png, .svg, .pdf)")
+        text = "style of the figure: screen, or paper for a journal (embedded fonts, no title); default: screen"
+        self("--style", text, choices=STYLES)
+        text = "width of the figure with --style paper, mm (one column: 89, two columns: 183); default: 89"
+        self("--width MM", text, type=float)
+
+    def figures(self, folder: str) -> None:
+        self.flags(figures=f"also write every figure as a file for a journal, in the folder {folder}")
+        self("--format", "format of the figures; default: pdf", choices=FORMATS)
+        text = "width of the figures, mm (one column: 89, two columns: 183); default: 89"
+        self("--width MM", text, type=float)
+
+    def recording(self, text: str = "folder of a recording") -> None:
+        self("recording", text)
+
+    def reference(self) -> None:
+        text = "add the response of the entire structure, computed in one piece, to the report (slow)"
+        self.flags(reference=text)
+
+    def page_port(self) -> None:
+        self("--page-port PORT", "with --page: TCP port of the page (0: any free port)", PORT)
+
+    def json(self) -> None:
+        self.flags(json="print one JSON object")
 
 
-def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> None:
-    spec = option.spec
-    more: dict[str, Any] = {"choices": spec.choices or None}
-    if spec.kind == "flag":
-        parser.add_argument(option.name, help=option.doc, action="store_true")
-    elif spec.kind == "texts":
-        add_several(parser, option.name, option.metavar, option.doc, **more)
-    else:
-        if may_be_missing and option.required:
-            more["nargs"] = "?"
-        add(parser, option.name, option.metavar, option.doc, None if option.required else option.default, **more)
+class _Removed(argparse.Action):
+    def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
+        raise ConfigError(f"{option}: was {self.const}")
 
 
-def chosen(parsed: argparse.Namespace) -> Data:
+def chosen(parsed: Options) -> Data:
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -102,7 +193,7 @@ def chosen(parsed: argparse.Namespace) -> Data:
     }
 
 
-def scenario(options: argparse.Namespace) -> Scenario:
+def scenario(options: Options) -> Scenario:
     return files.load(options.scenario, options.set, options.case, options.rig)
 
 
@@ -119,68 +210,11 @@ def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> 
     return real or watched or pace == REALTIME
 
 
-def add(
-    parser: Parser,
-    name: str,
-    metavar: str,
-    text: str,
-    default: object = None,
-    completer: Completer | None = None,
-    **more: Any,
-) -> None:
-    if isinstance(default, (int, float)):
-        more.setdefault("type", type(default))
-    if default not in (None, "", []):
-        text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
-    argument = parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
-    if completer := completer or COMPLETERS.get(name):
-        _offer(argument, completer)
-
-
-def add_several(parser: Parser, name: str, metavar: str, text: str, **more: Any) -> None:
-    add(parser, name, metavar, f"{text}; may be repeated", [], action="append", **more)
-
-
-def add_flags(parser: Parser, **texts: str) -> None:
-    for name, text in texts.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
-
-
-class _Renamed(argparse.Action):
-    def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
-        raise ConfigError(f"{option}: was renamed; use {self.const}")
-
-
-def add_renamed(parser: Parser, **replacements: str) -> None:
-    for name, new in replacements.items():
-        option = f"--{name.rstrip('_')}"
-        parser.add_argument(
-            option, action=_Renamed, const=new, nargs="?", dest=f"renamed_{name}", help=argparse.SUPPRESS
-        )
-
-
-def add_where(parser: Parser) -> None:
-    text = "number of parallel runs on this machine; default: one for each processor"
-    add(parser, "--jobs", "N", text, type=int)
-    text = "address of a dask scheduler whose workers execute the runs, e.g. tcp://host:8786"
-    add(parser, "--scheduler", "ADDRESS", text, "")
-    add_engine(parser)
-
-
-def add_engine(parser: Parser) -> None:
-    text = (
-        "engine of the runs: python (stage by stage), kernels (a loop over kernels if the run has one), "
-        "compiled (this loop in C) or auto (compiled for many or long runs, otherwise kernels); all engines give "
-        "identical results"
-    )
-    add(parser, "--engine", "", text, AUTO, choices=STUDY_ENGINES)
-
-
-def where(options: argparse.Namespace) -> Where:
+def where(options: Options) -> Where:
     return engine.chosen(options.jobs, options.scheduler, options.engine)
 
 
-def check_least(options: argparse.Namespace, **least: float) -> None:
+def check_least(options: Options, **least: float) -> None:
     for name, bound in least.items():
         if not bound <= (value := getattr(options, name)) < math.inf:
             finite = "" if value < bound else " and finite"
@@ -188,7 +222,7 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(
-    options: argparse.Namespace, names: Iterable[str], why: str, defaults: Mapping[str, object] | None = None
+    options: Options, names: Iterable[str], why: str, defaults: Mapping[str, object] | None = None
 ) -> None:
     unset = dict.fromkeys(names) | dict(defaults or {})
     values = {name: value for name in unset if (value := getattr(options, name)) is not False}
@@ -203,7 +237,7 @@ def _written(name: str, value: object) -> str:
     return " ".join([option, *map(str, entries)])
 
 
-def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
+def check_purpose(options: Options, uses: Mapping[str, Iterable[str]]) -> None:
     """Raise ConfigError if an option is set that does not apply to the purpose (``--for``).
 
     ``uses`` maps each purpose to the names of its options.
@@ -213,29 +247,14 @@ def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]
         refuse_idle(options, unused, f"applies to --for {purpose}; must be left out with --for {options.purpose}")
 
 
-def add_figure(parser: Parser, text: str) -> None:
-    add(parser, "--figure", "FILE", f"draw {text} (.png, .svg, .pdf)")
-    text = "style of the figure: screen, or paper for a journal (embedded fonts, no title); default: screen"
-    add(parser, "--style", "", text, choices=STYLES)
-    text = "width of the figure with --style paper, mm (one column: 89, two columns: 183); default: 89"
-    add(parser, "--width", "MM", text, type=float)
-
-
-def add_figures(parser: Parser, folder: str) -> None:
-    add_flags(parser, figures=f"also write every figure as a file for a journal, in the folder {folder}")
-    add(parser, "--format", "", "format of the figures; default: pdf", choices=FORMATS)
-    text = "width of the figures, mm (one column: 89, two columns: 183); default: 89"
-    add(parser, "--width", "MM", text, type=float)
-
-
-def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values: object) -> None:
+def save_figure(options: Options, path: Path, draw: Function, *values: object) -> None:
     from rths_nodes.analysis.figures.drawing import save
 
     with terminal.writing(path, "" if options.json else "figure"):
         save(path, figure_width(options), draw, *values)
 
 
-def figure(options: argparse.Namespace) -> Path | None:
+def figure(options: Options) -> Path | None:
     """Return the path of the figure file, or None without ``--figure``.
 
     Raises ConfigError if an option of the figure is invalid.
@@ -250,7 +269,7 @@ def figure(options: argparse.Namespace) -> Path | None:
     return path
 
 
-def figure_width(options: argparse.Namespace) -> float | None:
+def figure_width(options: Options) -> float | None:
     """Return the width (mm) of a figure in the style ``paper``, or None in another style.
 
     Raises ConfigError if an option is invalid or has no effect.
@@ -260,42 +279,26 @@ def figure_width(options: argparse.Namespace) -> float | None:
     if options.style != PAPER:
         refuse_idle(options, ("width",), f"requires --style {PAPER}")
         return None
-    check_width(_width(options))
     return _width(options)
 
 
-def figures_width(options: argparse.Namespace) -> float:
+def figures_width(options: Options) -> float:
     """Return the width of the figures in a folder, mm. Raises the errors of :func:`figure_width`."""
     problems = Problems()
     if not options.figures:
         with problems.gathered():
             refuse_idle(options, ("format", "width"), "requires --figures")
     with problems.gathered():
-        check_width(_width(options))
+        width = _width(options)
     problems.refuse()
-    return _width(options)
+    return width
 
 
-def _width(options: argparse.Namespace) -> float:
-    return COLUMN if options.width is None else float(options.width)
-
-
-def add_recording(parser: argparse.ArgumentParser, description: str = "folder of a recording") -> None:
-    parser.add_argument("recording", help=description)
-
-
-def add_reference(parser: Parser) -> None:
-    text = "add the response of the entire structure, computed in one piece, to the report (slow)"
-    add_flags(parser, reference=text)
-
-
-def add_page_port(parser: Parser) -> None:
-    add(parser, "--page-port", "PORT", "with --page: TCP port of the page (0: any free port)", PORT)
+def _width(options: Options) -> float:
+    width = COLUMN if options.width is None else float(options.width)
+    check_width(width)
+    return width
 
 
 def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def add_json(parser: Parser) -> None:
-    add_flags(parser, json="print one JSON object")

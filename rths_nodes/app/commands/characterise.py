@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
@@ -18,7 +17,6 @@ from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.tasks import Shown
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
@@ -52,18 +50,18 @@ COLUMNS = (
 TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
 
 
-def add_arguments(group: arguments.Parser) -> None:
-    arguments.add_several(group, "--axis", "NAME", "axis that moves; default: all axes")
-    arguments.add(group, "--amplitudes", "M,...", "amplitudes of the displacement, m")
-    arguments.add(group, "--frequencies", "HZ,...", "frequencies of the cycles, Hz")
-    arguments.add(group, "--cycles", "N", "number of evaluated cycles in each test; default: 5", type=int)
-    arguments.add(group, "--voltage", "V", "voltage of a controllable damper, V; default: 0", type=float)
-    arguments.add(group, "--csv", "FILE", "write the results as a CSV table, in SI units")
+def add_arguments(group: arguments.Arguments) -> None:
+    group.several("--axis NAME", "axis that moves; default: all axes")
+    group("--amplitudes M,...", "amplitudes of the displacement, m")
+    group("--frequencies HZ,...", "frequencies of the cycles, Hz")
+    group("--cycles N", "number of evaluated cycles in each test; default: 5", type=int)
+    group("--voltage V", "voltage of a controllable damper, V; default: 0", type=float)
+    group("--csv FILE", "write the results as a CSV table, in SI units")
     text = "write the tests as scenarios to DIR (for rths test on a real rig), instead of running the tests"
-    arguments.add(group, "--plan", "DIR", text)
+    group("--plan DIR", text)
 
 
-def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
+def run(options: arguments.Options, scenario: Scenario, figure: Path | None) -> None:
     table, out = (Path(name) if name else None for name in (options.csv, options.out))
     if out:
         check_section(out, options.rig)
@@ -71,11 +69,19 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         if path:
             terminal.check_writable(path)
     if options.plan:
-        return _plan(options, scenario)
-    results = _results(options, scenario)
+        _plan(options, scenario)
+        return
+    if options.from_:
+        arguments.refuse_idle(options, (*TESTS, "record"), "has no effect, because --from runs no test")
+        results = read(options.from_, scenario if out else None)
+    else:
+        results = conducted(_planned(options, scenario), options.record, terminal.progress)
     alike = {axis: equivalent(tests) for axis, tests in results.items()}
-    data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
-    terminal.output(options.json, data, _print, results, alike)
+    axes = {
+        axis: {"tests": [_plain(test) for test in tests], "equivalent": asdict(alike[axis])}
+        for axis, tests in results.items()
+    }
+    terminal.output(options.json, {"scenario": scenario.name, "axes": axes}, _print, results, alike)
     if table:
         with terminal.writing(table, "" if options.json else "table"):
             _write(results, table)
@@ -87,10 +93,9 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         section = section_of(results, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):
             out.write_text(section, encoding="utf-8")
-    return 0
 
 
-def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
+def _plan(options: arguments.Options, scenario: Scenario) -> None:
     results = ("from_", "record", "csv", "figure", "out", "json")
     arguments.refuse_idle(options, results, "has no effect, because --plan runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
@@ -100,17 +105,9 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
         with terminal.writing(path, "scenario"):
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(dump(test.data()), encoding="utf-8")
-    return 0
 
 
-def _results(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
-    if options.from_:
-        arguments.refuse_idle(options, (*TESTS, "record"), "has no effect, because --from runs no test")
-        return read(options.from_, scenario if options.out else None)
-    return conducted(_planned(options, scenario), options.record, terminal.progress)
-
-
-def _planned(options: argparse.Namespace, scenario: Scenario) -> Plan:
+def _planned(options: arguments.Options, scenario: Scenario) -> Plan:
     axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
     for axis in axes:
         if axis not in scenario.moved_axes:
@@ -138,10 +135,6 @@ def _plain(test: Cyclic) -> dict[str, float]:
     return {name: getattr(test, name) for name in NUMBERS}
 
 
-def _data(tests: Sequence[Cyclic], alike: Equivalent) -> Data:
-    return {"tests": [_plain(test) for test in tests], "equivalent": asdict(alike)}
-
-
 def _write(results: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, ("axis", *NUMBERS))
@@ -150,18 +143,15 @@ def _write(results: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
 
 
 def _print(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent]) -> None:
-    console = terminal.console()
     for axis, tests in results.items():
-        console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
-        grid = terminal.grid(numbers=[title for title, _, _ in COLUMNS])
-        for test in tests:
-            grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
-        terminal.show(console, grid)
+        terminal.say(f"{axis}: {len(tests)} cyclic tests")
+        rows = ([f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS] for test in tests)
+        terminal.table(rows, numbers=[title for title, _, _ in COLUMNS])
         nearest = alike[axis]
         ranges = nearest.stiffness_range, nearest.damping_range
         stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
         text = f"{nearest.stiffness:.4g} N/m ({stiffness}), {nearest.damping:.4g} N s/m ({damping})"
-        console.print(f"nearest spring and dashpot: {text}", markup=False, soft_wrap=True)
+        terminal.say(f"nearest spring and dashpot: {text}")
 
 
 Plan = list[tuple[str, Cycles, Scenario]]

@@ -3,51 +3,52 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.share_of_structure import partition
-from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands import arguments, component_check, terminal
 from rths_nodes.core import registry
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
+from rths_nodes.laboratory.calibration import Channel
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
+from rths_nodes.loop.embedded import Outcome, checked_loop
 from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly, Names
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
+from rths_nodes.loop.supervision.pause import SHARPEST
+from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.record import Record
+from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
 from rths_nodes.recording import commissioning
+from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 from rths_nodes.recording.sink import RecordingSink, Volume
 
-if TYPE_CHECKING:
-    from rths_nodes.laboratory.calibration import Channel
-
-
 ADVISED = 0.6
 """Fraction of an integration step that the ramp ``predictor_corrector`` predicts by default."""
-
 SAMPLES = 1000
-
 LISTED = 3
 
 
@@ -157,10 +158,11 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
 
 
-class Margins(RecordingSink):
+class Rehearsal(RecordingSink):
     """Measures a simulated test instead of recording it.
 
-    ``smallest`` is the smallest stroke that remains after braking, for each axis (m).
+    ``smallest`` is the smallest stroke that remains after braking, for each axis (m). ``size`` is the expected
+    size of the journal if the complete test is recorded, bytes.
     """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
@@ -187,26 +189,40 @@ class Margins(RecordingSink):
                 left = way_left(now[axis], step, self._strokes[axis]) - braking_way(step, samples)
                 self.smallest[axis] = min(self.smallest[axis], left)
 
+    def ended(self, outcome: Outcome, samples: int) -> None:
+        """Take the results of the simulated test. The complete test has ``samples``."""
+        self.reason = outcome.reason if outcome.state is State.TRIPPED else ""
+        self.integrator, self._axes = outcome.integrator, outcome.metrics["axes"]
+        self.size = self.volume.bytes / max(1, outcome.samples) * samples
 
+    def summary(self, dt: float) -> str:
+        if self.reason:
+            return f"the simulated test trips: {self.reason}"
+        norms = ", ".join(f"{axis} {row['error_norm_percent']:.3g} %" for axis, row in self._axes.items())
+        return f"error norm in a simulated run of {self.samples * dt:.3g} s: {norms}"
+
+
+Rehearsals = Callable[[int], Rehearsal | None]
+"""Function that simulates the test with the given ``hops.depth``. The result is None if no simulation is
+possible."""
 REHEARSED_S = 2.0
 """Computing time after which the simulated test ends early, s."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
     text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
-    arguments.add(parser, "--hops", "RECORDING", text)
+    add("--hops RECORDING", text)
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.commands import component_check, file_kinds
-    from rths_nodes.loop.embedded import checked_loop
+def run(options: arguments.Options) -> None:
+    from rths_nodes.app.commands import file_kinds
 
     if component := component_check.component_of(options.scenario):
         arguments.refuse_idle(options, ("rig", "case", "hops"), "applies to a scenario, not to a component")
         for result in component_check.check(*component, options.set):
             terminal.say(result)
-        return 0
+        return
     if other := file_kinds.described(options.scenario):
         description, command = other
         arguments.refuse_idle(
@@ -214,9 +230,12 @@ def run(options: argparse.Namespace) -> int:
         )
         terminal.say(f"{options.scenario}: {description}")
         terminal.say(f"  used by: {command}")
-        return 0
+        return
     loaded = arguments.scenario(options)
-    measured = _round_trips(options.hops) if options.hops else None
+    measured = None
+    if options.hops:
+        with within(f"--hops {options.hops}"):
+            measured = round_trips(read_run(options.hops))
     port = NeverOpened(Assembly(loaded).port) if options.rig else None  # only rths test moves the rig
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
@@ -225,11 +244,9 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(f"  {line}")
     for line in _hops(loaded, measured, rehearsed) if measured else ():
         terminal.say(f"  {line}")
-    return 0
 
 
 def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
-
     slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""
     per_step, dof = loaded.samples_per_step, len(assembly.names.model)
     yield (
@@ -243,7 +260,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield from _rig(loaded)
     yield from _reduction(assembly)
     yield from described(assembly)
-    yield from _contents(loaded)
+    yield from (f"{path}: {line}" for path, part, _ in loaded.parts() for line in part.contents())
     if (structure := assembly.full_structure) is not None:
         largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
         yield f"largest external force: {largest / 1e3:.4g} kN"
@@ -254,9 +271,12 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield from _step_times(assembly)
     yield from _loads(loaded)
     yield from _excess_travel(loaded)
-    yield from _margins(loaded, rehearsed(loaded.hops.depth))
-    yield from _learning(loaded, rehearsed(loaded.hops.depth))
-    yield from _disk(rehearsed(loaded.hops.depth))
+    rehearsal = rehearsed(loaded.hops.depth)
+    yield from _margins(loaded, rehearsal)
+    yield from _learning(loaded, rehearsal)
+    if rehearsal is not None:
+        size = rehearsal.size / 1e6
+        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
     margin, reason = judged_margin(loaded)
     if loaded.structure is not None:
         yield f"stability: {margin or f'not judged ({reason})'}"
@@ -268,9 +288,10 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield f"engine executive: {live if isinstance(live, str) else can}"
 
 
-def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
+def _learning(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
     if loaded.updating is None:
         return
+
     from rths_nodes.analysis.stability.judgement import refuse_unstable
 
     copies = Copies(loaded)
@@ -279,9 +300,9 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
         f"({loaded.updating.mode}), one sample every {1e3 * copies.settings.period:.3g} ms"
     )
     refuse_unstable(loaded)
-    if rehearsed is not None:
-        where = f"in a simulated run of {rehearsed.margins.samples * loaded.dt:.3g} s"
-        for note in learning_notes(rehearsed.integrator, loaded):
+    if rehearsal is not None:
+        where = f"in a simulated run of {rehearsal.samples * loaded.dt:.3g} s"
+        for note in learning_notes(rehearsal.integrator, loaded):
             yield f"{where}: {note}"
 
 
@@ -328,8 +349,6 @@ def _channel(noun: str, channel: Channel) -> str:
 
 
 def _reduction(assembly: Assembly) -> Iterator[str]:
-    from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
-
     model: Any = assembly.structure
     scenario = assembly.scenario
     if not isinstance(model, Reduced):
@@ -342,12 +361,6 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
         f"frequencies), {100 * static:.2g} % (static compliance of the interface) and {100 * compliance:.2g} % of "
         f"the maximum (compliance up to {scenario.reduction.band:g} Hz)"
     )
-
-
-def _contents(loaded: Scenario) -> Iterator[str]:
-    for path, part, _ in loaded.parts():
-        for line in part.contents():
-            yield f"{path}: {line}"
 
 
 def _step_times(assembly: Assembly) -> Iterator[str]:
@@ -377,16 +390,19 @@ def _loads(loaded: Scenario) -> Iterator[str]:
         )
 
 
-def _excess_travel(loaded: Scenario) -> Iterator[str]:
-    from rths_nodes.loop.supervision.pause import SHARPEST
-    from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
-
-    names, transport = list(loaded.limits), loaded.port.transport_samples * loaded.dt
-    bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
-    sharpest = SHARPEST if loaded.bridge.pauses else 1.0
+def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
+    """Yield the limits of the axes that stop together, and their braking time, s."""
+    names = list(loaded.limits)
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         members = {names[axis]: loaded.limits[names[axis]] for axis in group}
-        time = braking_time(members.values())
+        yield members, braking_time(members.values())
+
+
+def _excess_travel(loaded: Scenario) -> Iterator[str]:
+    transport = loaded.port.transport_samples * loaded.dt
+    bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
+    sharpest = SHARPEST if loaded.bridge.pauses else 1.0
+    for members, time in _groups(loaded):
         for name, limits in members.items():
             if limits.of_force:
                 continue
@@ -398,13 +414,6 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
             )
         if len(members) > 1:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
-
-
-def _round_trips(recording: str) -> tuple[float, float]:
-    from rths_nodes.recording.reading import read_run
-
-    with within(f"--hops {recording}"):
-        return round_trips(read_run(recording))
 
 
 def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -> Iterator[str]:
@@ -421,49 +430,13 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
             yield f"hops.depth = {tried}: not possible ({error})"
             continue
         if test is not None:
-            yield f"hops.depth = {tried}: {test.in_words(loaded.dt)}"
+            yield f"hops.depth = {tried}: {test.summary(loaded.dt)}"
 
 
-class Rehearsed(NamedTuple):
-    """Result of a simulated test.
-
-    ``reason`` is empty unless the test tripped. ``errors`` holds the control error norm of each axis, %.
-    """
-
-    margins: Margins
-    reason: str
-    errors: dict[str, float]
-    integrator: Data
-    recording: float
-    """Expected size of the journal if the complete test is recorded, bytes."""
-
-    def in_words(self, dt: float) -> str:
-        if self.reason:
-            return f"the simulated test trips: {self.reason}"
-        norms = ", ".join(f"{axis} {error:.3g} %" for axis, error in self.errors.items())
-        return f"error norm in a simulated run of {self.margins.samples * dt:.3g} s: {norms}"
-
-
-Rehearsals = Callable[[int], Rehearsed | None]
-"""Function that simulates the test with the given ``hops.depth``. The result is None if no simulation is
-possible."""
-
-
-def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
-    if rehearsed is not None:
-        size = rehearsed.recording / 1e6
-        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
-
-
-def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
-    from rths_nodes.loop.supervision.safe_stop import braking_time
-
+def _margins(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
     names = list(loaded.limits)
-    margins = None if rehearsed is None else rehearsed.margins
-    for group in braked_together(loaded.limits.values(), loaded.stop_groups):
-        time = braking_time(loaded.limits[names[axis]] for axis in group)
-        for axis in group:
-            name, limits = names[axis], loaded.limits[names[axis]]
+    for members, time in _groups(loaded):
+        for name, limits in members.items():
             if limits.of_force:
                 continue
             way = 0.5 * limits.velocity * time
@@ -471,21 +444,17 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
                 f"axes.{name}: usable stroke {1e3 * (limits.stroke - way):.4g} mm ({1e3 * limits.stroke:.4g} mm "
                 f"minus {1e3 * way:.3g} mm to brake from {limits.velocity:g} m/s)"
             )
-            if margins is not None and margins.samples > 1:
+            if rehearsal is not None and rehearsal.samples > 1:
                 text += (
-                    f"; smallest margin in a simulated run of {margins.samples * loaded.dt:.3g} s: "
-                    f"{1e3 * margins.smallest[axis]:.4g} mm"
+                    f"; smallest margin in a simulated run of {rehearsal.samples * loaded.dt:.3g} s: "
+                    f"{1e3 * rehearsal.smallest[names.index(name)]:.4g} mm"
                 )
             yield text
-    if rehearsed is not None and rehearsed.reason:
-        yield f"caution: {rehearsed.in_words(loaded.dt)}"
+    if rehearsal is not None and rehearsal.reason:
+        yield f"caution: {rehearsal.summary(loaded.dt)}"
 
 
-def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
-    from rths_nodes.loop.embedded import checked_loop
-    from rths_nodes.loop.scenario.overrides import override
-    from rths_nodes.loop.scenario.rehearsal import simulated
-
+def _rehearsed(loaded: Scenario, depth: int) -> Rehearsal | None:
     test = loaded if depth == loaded.hops.depth else override(loaded, [f"hops.depth={depth}"])
     try:
         loop = checked_loop(simulated(test))
@@ -494,9 +463,6 @@ def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
     if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
         return None
     until = monotonic() + REHEARSED_S
-    margins = Margins(loop.assembly.scenario, loop.assembly.names)
-    outcome = loop.run([margins], interrupted=lambda: monotonic() > until)
-    reason = outcome.reason if outcome.state is State.TRIPPED else ""
-    errors = {axis: row["error_norm_percent"] for axis, row in outcome.metrics["axes"].items()}
-    size = margins.volume.bytes / max(1, outcome.samples) * loaded.samples
-    return Rehearsed(margins, reason, errors, outcome.integrator, size)
+    rehearsal = Rehearsal(loop.assembly.scenario, loop.assembly.names)
+    rehearsal.ended(loop.run([rehearsal], interrupted=lambda: monotonic() > until), loaded.samples)
+    return rehearsal

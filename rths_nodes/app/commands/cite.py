@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator
 
@@ -27,11 +26,11 @@ OWN = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     scenario = arguments.scenario(options)
     entries, used = publications(), dict[str, list[str]]()
     for path, source in [*_of_components(scenario), *EVALUATION]:
@@ -41,7 +40,6 @@ def run(options: argparse.Namespace) -> int:
     blocks = [f"% {scenario.name}\n{OWN}"]
     blocks += [f"% {', '.join(places)}\n{entries.get(source, source.strip())}" for source, places in used.items()]
     print("\n\n".join(blocks))
-    return 0
 
 
 def publications() -> dict[str, str]:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import FAILED, AxisHardware, Commissioning, CommissioningRow, rig_hash
@@ -20,15 +21,14 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import rig_kind
+from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.trials import commission, proofs, scenario_of
 from rths_nodes.procedure.drive import warning_of
 from rths_nodes.procedure.session import CLEAR
 from rths_nodes.recording import commissioning, plain
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from rths_nodes.app.procedure.console import Console
-    from rths_nodes.procedure.commissioning.rig import Bench
 
 FREE = (
     "Do you confirm that no specimen is mounted, that all axes are near the middle of their stroke, that no "
@@ -36,19 +36,15 @@ FREE = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "rig", "", "path of a rig file, or name of a shipped one")
-    text = "file of the result; default: RIG.commissioned.yaml next to the rig file"
-    arguments.add(parser, "--out", "FILE", text)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("rig", "path of a rig file, or name of a shipped one")
+    add("--out FILE", "file of the result; default: RIG.commissioned.yaml next to the rig file")
     text = "pace of the motions: realtime (required for a real rig) or lockstep (for an emulator)"
-    arguments.add(parser, "--pace", "", text, REALTIME, choices=PACES)
+    add("--pace", text, REALTIME, choices=PACES)
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.procedure.answers import Answers
+def run(options: arguments.Options) -> int:
     from rths_nodes.app.procedure.console import Console, typed
-    from rths_nodes.procedure.commissioning.rig import Bench
-    from rths_nodes.procedure.commissioning.trials import scenario_of
 
     file = files.locate(options.rig, files.RIG)
     rig = files.load_rig(file)
@@ -76,8 +72,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _commission(bench: Bench, lead: AtTerminal, dialogue: Console, out: Path) -> int:
-    from rths_nodes.procedure.commissioning.trials import commission
-
     rows: list[CommissioningRow] = []
 
     def report(row: CommissioningRow) -> None:
@@ -126,8 +120,6 @@ def _write(result: Commissioning, out: Path) -> None:
 
 
 def _result(bench: Bench, rows: list[CommissioningRow]) -> Commissioning:
-    from rths_nodes.procedure.commissioning.trials import proofs
-
     scenario, rig = bench.scenario, bench.scenario.rig_file
     assert rig is not None  # the scenario was read from a rig file
     axes = {}
@@ -201,8 +193,6 @@ class AtTerminal:
 
     def settle(self) -> None:
         """Wait for Enter if the operator did not answer before the motion ended."""
-        from concurrent.futures import wait
-
         if self._asking is not None and not self._asking.done():
             self._settling = True
             print("Press Enter: ", end="", file=sys.stderr, flush=True)

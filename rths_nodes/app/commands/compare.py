@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.published_indices import TRUE
 from rths_nodes.analysis.units import plain, span
@@ -22,10 +20,6 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 FEW = 20_000
 
@@ -132,23 +126,20 @@ def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, object]:
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "name of a shipped scenario or path of a YAML file"
-    arguments.add(parser, "scenario", "", text)
-    text = "changes of one variant, separated by spaces or commas"
-    arguments.add_several(parser, "--variant", "'SECTION.KEY=VALUE ...'", text)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("scenario", "name of a shipped scenario or path of a YAML file")
+    add.several("--variant 'SECTION.KEY=VALUE ...'", "changes of one variant, separated by spaces or commas")
     text = "cases of the scenario; default: all cases, or none if there is a --variant"
-    arguments.add_several(parser, "--cases", "NAME,...", text, type=arguments.names)
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", "value to change in all variants")
-    arguments.add_renamed(parser, with_="--set")
-    text = "also compute the entire structure in one piece, and print the errors of the response"
-    arguments.add_flags(parser, response=text)
-    arguments.add_figure(parser, "all variants in one figure")
-    arguments.add_engine(parser)
-    arguments.add_json(parser)
+    add.several("--cases NAME,...", text, type=arguments.names)
+    add.several("--set SECTION.KEY=VALUE", "value to change in all variants")
+    add.removed(with_="renamed; use --set")
+    add.flags(response="also compute the entire structure in one piece, and print the errors of the response")
+    add.figure("all variants in one figure")
+    add.engine()
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name for names in options.cases for name in names]
@@ -178,16 +169,15 @@ def run(options: argparse.Namespace) -> int:
 def _print_comparison(name: str, results: Sequence[Result]) -> None:
     from rich.text import Text
 
-    console = terminal.console()
     several = any(len(result.axes) > 1 for result in results)
     rows = [(result, axis, n == 0) for result in results for n, axis in enumerate(result.axes or [""])]
     keys = {key for row in rows for _, key in _COMPARED if _published(*row, key) is not None}
     beside = ["measured", "published"] if any(result.measured for result in results) else ["published"]
     kinds = "true and measured" if beside[1:] and keys else "true"
-    console.print(f"{name}: {len(results)} variants, indices of the {kinds} displacement", markup=False)
+    terminal.say(f"{name}: {len(results)} variants, indices of the {kinds} displacement")
     numbers = [head for title, key in _COMPARED for head in (title, *(beside if key in keys else []))]
     heads = "variant", "outcome", *(["axis"] if several else [])
-    grid = terminal.grid(*heads, numbers=numbers, last=["parameters, smallest to largest"])
+    lines = []
     for result, axis, first in rows:
         colour = "green" if result.outcome == "finished" else "red"
         head = (Text(result.variant.name), Text(result.outcome, colour)) if first else ("", "")
@@ -200,10 +190,10 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
                     cells.append(plain((result.measured or result.axes).get(axis, {}).get(index), factor))
                 printed = _published(result, axis, first, key)
                 cells.append("-" if printed is None else f"{printed:g}")
-        grid.add_row(*head, *([axis] if several else []), *cells, _ranges(result.parameters, axis))
-    terminal.show(console, grid)
+        lines.append([*head, *([axis] if several else []), *cells, _ranges(result.parameters, axis)])
+    terminal.table(lines, *heads, numbers=numbers, last=["parameters, smallest to largest"])
     if any(result.response for result in results):
-        _print_response(console, results)
+        _print_response(results)
     axes = {f"_{axis}" for result in results for axis in result.axes}
     shown = {key + axis for _, key in _COMPARED for axis in ("", *axes)}
     shown |= {f"{kind}_{dof}" for result in results for kind in runs.RESPONSE for dof in result.response}
@@ -213,10 +203,9 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
                 value = result.values.get(key, math.nan)
                 true = result.values.get(key + TRUE, value)
                 further = f" (true displacement: {true:.4g})" if true != value else ""
-                text = f"{result.variant.name}: {key} {value:.4g}{further}, published {printed:g}"
-                console.print(text, markup=False)
+                terminal.say(f"{result.variant.name}: {key} {value:.4g}{further}, published {printed:g}")
         if result.reason:
-            console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
+            terminal.say(f"{result.variant.name}: {result.outcome}: {result.reason}")
 
 
 def _published(result: Result, axis: str, first: bool, key: str) -> float | None:
@@ -225,18 +214,18 @@ def _published(result: Result, axis: str, first: bool, key: str) -> float | None
     return published.get(f"{key}_{axis}", published.get(key) if first else None)
 
 
-def _print_response(console: Console, results: Sequence[Result]) -> None:
-    console.print("response: RMS error relative to the entire structure computed in one piece")
+def _print_response(results: Sequence[Result]) -> None:
+    print("response: RMS error relative to the entire structure computed in one piece")
     numbers = ("displacement (%)", "published", "absolute acceleration (%)", "published")
-    grid = terminal.grid("variant", "degree of freedom", numbers=numbers)
+    rows = []
     for result in results:
         for number, (dof, errors) in enumerate(result.response.items()):
             row = [result.variant.name if number == 0 else "", dof]
             for kind, key in runs.RESPONSE.items():
                 printed = result.variant.published.get(f"{kind}_{dof}")
                 row += plain(errors[key]), "-" if printed is None else f"{printed:g}"
-            grid.add_row(*row)
-    terminal.show(console, grid)
+            rows.append(row)
+    terminal.table(rows, "variant", "degree of freedom", numbers=numbers)
 
 
 def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: str) -> str:

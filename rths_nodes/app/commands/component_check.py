@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,11 +56,12 @@ INSIDE = 0.01
 relative to the value in effect."""
 
 
-@dataclass
-class Drive:
-    build: Callable[[], object]
+class Drive(NamedTuple):
+    """Test of a family: ``build(params)`` returns a component, and ``step(component, sample)`` its outputs."""
+
+    build: Callable[[AnyParams], Any]
     step: Function
-    reset: Function = lambda part: part.reset()
+    resets: bool = True
 
 
 def component_of(text: str) -> tuple[str, str] | None:
@@ -98,18 +99,19 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
     params, label = from_data(cls.Params, parameters, family), f"{family}.type = {name!r}"
     if family in DRIVES:
         with problems.gathered():
-            check_driven(DRIVES[family](params), label)
+            check_driven(DRIVES[family], params, label)
             _check_bounds(family, params, parameters, label)
         problems.refuse()
         yield f"{label}: states, reset, inputs and bounds are correct in {SAMPLES} samples"
     yield _compared(family, data, label)
 
 
-def check_driven(drive: Drive, label: str) -> None:
-    part, second = drive.build(), drive.build()
+def check_driven(drive: Drive, params: AnyParams, label: str) -> None:
+    part, second = drive.build(params), drive.build(params)
     first = _driven(drive, part, label)
     _check_same(first, _driven(drive, second, label), f"{label}: a second object shares state with the first")
-    drive.reset(part)
+    if drive.resets:
+        part.reset()
     _check_same(first, _driven(drive, part, label), f"{label}: reset() does not restore the initial state")
 
 
@@ -134,25 +136,18 @@ def _check_same(first: Sequence[object], again: Sequence[object], fault: str) ->
 
 
 def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
-    problems = Problems()
+    problems, drive = Problems(), DRIVES[family]
     for key, spec in declared(type(params)).items():
         for bound in _outermost(spec, getattr(params, key)):
+            part = None
             try:
-                drive = DRIVES[family](from_data(type(params), parameters | {key: bound}, family))
-                part = drive.build()
-            except ConfigError as error:
-                if error.__cause__ is not None:  # without a cause, the value conflicts with other parameters
-                    problems.append(_at_bound(label, key, bound, spec, error))
-                continue
-            try:
+                part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                problems.append(_at_bound(label, key, bound, spec, error))
+                if part is not None or error.__cause__ is not None:  # otherwise it conflicts with other parameters
+                    value = show(float(bound), spec.unit)
+                    problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
     problems.refuse()
-
-
-def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError) -> str:
-    return f"{label}: {key} = {show(float(bound), spec.unit)} is within its bounds, but fails ({error})"
 
 
 def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
@@ -208,97 +203,74 @@ def _motion(sample: int, force: bool = False) -> Motion:
     return Motion(*rows, force=FORCE[sample]) if force else Motion(*rows)
 
 
-def _compensator(params: AnyParams) -> Drive:
-    def step(part: Compensator, sample: int) -> object:
-        command = part.step(_motion(sample, True), MEASURED[sample]).tolist()
-        return command, [float(value) for value in part.state()]
-
-    return Drive(lambda: registry.build("compensator", params, DT, 1), step)
+def _step_compensator(part: Compensator, sample: int) -> object:
+    command = part.step(_motion(sample, True), MEASURED[sample]).tolist()
+    return command, [float(value) for value in part.state()]
 
 
-def _ramp(params: AnyParams) -> Drive:
-    def target(step: int) -> Target:
-        motion = _motion(step * SUBSTEPS)
-        moved = motion.displacement, motion.velocity, motion.acceleration
-        return Target(step, *moved, motion.acceleration, FORCE[0], FORCE[0])
-
-    def step(part: Ramp, sample: int) -> object:
-        number, substep = divmod(sample, SUBSTEPS)
-        if not sample:
-            part.start(target(0))
-        if not substep:
-            part.follow(target(number + 1))
-        motion = part.step(substep + 1)
-        return [getattr(motion, name).tolist() for name in ("displacement", "velocity", "acceleration")]
-
-    return Drive(lambda: registry.build("ramp", params, DT, SUBSTEPS, 1), step, lambda part: None)
+def _target(step: int) -> Target:
+    motion = _motion(step * SUBSTEPS)
+    moved = motion.displacement, motion.velocity, motion.acceleration
+    return Target(step, *moved, motion.acceleration, FORCE[0], FORCE[0])
 
 
-def _setup(params: AnyParams) -> Drive:
-    def step(part: Setup, sample: int) -> object:
-        moved = part.axes(_motion(sample))
-        forces = part.forces(FORCE[sample], POSITION[sample])
-        return [row.tolist() for row in (moved.displacement, moved.velocity, moved.acceleration, forces)]
-
-    return Drive(lambda: registry.build("setup", params, 1, 1), step, lambda part: None)
-
-
-def _actuator(params: AnyParams) -> Drive:
-    return _of_axis(
-        lambda: registry.build(
-            "actuator", params, DT, _part("specimen", "kelvin_voigt", stiffness=1e6, damping=1e4)
-        )
-    )
+def _step_ramp(part: Ramp, sample: int) -> object:
+    number, substep = divmod(sample, SUBSTEPS)
+    if not sample:
+        part.start(_target(0))
+    if not substep:
+        part.follow(_target(number + 1))
+    motion = part.step(substep + 1)
+    return [getattr(motion, name).tolist() for name in ("displacement", "velocity", "acceleration")]
 
 
-def _specimen(params: AnyParams) -> Drive:
-    def build() -> object:
-        specimen = registry.build("specimen", params)
-        if specimen.decay is not None:
-            check_at(specimen.decay, "specimen", float(np.abs(VELOCITY).max()), DT)
-        kind = registry.load("actuator", "first_order").Params
-        return registry.build("actuator", from_data(kind, {"alpha": 5.0}), DT, specimen)
-
-    return _of_axis(build)
+def _step_setup(part: Setup, sample: int) -> object:
+    moved = part.axes(_motion(sample))
+    forces = part.forces(FORCE[sample], POSITION[sample])
+    return [row.tolist() for row in (moved.displacement, moved.velocity, moved.acceleration, forces)]
 
 
-def _of_axis(build: Callable[[], object]) -> Drive:
-    def step(part: Actuator, sample: int) -> object:
-        part.step(float(POSITION[sample, 0]))
-        return part.displacement, part.velocity, part.force
-
-    return Drive(build, step)
+def _actuator(params: AnyParams) -> object:
+    kind = registry.load("specimen", "kelvin_voigt").Params
+    specimen = registry.build("specimen", from_data(kind, {"stiffness": 1e6, "damping": 1e4}))
+    return registry.build("actuator", params, DT, specimen)
 
 
-def _part(family: str, name: str, **data: object) -> object:
-    return registry.build(family, from_data(registry.load(family, name).Params, data))
+def _specimen(params: AnyParams) -> object:
+    specimen = registry.build("specimen", params)
+    if specimen.decay is not None:
+        check_at(specimen.decay, "specimen", float(np.abs(VELOCITY).max()), DT)
+    kind = registry.load("actuator", "first_order").Params
+    return registry.build("actuator", from_data(kind, {"alpha": 5.0}), DT, specimen)
 
 
-def _rig(params: AnyParams) -> Drive:
-    def step(part: Rig, sample: int) -> object:
-        command = _read_only(np.array([POSITION[sample, 0], MEASURED[sample, 0]]))
-        part.step(command, _read_only(np.zeros(len(part.auxiliary_inputs))))
-        return [row.tolist() for row in (part.displacement, part.velocity, part.force, part.auxiliary)]
-
-    return Drive(lambda: registry.build("rig", params, DT, 2), step)
+def _step_axis(part: Actuator, sample: int) -> object:
+    part.step(float(POSITION[sample, 0]))
+    return part.displacement, part.velocity, part.force
 
 
-def _restoring_force(params: AnyParams) -> Drive:
+def _step_rig(part: Rig, sample: int) -> object:
+    command = _read_only(np.array([POSITION[sample, 0], MEASURED[sample, 0]]))
+    part.step(command, _read_only(np.zeros(len(part.auxiliary_inputs))))
+    return [row.tolist() for row in (part.displacement, part.velocity, part.force, part.auxiliary)]
+
+
+def _restoring_force(params: AnyParams) -> object:
     if "stiffness" in declared(type(params)) and params.stiffness is None:  # stiffness of the structure
         params = evolved(params, stiffness=STIFFNESS)
-
-    def step(part: RestoringForce, sample: int) -> object:
-        return part.force(POSITION[sample]).tolist()
-
-    return Drive(lambda: registry.build("restoring_force", params, 1), step)
+    return registry.build("restoring_force", params, 1)
 
 
-DRIVES: Mapping[str, Callable[[AnyParams], Drive]] = {
-    "compensator": _compensator,
-    "ramp": _ramp,
-    "setup": _setup,
-    "actuator": _actuator,
-    "specimen": _specimen,
-    "rig": _rig,
-    "restoring_force": _restoring_force,
+def _step_restoring_force(part: RestoringForce, sample: int) -> object:
+    return part.force(POSITION[sample]).tolist()
+
+
+DRIVES: Mapping[str, Drive] = {
+    "compensator": Drive(lambda params: registry.build("compensator", params, DT, 1), _step_compensator),
+    "ramp": Drive(lambda params: registry.build("ramp", params, DT, SUBSTEPS, 1), _step_ramp, resets=False),
+    "setup": Drive(lambda params: registry.build("setup", params, 1, 1), _step_setup, resets=False),
+    "actuator": Drive(_actuator, _step_axis),
+    "specimen": Drive(_specimen, _step_axis),
+    "rig": Drive(lambda params: registry.build("rig", params, DT, 2), _step_rig),
+    "restoring_force": Drive(_restoring_force, _step_restoring_force),
 }

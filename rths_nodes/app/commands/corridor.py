@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +22,17 @@ from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantitie
 from rths_nodes.recording.run import Run
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
-    arguments.add(parser, "--out", "FILE", "file to write (.npz)", required=True)
-    text = "number of plants drawn from the scenario's scatter, in addition to the nominal plant"
-    arguments.add(parser, "--plants", "N", text, 20)
-    arguments.add(parser, "--seed", "N", "seed of the plants", 1)
-    text = "width added to each side of a band, as a fraction of the quantity's range"
-    arguments.add(parser, "--margin", "SHARE", text, 0.05)
-    arguments.add_where(parser)
-    arguments.add_json(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
+    add("--out FILE", "file to write (.npz)", required=True)
+    add("--plants N", "number of plants drawn from the scenario's scatter, in addition to the nominal plant", 20)
+    add("--seed N", "seed of the plants", 1)
+    add("--margin SHARE", "width added to each side of a band, as a fraction of the quantity's range", 0.05)
+    add.where()
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":
@@ -47,21 +44,16 @@ def run(options: argparse.Namespace) -> int:
         corridor = predicted(scenario, number, seed, margin, where, summed(progress))
     with terminal.writing(out, "" if options.json else "corridor"):
         corridor.save(out)
-    widest = _widest(corridor)
-    if options.json:
-        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": widest})
-        return 0
-    for axis, widths in widest.items():
-        widths_text = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)
-        print(f"{axis}: largest width {widths_text}")
-    print(f"use: --set monitor.corridor={out}")
-    return 0
-
-
-def _widest(corridor: Corridor) -> dict[str, dict[str, float]]:
     widths = np.nanmax(corridor.upper - corridor.lower, axis=1)
     names = [name for name, _ in QUANTITIES]
-    return {axis: dict(zip(names, widths[:, n].tolist(), strict=True)) for n, axis in enumerate(corridor.axes)}
+    widest = {axis: dict(zip(names, widths[:, n].tolist(), strict=True)) for n, axis in enumerate(corridor.axes)}
+    if options.json:
+        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": widest})
+        return
+    for axis, row in widest.items():
+        text = ", ".join(f"{name} {row[name]:.4g} {unit}" for name, unit in QUANTITIES)
+        print(f"{axis}: largest width {text}")
+    print(f"use: --set monitor.corridor={out}")
 
 
 def predicted(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import time
@@ -194,17 +193,16 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
     return data, lines
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "--seconds", "", "duration of the measurement, s", 5.0)
-    arguments.add(parser, "--rate", "HZ", "rate of the measured loop, Hz", 1024.0)
-    arguments.add_json(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("--seconds", "duration of the measurement, s", 5.0)
+    add("--rate HZ", "rate of the measured loop, Hz", 1024.0)
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     data, lines = diagnose(options.rate, options.seconds)
     if options.json:
         terminal.print_json(data)
     else:
         for line in "\n".join(lines).splitlines():
             terminal.say(line)
-    return 0

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -34,32 +33,29 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.watch import WatchSection
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
-    arguments.add(parser, "--address", "", "address of this machine to listen on; default: port.address")
-    text = "UDP port to listen on (0: any free port); default: port.port"
-    arguments.add(parser, "--port", "", text, type=int)
-    arguments.add_flags(
-        parser,
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
+    add("--address", "address of this machine to listen on; default: port.address")
+    add("--port", "UDP port to listen on (0: any free port); default: port.port", type=int)
+    add.flags(
         own_clock="refuse to wait for commands (lockstep), as a real rig does",
         again="accept another session after the end of a session",
     )
     kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in faults.MISBEHAVIOURS.items())
-    arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", f"injected fault. {kinds}")
+    add.several("--misbehave KIND@SAMPLE[:N]", f"injected fault. {kinds}")
     kinds = "; ".join(f"{kind}: {text}" for kind, text in faults.PLANTED.items())
     text = f"planted fault, which rths commission must detect. {kinds}"
-    arguments.add_several(parser, "--plant", "FAULT", text, choices=faults.PLANTED)
-    text = "emulate a rig without specimens, as rths commission requires"
-    arguments.add_flags(parser, no_specimen=text)
+    add.several("--plant FAULT", text, choices=faults.PLANTED)
+    add.flags(no_specimen="emulate a rig without specimens, as rths commission requires")
     text = (
         "address of a watcher (rths watch) that receives simulated readings of its own sensors; requires a "
         "rig file with the section watch"
     )
-    arguments.add(parser, "--sensors", "ADDRESS", text)
-    arguments.add_json(parser)
+    add("--sensors ADDRESS", text)
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -93,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _watched(emulator: Emulator, options: argparse.Namespace) -> Iterator[None]:
+def _watched(emulator: Emulator, options: arguments.Options) -> Iterator[None]:
     """Send the true state of ``emulator`` to the watcher of ``--sensors``, as readings of its channels."""
     if not options.sensors:
         yield
@@ -116,8 +112,8 @@ def _watched(emulator: Emulator, options: argparse.Namespace) -> Iterator[None]:
 
     take(emulator.true)
     emulator.shown_to = take
-    arguments = (section, far, shared, emulator.scenario.seed, os.getpid())
-    process = context.Process(target=_show, args=arguments, daemon=True)
+    values = (section, far, shared, emulator.scenario.seed, os.getpid())
+    process = context.Process(target=_show, args=values, daemon=True)
     process.start()
     try:
         yield
@@ -143,7 +139,7 @@ def _summary(session: Session) -> str:
     return f"{session.samples} samples, then {session.reason}; {counts}"
 
 
-def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> None:
+def _say(options: arguments.Options, text: str, data: dict[str, object]) -> None:
     print(json.dumps(data) if options.json else text, flush=True)
 
 

@@ -7,7 +7,6 @@ Each file contains the units (SI) of its histories. The groups of histories are 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -16,8 +15,9 @@ from pathlib import Path
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core import tables, yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.recording import procedure
 from rths_nodes.recording.columns import facts_of, groups_of, samples_of, steps_of, write_csv, write_mat
+from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 GLOBAL, COORDINATOR = "global_model", "coordinator"
@@ -138,18 +138,16 @@ def _readme(runs: Mapping[str, Run]) -> str:
 ARCHIVE = "designsafe"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: arguments.Arguments) -> None:
     text = "folder of a recording, or of a test with all its rungs; each folder is exported under its own name"
-    arguments.add(parser, "recording", "", text, nargs="+")
-    arguments.add(parser, "--out", "DIR", "new or empty folder", required=True)
-    arguments.add_renamed(parser, to="--out")
+    add("recording", text, nargs="+")
+    add("--out DIR", "new or empty folder", required=True)
+    add.removed(to="renamed; use --out")
     text = "format: csv, mat (MATLAB), hdf5 or designsafe (hybrid simulations in the DesignSafe archive)"
-    arguments.add(parser, "--form", "", text, FORMS[0], choices=(*FORMS, ARCHIVE))
+    add("--form", text, FORMS[0], choices=(*FORMS, ARCHIVE))
 
 
 def _recordings(path: Path) -> list[tuple[str, Path]]:
-    from rths_nodes.recording import procedure
-
     name = path.name if path.name.strip(".") else path.resolve().name
     if not procedure.exists(path):
         return [(name, path)]
@@ -160,9 +158,6 @@ def _recordings(path: Path) -> list[tuple[str, Path]]:
 
 
 def _read(path: Path) -> Run:
-    from rths_nodes.recording import procedure
-    from rths_nodes.recording.reading import read_run
-
     run = read_run(path)
     if (test := procedure.of_recording(path)) is None:
         return run
@@ -172,9 +167,8 @@ def _read(path: Path) -> Run:
     return replace(run, information=run.information | {key: value for key, value in facts.items() if value})
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.commands.report import write as write_page
-    from rths_nodes.recording import procedure
+def run(options: arguments.Options) -> None:
+    from rths_nodes.analysis.report.document import write_report
 
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
@@ -195,10 +189,9 @@ def run(options: argparse.Namespace) -> int:
         for path in filter(procedure.exists, inputs):
             print(shutil.copy(path / procedure.FILE, folder / f"{path.resolve().name}_{procedure.FILE}"))
         if options.form == ARCHIVE:
-            for path in write_archive(runs, folder, lambda test, page: write_page(test, page, False)):
+            for path in write_archive(runs, folder, write_report):
                 print(path)
-            return ExitCode.FINISHED
+            return
         for name, run_read in runs.items():
             for path in write(run_read, folder / name, options.form):
                 print(path)
-    return ExitCode.FINISHED

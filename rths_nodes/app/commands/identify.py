@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,23 +14,12 @@ from rths_nodes.analysis.identification.output_error import Identified
 from rths_nodes.analysis.units import MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, characterise, terminal
 from rths_nodes.app.studies import identification
-from rths_nodes.app.studies.identification import (
-    DECLARED,
-    FINEST,
-    IDENTIFIED_INVERSE,
-    LINES,
-    MEASURED,
-    MODEL_BASED,
-    PERIODIC,
-)
+from rths_nodes.app.studies.identification import IDENTIFIED_INVERSE, MODEL_BASED, PERIODIC
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
-
-if TYPE_CHECKING:
-    import rich.console
 
 RIG_FILE = "rig_file"
 NOISE = ("rms", "band", "duration")
@@ -43,57 +30,56 @@ USES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
     text = (
         f"use of the result: the compensator {MODEL_BASED} (the model excludes the transport delay), the "
         f"compensator {IDENTIFIED_INVERSE} (the model includes this delay and requires periodic noise), or the "
         f"{RIG_FILE} (specimens and actuators, measured in cyclic tests)"
     )
-    arguments.add(parser, "--for", "", text, MODEL_BASED, choices=tuple(USES), dest="purpose")
-    text = f"model file to write, or YAML file for the section of the {RIG_FILE} (requires --rig)"
-    arguments.add(parser, "--out", "FILE", text)
-    text = f"responses, fit and coherence (for {RIG_FILE}: loops, stiffness, damping and delay)"
-    arguments.add_figure(parser, text)
-    arguments.add_renamed(parser, report="--figure")
+    add("--for", text, MODEL_BASED, choices=tuple(USES), dest="purpose")
+    add("--out FILE", f"model file to write, or YAML file for the section of the {RIG_FILE} (requires --rig)")
+    add.figure(f"responses, fit and coherence (for {RIG_FILE}: loops, stiffness, damping and delay)")
+    add.removed(report="renamed; use --figure")
     text = "recording to use instead of running a test; a model requires one recording for each axis"
-    arguments.add_several(parser, "--from", "RECORDING", text, dest="from_")
-    arguments.add(parser, "--record", "DIR", "record each test in a separate folder in DIR")
-    _add_noise(parser.add_argument_group(f"for {MODEL_BASED} and {IDENTIFIED_INVERSE}"))
-    characterise.add_arguments(parser.add_argument_group(f"for {RIG_FILE}"))
-    arguments.add_json(parser)
+    add.several("--from RECORDING", text, dest="from_")
+    add("--record DIR", "record each test in a separate folder in DIR")
+    _add_noise(add.group(f"for {MODEL_BASED} and {IDENTIFIED_INVERSE}"))
+    characterise.add_arguments(add.group(f"for {RIG_FILE}"))
+    add.json()
 
 
-def _add_noise(group: arguments.Parser) -> None:
+def _add_noise(group: arguments.Arguments) -> None:
     usual, inverse = from_data(Noise, {}), f"for {IDENTIFIED_INVERSE}"
     text = f"rms of the noise, m; default: {usual.rms:g}, {inverse} a tenth of the expected motion"
-    arguments.add(group, "--rms", "M", text, type=float)
+    group("--rms M", text, type=float)
     bands = (f"{lower:g} {upper:g}" for lower, upper in (usual.band, PERIODIC.band))
     text = f"lower and upper frequency of noise and fit, Hz; default: {f', {inverse} '.join(bands)}"
-    arguments.add(group, "--band", "HZ", text, type=float, nargs=2)
+    group("--band HZ", text, type=float, nargs=2)
     periods = f"{PERIODIC.periods} periods of {PERIODIC.period:g} s"
     text = f"duration of each test, s; default: {usual.duration:g}, {inverse} {periods}"
-    arguments.add(group, "--duration", "S", text, type=float)
+    group("--duration S", text, type=float)
     lowest = f"{PERIODIC.beyond_mode:g} times the lowest natural frequency of the structure"
-    text = f"{inverse}: highest frequency of the fit, Hz; default: {lowest}"
-    arguments.add(group, "--fit-up-to", "HZ", text, type=float)
-    text = f"frequency resolution, Hz; default: the larger of {FINEST:g} and {LINES} spectral lines"
-    arguments.add(group, "--resolution", "HZ", text, type=float)
+    group("--fit-up-to HZ", f"{inverse}: highest frequency of the fit, Hz; default: {lowest}", type=float)
+    finest, lines = identification.FINEST, identification.LINES
+    text = f"frequency resolution, Hz; default: the larger of {finest:g} and {lines} spectral lines"
+    group("--resolution HZ", text, type=float)
     text = "orders of the inverse, in rows separated by semicolons (-: no term); default: chosen automatically"
-    arguments.add(group, "--orders", "'3,1,-;...'", text)
+    group("--orders '3,1,-;...'", text)
     text = (
         "transport delay that is removed from the responses: declared (by the port) or measured (measured minus "
         "declared delay becomes the lead of the model); default: declared, or measured if the responses "
         "contradict the declaration"
     )
-    arguments.add(group, "--transport", "", text, choices=(DECLARED, MEASURED))
+    group("--transport", text, choices=(identification.DECLARED, identification.MEASURED))
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     arguments.check_purpose(options, USES)
     scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.purpose == RIG_FILE:
-        return characterise.run(options, scenario, figure)
+        characterise.run(options, scenario, figure)
+        return
     if not options.out:
         raise ConfigError("--out: missing; give the model file to write")
     terminal.check_writable(Path(options.out))
@@ -101,11 +87,10 @@ def run(options: argparse.Namespace) -> int:
         _inverse(options, scenario)
     else:
         _model_based(options, scenario, figure)
-    return 0
 
 
 def _experiments(
-    options: argparse.Namespace, scenario: Scenario, noise: Callable[[], Noise]
+    options: arguments.Options, scenario: Scenario, noise: Callable[[], Noise]
 ) -> tuple[list[Experiment], str]:
     if options.from_:
         unused = ("rms", "duration", "record")
@@ -116,13 +101,13 @@ def _experiments(
     return experiments, identification.description(wanted)
 
 
-def _noise(options: argparse.Namespace, band: tuple[float, float]) -> dict[str, float]:
+def _noise(options: arguments.Options, band: tuple[float, float]) -> dict[str, float]:
     named = {"rms": options.rms, "duration": options.duration}
     stated = {name: value for name, value in named.items() if value is not None}
     return stated | {"lower_frequency": band[0], "upper_frequency": band[1]}
 
 
-def _write(options: argparse.Namespace, model: LoadingModel, replaced: str) -> None:
+def _write(options: arguments.Options, model: LoadingModel, replaced: str) -> None:
     with terminal.writing(Path(options.out), "" if options.json else "model"):
         save(model, options.out)
     if not options.json:
@@ -132,18 +117,13 @@ def _write(options: argparse.Namespace, model: LoadingModel, replaced: str) -> N
 
 def _print(
     title: str, axes: Sequence[str], heads: Sequence[str], cells: Callable[[int, int], Sequence[str]]
-) -> rich.console.Console:
-    console = terminal.console()
-    console.print(title, markup=False)
-    grid = terminal.grid("command of axis", "motion of axis", *heads)
-    for i, row in enumerate(axes):
-        for j, column in enumerate(axes):
-            grid.add_row(row, column, *cells(i, j))
-    terminal.show(console, grid)
-    return console
+) -> None:
+    terminal.say(title)
+    rows = ([row, column, *cells(i, j)] for i, row in enumerate(axes) for j, column in enumerate(axes))
+    terminal.table(rows, "command of axis", "motion of axis", *heads)
 
 
-def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> None:
+def _model_based(options: arguments.Options, scenario: Scenario, figure: Path | None) -> None:
     lower, upper = options.band or from_data(Noise, {}).band
     noise = _noise(options, (lower, upper))
     orders = _orders(options.orders, len(scenario.moved_axes))
@@ -176,7 +156,7 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
         terminal.print_json(data)
     else:
         band = f"{measured.frequency[0]:.3g} to {measured.frequency[-1]:.3g} Hz"
-        console = _print(
+        _print(
             f"{scenario.name}: inverse model of {len(model.axes)} axes from {band}",
             model.axes,
             ("order", "fit error (%)", "lowest coherence"),
@@ -189,15 +169,13 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
         text = (
             f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-PERCENT * p.real / abs(p):.2g} %)" for p in poles if p.imag >= 0.0
         )
-        console.print(f"poles (damping ratio): {', '.join(text)}", markup=False, soft_wrap=True)
+        terminal.say(f"poles (damping ratio): {', '.join(text)}")
         print(_about(identified, model, scenario))
     _write(options, model, " --set compensator.known=null" if scenario.compensator.known else "")
     if figure:
         from rths_nodes.analysis.figures.analyses import frequency_responses as draw
-        from rths_nodes.analysis.figures.drawing import save
 
-        with terminal.writing(figure, "" if options.json else "report"):
-            save(figure, arguments.figure_width(options), draw, measured, fit, model.axes, scenario.name)
+        arguments.save_figure(options, figure, draw, measured, fit, model.axes, scenario.name)
 
 
 def _orders(text: str | None, n: int) -> Orders | None:
@@ -235,7 +213,7 @@ def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> s
     return f"{text}; {where} declares {declared}; the lead of the model is {MS * model.lead:.3g} ms"
 
 
-def _inverse(options: argparse.Namespace, scenario: Scenario) -> None:
+def _inverse(options: arguments.Options, scenario: Scenario) -> None:
     lower, upper = options.band or PERIODIC.band
     up_to = identification.end_of_fit(scenario, (lower, upper), options.fit_up_to)
     noise = _noise(options, (lower, upper))

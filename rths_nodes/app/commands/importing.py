@@ -7,7 +7,6 @@ not recomputed.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.commands import arguments
+from rths_nodes.app.hosts import open_writer, recorded_topics
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown, within
 from rths_nodes.core.expressions import FORCES
@@ -26,16 +26,20 @@ from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.tables import ACCELERATIONS, LENGTHS, TIMES, VELOCITIES, Placed, Table, column
 from rths_nodes.core.text_files import LARGEST
 from rths_nodes.core.validation import from_data, to_data
-from rths_nodes.loop.options import COMMAND, LOCKSTEP
-from rths_nodes.loop.options import options as run_options
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.embedded import Outcome
+from rths_nodes.loop.options import LOCKSTEP
+from rths_nodes.loop.provenance import hashes, information
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.readers.columns import even_step
 from rths_nodes.numerical.ground_motions.readers.series import FormatError
+from rths_nodes.recording import bag
 from rths_nodes.recording.reading import recorded_scenario
 from rths_nodes.recording.run import ELSEWHERE
+from rths_nodes.recording.sink import RecordingSink
 
 AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
@@ -305,27 +309,16 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     return replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "file", "", "file with histories: text in columns, MATLAB, HDF5 or netCDF")
-    arguments.add(parser, "columns", "", "YAML file that assigns columns and units to quantities (doc/import.md)")
-    arguments.add(parser, "--record", "DIR", "new directory for the recording", required=True)
-    text = "maximum size of the file, and of its numbers in memory, MiB"
-    arguments.add(parser, "--largest", "MIB", text, LARGEST >> 20)
-    text = "scenario of the test (optional): name of a shipped scenario or path of a YAML file"
-    arguments.add(parser, "--scenario", "", text)
-    for name in ("--rig", "--set", "--case"):
-        arguments.add_option(parser, run_options(COMMAND)[name])
+def add_arguments(add: arguments.Arguments) -> None:
+    add("file", "file with histories: text in columns, MATLAB, HDF5 or netCDF")
+    add("columns", "YAML file that assigns columns and units to quantities (doc/import.md)")
+    add("--record DIR", "new directory for the recording", required=True)
+    add("--largest MIB", "maximum size of the file, and of its numbers in memory, MiB", LARGEST >> 20)
+    add("--scenario", "scenario of the test (optional): name of a shipped scenario or path of a YAML file")
+    add.scenario(names=("--rig", "--set", "--case"))
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.hosts import open_writer, recorded_topics
-    from rths_nodes.loop.embedded import Outcome
-    from rths_nodes.loop.provenance import hashes, information
-    from rths_nodes.loop.stages.monitor import MonitorStage
-    from rths_nodes.loop.supervision.states import State
-    from rths_nodes.recording import bag
-    from rths_nodes.recording.sink import RecordingSink
-
+def run(options: arguments.Options) -> None:
     if not options.scenario and (options.rig or options.set or options.case):
         raise ConfigError("--rig, --set, --case: require --scenario")
     bag.check_free(Path(options.record))
@@ -351,4 +344,3 @@ def run(options: argparse.Namespace) -> int:
         f"{options.record}: {axes}, {samples} samples at {own_scenario.servo_rate:g} Hz, "
         f"{own_scenario.duration:g} s"
     )
-    return ExitCode.FINISHED

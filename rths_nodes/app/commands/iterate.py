@@ -8,7 +8,6 @@ depends only on the files in the folder.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
@@ -36,7 +35,8 @@ from rths_nodes.analysis.iteration.convergence import (
 from rths_nodes.analysis.iteration.corrections import Corrections, Rehearsal, Settings
 from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import arguments, report, terminal
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.yaml_text import dump
@@ -140,19 +140,15 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
     scenario, recordings = series.scenario, series.recordings
     corrections.check(scenario)
     runs = [_finished(path) for path in recordings]
-    if series.predicted:
-        work = Corrections(scenario, settings)
-        _check_played(series, 1, work.history(""), runs[0])
-        work.learn(1, runs[0].outcome, "", str(recordings[0]), runs[0])
-    elif scenario.soft_start is not None:
+    if scenario.soft_start is not None and not series.predicted:
         raise ConfigError("soft_start: must be left out, because a series repeats the test from the start")
-    else:
-        work = Corrections(scenario, settings, runs[0])
-    _check_specimen(work.rows[-1], recordings[0])
-    for number, (path, run) in enumerate(zip(recordings[1:], runs[1:], strict=True), 2):
-        work.correct()
-        _check_played(series, number, work.history(""), run)
-        work.learn(number, run.outcome, "", str(path), run)
+    work = Corrections(scenario, settings, None if series.predicted else runs[0])
+    for number, (path, run) in enumerate(zip(recordings, runs, strict=True), 1):
+        if number > 1:
+            work.correct()
+        if number > 1 or series.predicted:
+            _check_played(series, number, work.history(""), run)
+            work.learn(number, run.outcome, "", str(path), run)
         _check_specimen(work.rows[-1], path)
     return work
 
@@ -255,8 +251,13 @@ def iterate(
     """
     check(scenario)
     work = Corrections(scenario, settings)
-    preferred, rows = engine(work.base, settings.rule.runs * work.base.samples), work.rows
-    for number in range(1, settings.rule.runs + 1):
+    runs, rows = settings.rule.runs, work.rows
+    preferred = engine(work.base, runs * work.base.samples)
+
+    def share(before: int, sample: float, samples: float) -> None:
+        progress(before * samples + sample, runs * samples)
+
+    for number in range(1, runs + 1):
         title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
         planned = work.planned(number, folder, title)
         try:
@@ -265,7 +266,7 @@ def iterate(
                 record=str(folder / f"run_{number}") if record else "",
                 keep=True,
                 preferred=preferred,
-                progress=partial(_share, progress, number - 1, settings.rule.runs),
+                progress=partial(share, number - 1),
                 interrupted=interrupted,
             )
         except ConfigError as error:  # the history exceeds a limit
@@ -289,12 +290,6 @@ def iterate(
     return Iteration(rows, verdict, reason, work.inverse, last, code)
 
 
-def _share(
-    progress: Callable[[float, float], None], before: int, runs: int, sample: float, samples: float
-) -> None:
-    progress(before * samples + sample, runs * samples)
-
-
 def check(scenario: Scenario) -> None:
     if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
@@ -307,46 +302,41 @@ def check(scenario: Scenario) -> None:
 RESULT = "iteration.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser, may_be_missing=True)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario(may_be_missing=True)
     text = (
         "write the history and the scenario of the next run of the series in FOLDER, without running the test; "
         "leave SCENARIO out. FOLDER was written by rths iterate, or by rths test (run 1 is rung g)"
     )
-    arguments.add(parser, "--next", "FOLDER", text)
+    add("--next FOLDER", text)
     text = (
         "correction: tracking (of the commands, for known targets) or history (also of the targets, from the "
         "response of the structure to the measured forces); default: history if the scenario has a structure"
     )
-    arguments.add(parser, "--mode", "", text, choices=(TRACKING, HISTORY))
-    arguments.add(parser, "--runs", "N", "maximum number of runs", Rule.runs)
-    text = "error at which the series ends, %% of the rms of the target"
-    arguments.add(parser, "--tolerance", "PERCENT", text, Rule.tolerance)
-    text = "relaxation with --mode history: constant, aitken, quasi_newton or model"
-    arguments.add(parser, "--relaxation", "NAME", text, "model")
-    text = "relaxation factor (for aitken and quasi_newton: initial factor)"
-    arguments.add(parser, "--omega", "FACTOR", text, 1.0)
+    add("--mode", text, choices=(TRACKING, HISTORY))
+    add("--runs N", "maximum number of runs", Rule.runs)
+    add("--tolerance PERCENT", "error at which the series ends, %% of the rms of the target", Rule.tolerance)
+    add("--relaxation NAME", "relaxation with --mode history: constant, aitken, quasi_newton or model", "model")
+    add("--omega FACTOR", "relaxation factor (for aitken and quasi_newton: initial factor)", 1.0)
     text = "highest frequency of the corrected errors, Hz; default: derived from the first run"
-    arguments.add(parser, "--cutoff", "HZ", text, type=float)
+    add("--cutoff HZ", text, type=float)
     text = "hold before a run whose peaks would exceed the peaks of the first run by this factor, e.g. 1.1"
-    arguments.add(parser, "--within", "FACTOR", text, type=float)
+    add("--within FACTOR", text, type=float)
     text = "change of the rig from run RUN on, e.g. 2:axes.a.specimen.stiffness=1e6"
-    arguments.add_several(parser, "--change", "RUN:KEY=VALUE", text)
-    where = parser.add_mutually_exclusive_group()
-    text = "folder for histories, recordings and the result; default: a new folder in runs/"
-    arguments.add(where, "--record", "DIR", text, "")
-    arguments.add_flags(where, no_record="do not record")
-    arguments.add_figure(parser, "the convergence")
-    arguments.add(parser, "--report", "FILE", "write a report (HTML) of the last run")
-    arguments.add_engine(parser)
-    arguments.add_json(parser)
+    add.several("--change RUN:KEY=VALUE", text)
+    where = add.exclusive()
+    where("--record DIR", "folder for histories, recordings and the result; default: a new folder in runs/", "")
+    where.flags(no_record="do not record")
+    add.figure("the convergence")
+    add("--report FILE", "write a report (HTML) of the last run")
+    add.engine()
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.studies.engine import Where
-
+def run(options: arguments.Options) -> int:
     if options.next:
-        return _next(options)
+        _next(options)
+        return ExitCode.FINISHED
     if not options.scenario:
         raise ConfigError("SCENARIO: missing; give a scenario, or a series with --next FOLDER")
     scenario, figure = arguments.scenario(options), arguments.figure(options)
@@ -371,11 +361,11 @@ def run(options: argparse.Namespace) -> int:
             _print(scenario, settings, iteration)
             if not options.no_record:
                 print(f"recordings: {folder}")
-        _draw(options, scenario, settings, iteration, figure)
+        _draw(options, f"{scenario.name}, {settings.mode}: {iteration.verdict}", iteration, figure)
     return iteration.exit_code
 
 
-def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
+def _settings(options: arguments.Options, scenario: Scenario) -> Settings:
     return Settings(
         options.mode or (TRACKING if scenario.structure is None else HISTORY),
         Rule(options.runs, options.tolerance),
@@ -387,24 +377,21 @@ def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
     )
 
 
-def _next(options: argparse.Namespace) -> int:
+def _next(options: arguments.Options) -> None:
     run_options = ("scenario", "set", "case", "rig", "change", "record", "no_record", *FIGURE, "report")
     arguments.refuse_idle(options, run_options, "must be left out with --next, which reads recordings")
     series = find(Path(options.next))
     following = write(series, _settings(options, series.scenario))
     file = series.scenario_of(following.number)
     if options.json:
-        rehearsal = None if following.rehearsal is None else asdict(following.rehearsal)
-        rows = [asdict(row) for row in following.rows]
-        terminal.print_json(
-            {"rows": rows, "reason": following.reason, "next": following.number, "rehearsal": rehearsal}
-        )
-        return 0
+        data = asdict(following)
+        terminal.print_json({"next": data.pop("number"), **data})
+        return
     for row in following.rows:
         _tell(row)
     if following.rehearsal is None:
         print(f"the series has converged ({following.reason}); no further run is needed")
-        return 0
+        return
     for axis, most in following.rehearsal.peaks.items():
         print(
             f"axes.{axis}: expected command {MM * most.command:.4g} mm, {MM * most.velocity:.4g} mm/s, force "
@@ -414,21 +401,19 @@ def _next(options: argparse.Namespace) -> int:
     folder, rig = file.with_suffix(""), series.scenario.rig_file
     command = f"rths run {file}" if rig is None else f"rths test {file} --rig RIG"
     print(f"next: {command} --record {folder}")
-    return 0
 
 
-def _draw(
-    options: argparse.Namespace, scenario: Scenario, settings: Settings, iteration: Iteration, figure: Path | None
-) -> None:
+def _draw(options: arguments.Options, title: str, iteration: Iteration, figure: Path | None) -> None:
     finished = [row for row in iteration.rows if row.answer]
     if figure and finished:
         from rths_nodes.analysis.figures.analyses import iteration as draw
 
-        title = f"{scenario.name}, {settings.mode}: {iteration.verdict}"
         arguments.save_figure(options, figure, draw, finished, iteration.inverse, iteration.last, title)
     if options.report:
         with terminal.page_of_test(Path(options.report), "" if options.json else "report"):
-            report.write(iteration.last, Path(options.report), False)
+            from rths_nodes.analysis.report import document
+
+            document.write_report(iteration.last, Path(options.report))
 
 
 def _changes(texts: list[str]) -> dict[int, list[str]]:
@@ -442,7 +427,7 @@ def _changes(texts: list[str]) -> dict[int, list[str]]:
 
 
 @contextmanager
-def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
+def _folder(options: arguments.Options, scenario: Scenario) -> Iterator[Path]:
     if options.no_record:
         with tempfile.TemporaryDirectory(prefix="rths_") as passing:
             yield Path(passing)
@@ -485,28 +470,28 @@ def _data(scenario: Scenario, settings: Settings, iteration: Iteration) -> dict[
 
 
 def _print(scenario: Scenario, settings: Settings, iteration: Iteration) -> None:
-    console = terminal.console()
     how = f", relaxation {settings.relaxation}" if settings.mode == HISTORY else ""
-    console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)
+    terminal.say(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target")
     if (inverse := iteration.inverse) is not None:
         late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.late)
-        range_text = (
-            f"the inverse is learned up to {inverse.learned_to:.3g} Hz and known up to {inverse.known_to:.3g} Hz"
+        terminal.say(
+            f"rig: delay {late}; the inverse is learned up to {inverse.learned_to:.3g} Hz and known up to "
+            f"{inverse.known_to:.3g} Hz"
         )
-        console.print(f"rig: delay {late}; {range_text}", markup=False)
     axes = list(iteration.rows[0].answer)
     heads = ["error", "noise", *(["residual"] if settings.mode == HISTORY else []), "true", "missed (mm)"]
     drift = [f"specimen of {axis} (%)" for axis in axes]
     peaks = ["command", "velocity", "force"]
-    grid = terminal.grid("run", "outcome", numbers=[*heads, *drift, *peaks])
+    rows = []
     for row in iteration.rows:
         cells = [plain(row.error), plain(row.noise)]
         cells += [plain(row.residual)] if settings.mode == HISTORY else []
         cells += [plain(row.true), plain(row.missed, MM)]
         cells += [plain(row.answer.get(axis), PERCENT) for axis in axes]
         cells += [plain(getattr(row, name)) for name in peaks]
-        grid.add_row(str(row.number), row.outcome, *cells)
-    terminal.show(console, grid)
+        rows.append([str(row.number), row.outcome, *cells])
+    terminal.table(rows, "run", "outcome", numbers=[*heads, *drift, *peaks])
     colour = "green" if iteration.exit_code == 0 else "red"
+    console = terminal.console()
     console.print(f"[bold {colour}]{iteration.verdict}[/]: ", end="")
     console.print(iteration.reason, markup=False)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from xml.etree import ElementTree
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.loop.options import ACTUATOR_NODES, NAMESPACE, ONE_NODE, checked_namespace
-from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import stack_files
 from rths_nodes.ros.hosting.node_processes import axes_with_nodes
@@ -122,15 +120,15 @@ def _beside(columns: Sequence[object]) -> object:
     return _split("row", first, _beside(further), 100.0 / len(columns)) if further else first
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
-    arguments.add(parser, "--namespace", "NAME", "namespace of the rig", NAMESPACE)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
+    add("--namespace NAME", "namespace of the rig", NAMESPACE)
     text = "actuator nodes of the test; per_axis adds the nodes of the axes to the policy of SROS 2"
-    arguments.add(parser, "--actuator-nodes", "", text, ONE_NODE, choices=ACTUATOR_NODES)
-    arguments.add(parser, "--out", "DIR", "folder to write", "layouts")
+    add("--actuator-nodes", text, ONE_NODE, choices=ACTUATOR_NODES)
+    add("--out DIR", "folder to write", "layouts")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     scenario = arguments.scenario(options)
     name, folder = checked_namespace(options.namespace), Path(options.out)
     axes = axes_with_nodes(scenario, options.actuator_nodes)
@@ -148,4 +146,3 @@ def run(options: argparse.Namespace) -> int:
     print(f"diagnostic_aggregator: {aggregator} --params-file {folder}/diagnostics.yaml")
     print(f"SROS 2: ros2 security create_enclave KEYSTORE /{name}/ENCLAVE, then create_permission with the policy")
     print(f"      {folder}/sros2_policy.xml")
-    return ExitCode.FINISHED

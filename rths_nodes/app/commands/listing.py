@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
@@ -15,12 +14,12 @@ FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: arguments.Arguments) -> None:
     text = f"family to list, one of {', '.join(FAMILIES)}; default: all"
-    arguments.add(parser, "family", "FAMILY", text, nargs="?", choices=FAMILIES)
+    add("family FAMILY", text, nargs="?", choices=FAMILIES)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     families = {family: described(family) for family in ([options.family] if options.family else FAMILIES)}
     widest = max(len(name) for rows in families.values() for name, _ in rows)
     for family, rows in families.items():
@@ -29,7 +28,6 @@ def run(options: argparse.Namespace) -> int:
             print(family)
         for name, description in rows:
             print(terminal.folded(description, f"{indent}{name:{widest}}  "))
-    return 0
 
 
 def described(family: str) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import keyword
 import re
@@ -24,7 +23,6 @@ from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import checked_number
 from rths_nodes.laboratory.calibration import ITS_UNIT, Channel
-from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files as scenario_files
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -45,16 +43,16 @@ TAKEN = ("rths_nodes", "test")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "kind", "", "kind of file or package", choices=(*TRIED, *SHIPPED))
-    arguments.add(parser, "name", "", "name of the component or file: lowercase letters, digits, underscores")
+def add_arguments(add: arguments.Arguments) -> None:
+    add("kind", "kind of file or package", choices=(*TRIED, *SHIPPED))
+    add("name", "name of the component or file: lowercase letters, digits, underscores")
     text = "new folder for a package (default: NAME), or folder of a file (default: the current folder)"
-    arguments.add(parser, "folder", "", text, nargs="?")
+    add("folder", text, nargs="?")
     text = "scenario or rig file to start from; default: questions at the terminal"
-    arguments.add(parser, "--from", "FILE", text, completer=completed, dest="from_")
+    add("--from FILE", text, completer=completed, dest="from_")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     kind, name = options.kind, options.name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
@@ -62,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
             "and not be a Python keyword"
         )
     if kind in SHIPPED:
-        return write_file(kind, name, Path(options.folder or "."), options.from_ or "")
+        write_file(kind, name, Path(options.folder or "."), options.from_ or "")
+        return
     arguments.refuse_idle(options, ["from_"], f"applies to {' and '.join(SHIPPED)}, not to {kind}")
     if name in registry.names(kind):
         raise ConfigError(
@@ -99,7 +98,6 @@ def run(options: argparse.Namespace) -> int:
         for path, template in files.items():
             _write(path, template, values)
     print(f"{folder}: contains a {kind}. Install the package (pip install -e {str(folder)!r}), then run {try_it}")
-    return ExitCode.FINISHED
 
 
 def trial(kind: str, name: str) -> tuple[str, list[str]]:
@@ -118,7 +116,7 @@ def _write(path: Path, template: str, values: dict[str, str]) -> None:
 # Scenarios and rig files, from answers at a terminal or from another file
 
 
-def write_file(kind: str, name: str, folder: Path, source: str) -> int:
+def write_file(kind: str, name: str, folder: Path, source: str) -> None:
     path = folder / f"{name}.yaml"
     if path.exists():
         raise ConfigError(f"{path}: exists already")
@@ -139,7 +137,6 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> int:
     use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
     print(f"{path}: a {kind.replace('_', ' ')}; try the file with {use}")
     print(f"{beside}: JSON Schema for editors; update the schema with rths schema {kind} --out {beside}")
-    return ExitCode.FINISHED
 
 
 def _copied(kind: str, name: str, source: str) -> str:
@@ -165,7 +162,7 @@ def _composed(kind: str, name: str, asked: bool) -> str:
         )
     head = {
         "name": name,
-        "description": _ask("description: rig and location", _quoted),
+        "description": _ask("description: rig and location", lambda text: yaml_text.dump(text).splitlines()[0]),
         "servo_rate": _ask_number(Scenario, "servo_rate", "", USUAL["servo_rate"]),
         "port": _ask(f"port: one of {', '.join(registry.names('port'))}", _port, PORT),
     }
@@ -227,10 +224,6 @@ def _scenario(text: str) -> str:
     return str(scenario_files.locate(text, scenario_files.SCENARIO)) if text else ""
 
 
-def _quoted(text: str) -> str:
-    return yaml_text.dump(text).splitlines()[0]
-
-
 def _port(text: str) -> str:
     registry.load("port", text, "port")
     return text
@@ -243,5 +236,5 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def completed(prefix: str, options: argparse.Namespace) -> Iterator[str]:
+def completed(prefix: str, options: arguments.Options) -> Iterator[str]:
     yield from scenario_files.shipped(SHIPPED[options.kind]) if options.kind in SHIPPED else ()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
@@ -43,16 +42,15 @@ UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 """Message fields that differ between two runs of the same test."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "node", "NODE", f"node to test: one of {', '.join(STREAMS)}", choices=STREAMS)
-    arguments.add_recording(parser)
-    text = "folder for the recording of this run; default: the recording is deleted"
-    arguments.add(parser, "--record", "DIR", text)
-    arguments.add(parser, "--namespace", "NAME", "namespace of the node", NAMESPACE)
-    arguments.add_json(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("node NODE", f"node to test: one of {', '.join(STREAMS)}", choices=STREAMS)
+    add.recording()
+    add("--record DIR", "folder for the recording of this run; default: the recording is deleted")
+    add("--namespace NAME", "namespace of the node", NAMESPACE)
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     stream = STREAMS[options.node]
     recorded = streams_of(options.recording, ("measurement", "target", "command"))
     if missing := [name for name, columns in recorded.items() if not columns]:

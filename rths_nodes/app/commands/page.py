@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Callable
@@ -30,26 +29,25 @@ REAL_TIME = 1
 LOOK_S = 0.2
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "--namespace", "NAME", "namespace of the displayed rig", NAMESPACE)
-    arguments.add(parser, "--port", "", "TCP port (0: any free port)", PORT)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("--namespace NAME", "namespace of the displayed rig", NAMESPACE)
+    add("--port", "TCP port (0: any free port)", PORT)
     text = (
         "address at which the page is served: 127.0.0.1 for viewers on this machine (and on others, with ssh -L); "
         "any other address shows the test to every computer that can reach that address"
     )
-    arguments.add(parser, "--address", "", text, LOOPBACK)
-    arguments.add_flags(
-        parser,
+    add("--address", text, LOOPBACK)
+    add.flags(
         arm_from_page="allow the operator at the page to arm rungs that move",
         stop_from_anywhere="allow viewers on other machines to stop the rig",
     )
-    arguments.add(parser, "--recordings", "DIR", "folder whose recordings are shown", "runs")
-    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # end when this process ends;
-    parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket of the front process
-    parser.add_argument("--restarted", action="store_true", help=argparse.SUPPRESS)
+    add("--recordings DIR", "folder whose recordings are shown", "runs")
+    add.hidden("--parent", type=int, default=0)  # end when this process ends
+    add.hidden("--behind", type=int, default=0)  # socket of the front process
+    add.hidden("--restarted", action="store_true")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()
@@ -57,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     return _behind(options) if options.behind else _front(options)
 
 
-def _front(options: argparse.Namespace) -> int:
+def _front(options: arguments.Options) -> int:
     from rths_nodes.app.page.connections import Behind, Front
     from rths_nodes.ros.hosting.listener import StopClient
 
@@ -115,7 +113,7 @@ async def _serve_front(
     return ExitCode.FINISHED
 
 
-def _behind(options: argparse.Namespace) -> int:
+def _behind(options: arguments.Options) -> int:
     from rths_nodes.app.page.connections import serve_behind
     from rths_nodes.app.page.operator import Operating
     from rths_nodes.app.page.server import PageServer, Shelf

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -26,18 +25,17 @@ class Found(NamedTuple):
     family: str = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: arguments.Arguments) -> None:
     text = "a component (first_order), a section (axes, port, monitor) or a key (axes.story_1.limits.force)"
-    arguments.add(parser, "name", "NAME", text, completer=lambda prefix, options: _names())
+    add("name NAME", text, completer=lambda prefix, options: _names())
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     results = [*_components(options.name), *_sections(options.name)]
     if not results:
         raise unknown(options.name, "component, section or key", options.name, _names())
     for result in results:
         _print(result)
-    return 0
 
 
 def _names() -> list[str]:
@@ -48,20 +46,14 @@ def _names() -> list[str]:
 def _print(result: Found) -> None:
     from rich.text import Text
 
-    console = terminal.console()
-    console.print(Text.assemble((result.title, "bold"), f": {result.description}"), soft_wrap=True)
+    terminal.console().print(Text.assemble((result.title, "bold"), f": {result.description}"), soft_wrap=True)
     if result.types:
-        grid = terminal.grid("type", "description")
-        for name, description in result.types:
-            grid.add_row(Text(name), Text(description))
-        terminal.show(console, grid)
+        terminal.table((map(Text, row) for row in result.types), "type", "description")
     if result.rows:
-        grid = terminal.grid("parameter", "unit", "bound", "default", "meaning")
-        for row in result.rows:
-            grid.add_row(*map(Text, (row.name, row.unit, row.bound, row.default, row.doc)))
-        terminal.show(console, grid)
+        rows = (map(Text, (row.name, row.unit, row.bound, row.default, row.doc)) for row in result.rows)
+        terminal.table(rows, "parameter", "unit", "bound", "default", "meaning")
     if not result.types and not result.rows:
-        console.print("  no parameters\n")
+        print("  no parameters\n")
 
 
 def _components(name: str) -> Iterator[Found]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from rths_nodes.analysis.rung_differences import peaks_of
@@ -21,13 +20,13 @@ OUTCOME = "interrupted"
 KILLED = "the program that conducted the test was killed"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_recording(parser, "folder of a recording, or of a test (runs/<test id>)")
+def add_arguments(add: arguments.Arguments) -> None:
+    add.recording("folder of a recording, or of a test (runs/<test id>)")
     text = "write the complete recording to DIR and leave the original unchanged, e.g. because a disk is full"
-    arguments.add(parser, "--out", "DIR", text)
+    add("--out DIR", text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     if procedure.exists(options.recording):
         if options.out:
             raise ConfigError("--out: applies to a recording only; the record of a test is completed in place")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
@@ -16,22 +15,22 @@ from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import rig_kind
+from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 from rths_nodes.ros import environment
 
 AT_ONCE = 200
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_recording(parser)
-    arguments.add_flags(parser, page="show the recording in the browser, with a slider (required)")
-    arguments.add(parser, "--port", "", "TCP port of the page (0: any free port)", PORT)
-    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused with a message that names its replacement
+def add_arguments(add: arguments.Arguments) -> None:
+    add.recording()
+    add.flags(page="show the recording in the browser, with a slider (required)")
+    add("--port", "TCP port of the page (0: any free port)", PORT)
+    add.hidden("--rate")  # refused with a message that names its replacement
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     if options.rate is not None or not options.page:
         option, rate = ("without --page", "") if options.rate is None else ("--rate", f" --rate {options.rate}")
         raise ConfigError(
@@ -41,7 +40,6 @@ def run(options: argparse.Namespace) -> int:
     check_port(options.port, "--port")
     environment.check_page()
     from rths_nodes.app.page.server import PageServer
-    from rths_nodes.recording.reading import read_run
 
     run = read_run(options.recording)
     terminal.tell(run.notes)
@@ -49,7 +47,6 @@ def run(options: argparse.Namespace) -> int:
     with orderly_stop() as interrupted, listening_at(LOOPBACK, options.port) as listening:
         where = f"the page of {options.recording} is at {url_of(listening)} (Ctrl-C ends it)"
         asyncio.run(_serve(application, listening, where, interrupted))
-    return ExitCode.FINISHED
 
 
 async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:

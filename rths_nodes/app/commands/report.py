@@ -3,112 +3,62 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import names
 from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.recording import commissioning, procedure
+from rths_nodes.recording.reading import read_run
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.figures.drawing import Recordings
-    from rths_nodes.loop.procedure_record import ProcedureRecord
-    from rths_nodes.recording.procedure import OfProcedure
-    from rths_nodes.recording.run import Run
 
 UNMOVED = "no rung with motion was recorded, so the test has no histories"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(add: arguments.Arguments) -> None:
     text = (
         "folder of a recording or of a test, or RIG.commissioned.yaml; further folders are compared with the "
         "first folder"
     )
-    arguments.add(parser, "recording", "", text, nargs="+")
+    add("recording", text, nargs="+")
     text = "page to write; default: <recording>.html next to the recording, or <first recording>_compared.html"
-    arguments.add(parser, "--out", "FILE", text)
-    arguments.add_reference(parser)
-    arguments.add_flags(
-        parser,
+    add("--out FILE", text)
+    add.reference()
+    add.flags(
         defaults="also list parameters with default values",
         csv="also write every curve of the page, with all samples, as CSV in the folder <page>_curves",
     )
-    arguments.add_figures(parser, "<page>_figures")
+    add.figures("<page>_figures")
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.recording import commissioning, procedure
-    from rths_nodes.recording.reading import read_run
-
+def run(options: arguments.Options) -> None:
     inputs = [Path(source) for source in options.recording]
-    if len(inputs) == 1 and inputs[0].name.endswith(commissioning.SUFFIX):
-        return _of_commissioning(options, inputs[0])
-    out = Path(options.out) if options.out else _beside(inputs[0], "_compared" if len(inputs) > 1 else "")
-    _check(options, out)
-    shown = [procedure.last_moving(source) if procedure.exists(source) else source for source in inputs]
-    if len(inputs) == 1 and shown[0] is None:
-        return _of_record(options, inputs[0], out)
-    if unmoved := [source for source, path in zip(inputs, shown, strict=True) if path is None]:
-        raise ConfigError(*(f"{source}: {UNMOVED}" for source in unmoved))
-    paths = [path for path in shown if path is not None]
-    loaded = []
-    for path in paths:
-        loaded.append(read_run(path))
-        terminal.tell(loaded[-1].notes)
-    tests = [procedure.of_recording(path) for path in paths]
-    if len(loaded) == 1:
-        with terminal.writing(out):
-            write(loaded[0], out, options.reference, tests[0], options.defaults)
-        print(out)
-        _write_files(options, out, lambda: _tests(loaded[0]))
-        return 0
-    from rths_nodes.analysis.overlay import names
-    from rths_nodes.analysis.report import overlay
-
-    named = names([path.resolve().parts for path in inputs])
-    compared = [overlay.Compared(*test) for test in zip(named, loaded, tests, strict=True)]
-    with terminal.writing(out):
-        shown_tests = overlay.write(compared, out)
-    print(out)
-    _write_files(options, out, lambda: shown_tests)
-    return 0
-
-
-def _beside(recording: Path, ending: str) -> Path:
-    named = recording if recording.name.strip(".") else recording.resolve()
-    return named.with_name(f"{named.name}{ending}.html")
-
-
-def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
-    from rths_nodes.recording import procedure
-
-    for name in ("figures", "csv", "reference", "defaults"):
-        if getattr(options, name):
-            raise ConfigError(f"--{name}: {folder}: {UNMOVED}")
-    with terminal.writing(out):
-        write_record(procedure.read(folder), out)
-    print(out)
-    return 0
-
-
-def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
-    from rths_nodes.analysis.report.commissioning import write_sheet
-    from rths_nodes.recording import commissioning
-
-    for name in ("figures", "csv", "reference", "defaults"):
-        if getattr(options, name):
-            raise ConfigError(f"--{name}: not allowed with {file}, because a commissioning has no histories")
-    out = Path(options.out) if options.out else file.with_suffix(".html")
+    if options.out:
+        out = Path(options.out)
+    elif _is_commissioning(inputs):
+        out = inputs[0].with_suffix(".html")
+    else:
+        named = inputs[0] if inputs[0].name.strip(".") else inputs[0].resolve()
+        out = named.with_name(f"{named.name}{'_compared' if len(inputs) > 1 else ''}.html")
     _check(options, out)
     with terminal.writing(out):
-        write_sheet(commissioning.read(file), out)
+        tests = _write_page(options, inputs, out)
     print(out)
-    return 0
+    if tests is not None:
+        _write_files(options, out, tests)
 
 
-def _check(options: argparse.Namespace, out: Path) -> None:
+def _is_commissioning(inputs: Sequence[Path]) -> bool:
+    return len(inputs) == 1 and inputs[0].name.endswith(commissioning.SUFFIX)
+
+
+def _check(options: arguments.Options, out: Path) -> None:
     problems = Problems()
     with problems.gathered():
         arguments.figures_width(options)
@@ -119,19 +69,47 @@ def _check(options: argparse.Namespace, out: Path) -> None:
     terminal.check_writable(out)
 
 
-def _tests(run: Run) -> Recordings:
+def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -> Recordings | None:
+    """Write the page and return the tests on it, or None if the page has no histories."""
     from rths_nodes.analysis.figures.drawing import Recordings
-    from rths_nodes.analysis.histories import Evaluation
+    from rths_nodes.analysis.report import document, overlay
+    from rths_nodes.analysis.report.commissioning import write_sheet
 
-    return Recordings.one(Evaluation(run))
+    if _is_commissioning(inputs):
+        _refuse_histories(options, f"not allowed with {inputs[0]}, because a commissioning has no histories")
+        write_sheet(commissioning.read(inputs[0]), out)
+        return None
+    paths = [procedure.last_moving(source) if procedure.exists(source) else source for source in inputs]
+    if paths == [None]:
+        _refuse_histories(options, f"{inputs[0]}: {UNMOVED}")
+        document.write_record(procedure.read(inputs[0]), out)
+        return None
+    if unmoved := [source for source, path in zip(inputs, paths, strict=True) if path is None]:
+        raise ConfigError(*(f"{source}: {UNMOVED}" for source in unmoved))
+    moving = [path for path in paths if path is not None]
+    runs, tests = [], [procedure.of_recording(path) for path in moving]
+    for path in moving:
+        runs.append(read_run(path))
+        terminal.tell(runs[-1].notes)
+    if len(runs) == 1:
+        document.write_report(runs[0], out, options.reference, tests[0], options.defaults)
+        return Recordings.one(Evaluation(runs[0])) if options.csv or options.figures else None
+    labels = names([path.resolve().parts for path in inputs])
+    return overlay.write([overlay.Compared(*test) for test in zip(labels, runs, tests, strict=True)], out)
 
 
-def _write_files(options: argparse.Namespace, out: Path, tests: Callable[[], Recordings]) -> None:
-    if not (options.csv or options.figures):
-        return
+def _refuse_histories(options: arguments.Options, why: str) -> None:
+    for name in ("figures", "csv", "reference", "defaults"):
+        if getattr(options, name):
+            raise ConfigError(f"--{name}: {why}")
+
+
+def _write_files(options: arguments.Options, out: Path, tests: Recordings) -> None:
     from rths_nodes.analysis.figures import drawing, drawings
 
-    drawn = drawing.for_print(drawings(tests()), arguments.figures_width(options))
+    if not (options.csv or options.figures):
+        return
+    drawn = drawing.for_print(drawings(tests), arguments.figures_width(options))
     if options.csv:
         folder = out.with_name(f"{out.stem}_curves")
         with terminal.writing(folder, "curves"):
@@ -140,15 +118,3 @@ def _write_files(options: argparse.Namespace, out: Path, tests: Callable[[], Rec
         folder = out.with_name(f"{out.stem}_figures")
         with terminal.writing(folder, "figures"):
             drawing.write_figures(drawn, folder, options.format or FORMATS[0])
-
-
-def write_record(record: ProcedureRecord, path: Path) -> None:
-    from rths_nodes.analysis.report import document
-
-    document.write_record(record, path)
-
-
-def write(run: Run, path: Path, reference: bool, test: OfProcedure | None = None, defaults: bool = False) -> None:
-    from rths_nodes.analysis.report import document
-
-    document.write_report(run, path, reference, test, defaults)

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM, duration, number, shown
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import arguments, report, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.page.process import page_beside
 from rths_nodes.app.results import INDICES, indices
 from rths_nodes.app.streams import show_log
@@ -31,30 +29,26 @@ from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.levels import level_notes
 from rths_nodes.loop.timing import pause_notes
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 LOOK_S = 0.1
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group()
+def add_arguments(add: arguments.Arguments) -> None:
+    where = add.exclusive()
     for name, option in run_options(COMMAND).items():
-        arguments.add_option(where if name == "--record" else parser, option)
-    text = "do not record; default: the hosts composed and processes record in runs/"
-    arguments.add_flags(where, no_record=text)
-    arguments.add(parser, "--report", "FILE", "write a report (HTML)")
+        (where if name == "--record" else add).option(option)
+    where.flags(no_record="do not record; default: the hosts composed and processes record in runs/")
+    add("--report FILE", "write a report (HTML)")
     text = (
         "show the running test in the browser (hosts composed and processes); at a terminal, the page stays open "
         "until Ctrl-C"
     )
-    arguments.add_flags(parser, page=text)
-    arguments.add_page_port(parser)
-    arguments.add_reference(parser)
-    arguments.add_json(parser)
+    add.flags(page=text)
+    add.page_port()
+    add.reference()
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     if options.reference and not options.report:
         raise ConfigError("--reference: requires --report FILE")
     if options.report:
@@ -81,15 +75,20 @@ def run(options: argparse.Namespace) -> int:
             )
         _tell(options, done)
         if options.page and sys.stdin.isatty():
-            _await_interrupt()
+            terminal.print_now("the page stays open until Ctrl-C")
+            with orderly_stop() as interrupted:
+                while not interrupted():
+                    time.sleep(LOOK_S)
     return done.exit_code
 
 
-def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
+def _tell(options: arguments.Options, done: hosts.RunResult) -> None:
     terminal.output(options.json, _json(done), _print, done)
     if options.report:
         with terminal.page_of_test(Path(options.report), "" if options.json else "report"):
-            report.write(done.read(), Path(options.report), options.reference)
+            from rths_nodes.analysis.report import document
+
+            document.write_report(done.read(), Path(options.report), options.reference)
 
 
 def _host_of_page(host: str) -> str:
@@ -98,13 +97,6 @@ def _host_of_page(host: str) -> str:
     if host is not run_options(COMMAND)["--host"].default:  # a typed value is another object, even if equal
         raise ConfigError("--page: the host embedded publishes no data for a page; use composed or processes")
     return COMPOSED
-
-
-def _await_interrupt() -> None:
-    terminal.print_now("the page stays open until Ctrl-C")
-    with orderly_stop() as interrupted:
-        while not interrupted():
-            time.sleep(LOOK_S)
 
 
 def _json(done: hosts.RunResult) -> dict[str, object]:
@@ -143,53 +135,50 @@ def _trimmed(timing: Data) -> dict[str, object]:
 
 
 def _print(done: hosts.RunResult) -> None:
-    console = terminal.console()
     colour = "green" if done.ending == "finished" else "red"
     seconds = done.samples * done.scenario.dt
     rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
     rig += "" if schema.simulation(done.scenario) == schema.SIMULATED else f" ({schema.rig_kind(done.scenario)})"
     how = f"{done.host}, {done.engine}" if done.engine in (*OVER_KERNELS, EXECUTIVE) else done.host
-    console.print(
+    terminal.console().print(
         f"{done.scenario.name}{rig}: [bold {colour}]{done.ending}[/] after {done.samples} samples "
         f"({seconds:.3f} s of test) in {done.wall_s:.1f} s, {how}, {done.pace}"
     )
     if done.reason:
-        console.print(f"reason: {done.reason}", markup=False)
+        terminal.say(f"reason: {done.reason}")
     if done.faults:
-        console.print(f"faults: {' '.join(done.faults)}; {done.late.bridged:.0f} samples bridged", markup=False)
+        terminal.say(f"faults: {' '.join(done.faults)}; {done.late.bridged:.0f} samples bridged")
     if done.metrics:
-        _print_indices(console, done.metrics, done.samples)
+        _print_indices(done.metrics, done.samples)
     loop = done.timing.get("loop")
     if done.engine in OVER_KERNELS and loop:
-        console.print(f"loop {duration(loop['mean_s'])} per sample (mean)")
+        terminal.say(f"loop {duration(loop['mean_s'])} per sample (mean)")
     elif loop and done.samples:
         median, rare = (duration(loop[key]) for key in ("median_s", "p999_s"))
         text = f"loop {median} median, {rare} p99.9"
         if done.pace == "realtime":
             text += f"; {done.late.counts}"
-        console.print(text)
+        terminal.say(text)
     if port := done.timing.get("port"):
-        console.print(_of_port(port), markup=False)
+        terminal.say(_of_port(port))
     if (hops := done.timing.get("hops")) and done.samples:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
-        console.print(f"mean time per hop: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
+        terminal.say(f"mean time per hop: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
-    remarks = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
-    outside = corridor_notes(done.metrics, done.scenario.dt)
-    learnt = learning_notes(done.integrator, done.scenario)
-    lines = (
+    notes = (
+        *done.notes,
         *frozen_notes(done.metrics),
         *pause_notes(done.timing),
         *level_notes(done.timing),
         *late,
-        *outside,
-        *remarks,
-        *learnt,
+        *corridor_notes(done.metrics, done.scenario.dt),
+        *done.scenario.compensator.remarks(flatten(done.compensator, "compensator")),
+        *learning_notes(done.integrator, done.scenario),
     )
-    for note in (*done.notes, *lines):
-        console.print(f"note: {note}", markup=False)
+    for note in notes:
+        terminal.say(f"note: {note}")
     if done.recording:
-        console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)
+        print(f"recording: {_short(done.recording)}")
 
 
 def _of_port(counts: dict[str, float]) -> str:
@@ -205,23 +194,23 @@ def _of_port(counts: dict[str, float]) -> str:
     return f"port: {summary}; {', '.join(wrong) or 'nothing lost'}"
 
 
-def _print_indices(console: Console, metrics: Data, samples: int) -> None:
+def _print_indices(metrics: Data, samples: int) -> None:
     from rich.table import Table
 
     present = (number(value) is not None for row in metrics["axes"].values() for value in row.values())
     if samples < 1 or not any(present):
-        console.print("no indices: the test has no valid samples")
+        print("no indices: the test has no valid samples")
         return
     grid = Table("axis", *(title for title, *_ in INDICES))
     for name, row in indices(metrics).items():
         grid.add_row(name, *row)
-    terminal.show(console, grid)
+    terminal.show(terminal.console(), grid)
     for name, row in metrics.get("force_axes", {}).items():
-        console.print(
+        terminal.say(
             f"{name}: largest error of the load {shown(row['max_force_error_n'], KN, 'kN')} "
             f"({shown(row['max_force_error_percent'], 1.0, '%')}), rms {shown(row['rms_force_error_n'], KN, 'kN')}"
         )
-    console.print(
+    terminal.say(
         f"displacement {shown(metrics['min_displacement_m'], MM, 'mm')} to "
         f"{shown(metrics['max_displacement_m'], MM, 'mm')}, at the end "
         f"{shown(metrics['end_displacement_m'], MM, 'mm')}; energy error (HSEM) "

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core.parameter_docs import json_schema
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.core.json_schema import json_schema
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -17,21 +15,20 @@ SCENARIO, RIG_FILE = "scenario", "rig_file"
 KINDS = {SCENARIO: Scenario, RIG_FILE: RigFile}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "kind", "", "kind of file", SCENARIO, nargs="?", choices=(*KINDS, "rig"))
-    arguments.add(parser, "--out", "FILE", "file to write; default: standard output")
+def add_arguments(add: arguments.Arguments) -> None:
+    add("kind", "kind of file", SCENARIO, nargs="?", choices=(*KINDS, "rig"))
+    add("--out FILE", "file to write; default: standard output")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> None:
     source = text(RIG_FILE if options.kind == "rig" else options.kind)
     if options.out is None:
         print(source, end="")
-        return ExitCode.FINISHED
+        return
     path = Path(options.out)
     terminal.check_writable(path)
     with terminal.writing(path, "schema"):
         path.write_text(source, encoding="utf-8")
-    return ExitCode.FINISHED
 
 
 def text(kind: str) -> str:

@@ -3,24 +3,24 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rths_nodes.analysis import overlay
 from rths_nodes.analysis.paper import FORMATS
+from rths_nodes.analysis.published_indices import legend
+from rths_nodes.analysis.study_table import HIGH
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
+from rths_nodes.app.studies.results import Scoreboard
+from rths_nodes.app.studies.study import Hooks
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
-
-if TYPE_CHECKING:
-    from rths_nodes.app.studies.results import Scoreboard
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
@@ -32,61 +32,45 @@ OF_PLACE = ("jobs", "scheduler", "run_programs")
 DEFAULTS = {"benchmark": BENCHMARK, "tune": 0, "training_plants": 2, "noise_seeds": 3, "seed": 1}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "name of a shipped scenario or path of a YAML file"
-    arguments.add(parser, "benchmark", "", text, DEFAULTS["benchmark"], nargs="?")
-    text = "value to change in the scenario, for all compensators"
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("benchmark", "name of a shipped scenario or path of a YAML file", DEFAULTS["benchmark"], nargs="?")
+    add.several("--set SECTION.KEY=VALUE", "value to change in the scenario, for all compensators")
     text = "cases to run; default: all cases that set no compensator"
-    _add_names(parser, "--cases", text)
+    add.names("--cases NAME,...", text)
     text = "compensators to compare; default: all registered compensators, and all compensators in --settings"
-    _add_names(parser, "--laws", text)
+    add.names("--laws NAME,...", text)
     text = (
         "settings by compensator: name of a shipped file (e.g. of the benchmark) or path of a YAML file, as "
         "written by this command; missing settings are identified"
     )
-    arguments.add(parser, "--settings", "FILE", text, "")
-    _add_number(parser, "--tune", "number of candidates for tuning each compensator before scoring")
-    text = "value to change for tuning only, e.g. duration=10"
-    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
+    add("--settings FILE", text, "")
+    add("--tune N", "number of candidates for tuning each compensator before scoring", DEFAULTS["tune"])
+    add.several("--training SECTION.KEY=VALUE", "value to change for tuning only, e.g. duration=10")
     text = "number of plants for tuning, in addition to the nominal plant (ignored without scatter)"
-    _add_number(parser, "--training-plants", text)
-    _add_number(parser, "--noise-seeds", "number of noise seeds for scoring")
-    _add_number(parser, "--seed", "seed of the scored plants")
+    add("--training-plants N", text, DEFAULTS["training_plants"])
+    add("--noise-seeds N", "number of noise seeds for scoring", DEFAULTS["noise_seeds"])
+    add("--seed N", "seed of the scored plants", DEFAULTS["seed"])
     text = f"number of scored plants in addition to the nominal plant; default: {PLANTS} with scatter, otherwise 0"
-    arguments.add(parser, "--plants", "N", text, type=int)
+    add("--plants N", text, type=int)
     text = "published ground motions to use for scoring; default: the ground motion of the scenario"
-    _add_names(parser, "--records", text)
+    add.names("--records NAME,...", text)
     text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
-    _add_names(parser, "--indices", text)
-    text = "index for ranking and tuning; default: the tracking error of the true displacement"
-    arguments.add(parser, "--rank", "INDEX", text)
-    text = "index of the response, to be plotted against the ranking index"
-    arguments.add(parser, "--response", "INDEX", text)
-    arguments.add(parser, "--out", "DIR", "folder of the results; default: runs/<scenario>_scoreboard")
+    add.names("--indices NAME,...", text)
+    add("--rank INDEX", "index for ranking and tuning; default: the tracking error of the true displacement")
+    add("--response INDEX", "index of the response, to be plotted against the ranking index")
+    add("--out DIR", "folder of the results; default: runs/<scenario>_scoreboard")
     text = "also write an entry that others can verify: scenario, settings, seeds, scores, code, digest"
-    arguments.add(parser, "--entry", "FILE", text)
-    group = parser.add_mutually_exclusive_group()
-    text = "run an entry again and compare the scores; the exit code is 3 if scores differ"
-    arguments.add(group, "--verify", "ENTRY", text)
-    text = "with --verify: run the programs in the entry, such as FMUs, with all your permissions"
-    arguments.add_flags(parser, run_programs=text)
-    text = "print one table of several entries, without running them"
-    arguments.add(group, "--merge", "ENTRY", text, nargs="+")
-    arguments.add_figures(parser, "figures")
-    arguments.add_where(parser)
-    arguments.add_json(parser)
+    add("--entry FILE", text)
+    group = add.exclusive()
+    group("--verify ENTRY", "run an entry again and compare the scores; the exit code is 3 if scores differ")
+    add.flags(run_programs="with --verify: run the programs in the entry, such as FMUs, with all your permissions")
+    group("--merge ENTRY", "print one table of several entries, without running them", nargs="+")
+    add.figures("figures")
+    add.where()
+    add.json()
 
 
-def _add_names(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    arguments.add(parser, name, "NAME,...", text, "", type=arguments.names)
-
-
-def _add_number(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    arguments.add(parser, name, "N", text, DEFAULTS[name.strip("-").replace("-", "_")])
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     from rths_nodes.app.studies import competition, study
     from rths_nodes.app.studies.scoreboard import Conditions
 
@@ -123,7 +107,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _verified(path: Path, where: Where, run_programs: bool) -> int:
     from rths_nodes.app.studies import entries
-    from rths_nodes.app.studies.study import Hooks
 
     content = entries.read(path)
     if not run_programs and (programs := entries.programs(content)):
@@ -143,17 +126,15 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> int:
-    from rths_nodes.analysis import overlay
     from rths_nodes.app.studies import entries
 
     names = overlay.names([path.resolve().with_suffix("").parts for path in paths])
     rows, indices = entries.merged(dict(zip(names, map(entries.read, paths), strict=True)))
-    grid = terminal.grid("entry", "compensator", "block", numbers=indices, last=["outcome"])
-    for name, score in rows:
-        grid.add_row(
-            name, score.law, score.block, *(plain(score.high.get(index)) for index in indices), score.outcome()
-        )
-    terminal.show(terminal.console(), grid)
+    cells = (
+        [name, score.law, score.block, *(plain(score.high.get(index)) for index in indices), score.outcome()]
+        for name, score in rows
+    )
+    terminal.table(cells, "entry", "compensator", "block", numbers=indices, last=["outcome"])
     return ExitCode.FINISHED
 
 
@@ -173,27 +154,23 @@ def _data(name: str, board: Scoreboard) -> dict[str, object]:
 def _print(board: Scoreboard, folder: Path) -> None:
     from rich.text import Text
 
-    from rths_nodes.analysis.published_indices import legend
-    from rths_nodes.analysis.study_table import HIGH
     from rths_nodes.app.studies import competition
 
-    console, table, scores = terminal.console(), board.table, board.scores
+    table, scores = board.table, board.scores
     terminal.tell(board.identified.notes)
     usable = sum(score.kind == "stable" for score in scores)
     first = f"best {scores[0].law}, {board.headings[0]} {plain(scores[0].high.get(table.indices[0]))}"
-    console.print(
-        f"{table.scenario}: {first}; {usable} of {len(scores)} stable; {HIGH:g} % quantiles of {len(table)} runs",
-        markup=False,
-    )
+    quantiles = f"{HIGH:g} % quantiles of {len(table)} runs"
+    terminal.say(f"{table.scenario}: {first}; {usable} of {len(scores)} stable; {quantiles}")
     several = len({score.block for score in scores if score.runs}) > 1
     heads = "place", "compensator", *(["block"] if several else [])
-    grid = terminal.grid(*heads, numbers=board.headings, last=["outcome"])
+    rows: list[list[str | Text]] = []
     colours = {"stable": "green", "published": "dim"}
     for rank, law, block, values, remark, kind in board.rows:
         cells = [plain(values.get(index)) for index in table.indices]
         name = Text(law, "dim" if kind == "published" else "")
-        grid.add_row(rank, name, *([block] if several else []), *cells, Text(remark, colours.get(kind, "red")))
-    terminal.show(console, grid)
+        rows.append([rank, name, *([block] if several else []), *cells, Text(remark, colours.get(kind, "red"))])
+    terminal.table(rows, *heads, numbers=board.headings, last=["outcome"])
     if about := legend(board.which, table.indices):
-        console.print(about, markup=False)
-    console.print(f"page: {folder / competition.PAGE}", markup=False, soft_wrap=True)
+        terminal.say(about)
+    print(f"page: {folder / competition.PAGE}")

@@ -3,36 +3,32 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.paper import FORMATS
+from rths_nodes.analysis.study_table import StudyTable, index_unit
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import design, study
+from rths_nodes.app.studies.study import PAGE
 from rths_nodes.loop.outcomes import ExitCode
-
-if TYPE_CHECKING:
-    from rths_nodes.analysis.study_table import StudyTable
 
 VALUES = ("low", "median", "high", "worst")
 """Statistics that ``--json`` prints for each group; infinite values are printed as null."""
 SHOWN = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "study", "", "path of the study file (YAML)")
-    arguments.add(parser, "--out", "DIR", "folder of the results; default: runs/<name of the study>")
-    arguments.add_figures(parser, "figures")
-    arguments.add_where(parser)
-    arguments.add_json(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add("study", "path of the study file (YAML)")
+    add("--out DIR", "folder of the results; default: runs/<name of the study>")
+    add.figures("figures")
+    add.where()
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.studies import design, study
-
+def run(options: arguments.Options) -> int:
     width = arguments.figures_width(options)
     plan = design.load(options.study)
     folder = Path(options.out or Path(terminal.RUNS) / plan.name)
@@ -64,8 +60,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:
-    from rths_nodes.analysis.study_table import index_unit
-
     cells = table.cells()
     spreads = {index: table.spreads(index, cells) for index in table.indices}
     groups = [
@@ -101,14 +95,11 @@ def _summary(table: StudyTable) -> str:
 
 
 def _print(table: StudyTable, folder: Path) -> None:
-    from rths_nodes.app.studies.study import PAGE
-
-    console = terminal.console()
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
-    console.print(f"{table.title}: {outcomes}{_summary(table)}", markup=False)
+    terminal.say(f"{table.title}: {outcomes}{_summary(table)}")
     several = ["group"] if len(table.groups) > 1 else []
     heads = "finished", "median", "5 %", "95 %", "worst"
-    grid = terminal.grid("index", *several, numbers=heads, last=["worst run"])
+    rows: list[list[str]] = []
     names, cells = table.columns["name"], table.cells()
     for index in table.indices:
         title = table.title_of(index)
@@ -116,13 +107,13 @@ def _print(table: StudyTable, folder: Path) -> None:
             numbers = spread.median, spread.low, spread.high, spread.worst
             values = ("inf" if math.isinf(value) else plain(value) for value in numbers)
             worst = names[table.worst(index, 1, cell.group)[0]] if spread.worst >= 0.0 else "-"
-            grid.add_row(title, *([cell.group] if several else []), spread.finished, *values, worst)
+            rows.append([title, *([cell.group] if several else []), spread.finished, *values, worst])
             title = ""
-    terminal.show(console, grid)
-    rows = zip(names, table.columns["outcome"], table.columns["reason"], strict=True)
-    unfinished = [": ".join(row) for row in rows if row[1] != "finished"]
+    terminal.table(rows, "index", *several, numbers=heads, last=["worst run"])
+    runs = zip(names, table.columns["outcome"], table.columns["reason"], strict=True)
+    unfinished = [": ".join(run) for run in runs if run[1] != "finished"]
     for text in unfinished[:SHOWN]:
-        console.print(text, markup=False, soft_wrap=True)
+        terminal.say(text)
     if further := unfinished[SHOWN:]:
-        console.print(f"the table lists {len(further)} further unfinished runs", markup=False)
-    console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)
+        terminal.say(f"the table lists {len(further)} further unfinished runs")
+    print(f"page: {folder / PAGE}")

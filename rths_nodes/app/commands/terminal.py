@@ -20,10 +20,9 @@ from rths_nodes.analysis.units import span
 from rths_nodes.core.errors import ConfigError, printable
 
 if TYPE_CHECKING:
-    import rich.console
-    import rich.measure
-    import rich.progress
-    import rich.table
+    from rich.console import Console, RenderableType
+    from rich.measure import Measurement
+    from rich.table import Column, Table
 
 LINES = "\n\t"
 RUNS = "runs"
@@ -103,34 +102,34 @@ def progress(name: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield _Lines(name)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[share]}"))
-    clocks = (TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns, *clocks, console=Console(stderr=True), transient=True) as bars:
-        yield _Bar(bars, name)
+    bar = _Bar(name)
+    with bar.bars:
+        yield bar
 
 
 class _Bar:
-    def __init__(self, bars: rich.progress.Progress, name: str) -> None:
-        self._bars, self._name, self._started, self._waits = bars, name, False, ""
-        self._task = bars.add_task(name, total=None, share="")
+    def __init__(self, name: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[share]}"))
+        clocks = (TimeElapsedColumn(), TimeRemainingColumn())
+        self.bars = Progress(*columns, *clocks, console=Console(stderr=True), transient=True)
+        self._name, self._started, self._waits = name, False, ""
+        self._task = self.bars.add_task(name, total=None, share="")
 
     def __call__(self, done: float, total: float) -> None:
         if done > 0 and not self._started:
             self._started = True
-            self._bars.reset(
-                self._task, description=self._name, total=total
-            )  # exclude the start from the measured speed
+            # exclude the start from the measured speed
+            self.bars.reset(self._task, description=self._name, total=total)
         if self._started:
-            self._bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")
+            self.bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")
 
     def starting(self, text: str) -> None:
         if not self._started and text != self._waits:
             self._waits = text
-            self._bars.update(self._task, description=f"{self._name}: {text}", refresh=True)
+            self.bars.update(self._task, description=f"{self._name}: {text}", refresh=True)
 
 
 class _Lines:
@@ -179,7 +178,7 @@ def output(as_json: bool, data: object, show: Callable[..., object], *values: ob
         show(*values)
 
 
-def console(stream: TextIO | None = None) -> rich.console.Console:
+def console(stream: TextIO | None = None) -> Console:
     from rich.console import Console
 
     stream = sys.stdout if stream is None else stream
@@ -213,19 +212,27 @@ def say(line: str) -> None:
     print(folded(printable(text), " " * (len(line) - len(text)), hang=2))
 
 
-def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
+def table(
+    rows: Iterable[Iterable[RenderableType]],
+    *heads: str,
+    numbers: Iterable[str] = (),
+    last: Iterable[str] = (),
+) -> None:
+    """Print a table with columns of text (``heads``), of ``numbers``, and again of text (``last``)."""
     from rich import box
     from rich.table import Table
 
-    table = Table(*heads, box=box.SIMPLE)
+    grid = Table(*heads, box=box.SIMPLE)
     for head in numbers:
-        table.add_column(head, justify="right", style="dim" if head == "published" else None)
+        grid.add_column(head, justify="right", style="dim" if head == "published" else None)
     for head in last:
-        table.add_column(head)
-    return table
+        grid.add_column(head)
+    for row in rows:
+        grid.add_row(*row)
+    show(console(), grid)
 
 
-def show(out: rich.console.Console, grid: rich.table.Table) -> None:
+def show(out: Console, grid: Table) -> None:
     """Print a rich table, or its rows as sentences if the table is too wide."""
     from rich.measure import Measurement
 
@@ -247,9 +254,7 @@ def show(out: rich.console.Console, grid: rich.table.Table) -> None:
         print(folded(f"{heads[0]} {first}: {line_text}".lstrip(), hang=2))
 
 
-def _narrow(
-    column: rich.table.Column, measured: Callable[[rich.console.RenderableType], rich.measure.Measurement]
-) -> None:
+def _narrow(column: Column, measured: Callable[[RenderableType], Measurement]) -> None:
     cells = [measured(cell) for cell in column.cells]
     widest = max((cell.maximum for cell in cells), default=0)
     if widest <= SENTENCE:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -11,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.app.commands import arguments, report, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.page.process import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.streams import show_log
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.version import __version__
@@ -25,8 +26,9 @@ from rths_nodes.loop.scenario import files, schema
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.rungs import check_second, two_persons
-from rths_nodes.recording import commissioning
+from rths_nodes.recording import commissioning, procedure, signatures
 from rths_nodes.recording.plain import now
+from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 
 if TYPE_CHECKING:
@@ -35,50 +37,42 @@ if TYPE_CHECKING:
     from rths_nodes.app.procedure.console import Console
 
 REPORT = "report.html"
-REMOVED = {
-    "--services": "use --socket, because acts are received over a socket of this user, not over ROS",
-    "--key": "leave this option out, because acts over the operator socket are not signed",
-    "--operator": "leave this option out, and run the program as the user of the test",
-}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
     text = (
         "YAML file with answers of the operator, so that the test proceeds automatically and asks only for "
         "missing answers; default: the operator enters each act"
     )
-    arguments.add(parser, "--answers", "FILE", text)
-    arguments.add_flags(parser, print_answers="print a template of the file for --answers, and exit")
+    add("--answers FILE", text)
+    add.flags(print_answers="print a template of the file for --answers, and exit")
     text = "pace of the rungs on the rig; default: realtime if the rig is real or watched, otherwise lockstep"
-    arguments.add(parser, "--pace", "", text, choices=PACES)
+    add("--pace", text, choices=PACES)
     text = (
         "receive acts over the operator socket, from the page or other programs of this user, instead of the "
         "terminal; --answers then supplies only the head, the rungs, the level and the time ratio. Default "
         "namespace: "
     )
-    arguments.add(parser, "--socket", "NAMESPACE", f"{text}{NAMESPACE}", nargs="?", const=NAMESPACE)
+    add("--socket NAMESPACE", f"{text}{NAMESPACE}", nargs="?", const=NAMESPACE)
     text = "with --socket: also serve the page (as rths page), from which an operator can conduct the test"
-    arguments.add_flags(parser, page=text)
-    arguments.add_page_port(parser)
-    arguments.add_flags(parser, arm_from_page="with --page: allow the operator at the page to arm rungs that move")
-    for name in REMOVED:
-        parser.add_argument(name, nargs="?", const="", dest=_removed(name), help=argparse.SUPPRESS)
-    arguments.add(parser, "--record", "DIR", f"folder of the test; default: {terminal.RUNS}/<test id>")
-    arguments.add_flags(parser, no_report=f"do not write {REPORT} at the end")
-    arguments.add_json(parser)
+    add.flags(page=text)
+    add.page_port()
+    add.flags(arm_from_page="with --page: allow the operator at the page to arm rungs that move")
+    add.removed(
+        services="removed; use --socket, because acts are received over a socket of this user, not over ROS",
+        key="removed; leave this option out, because acts over the operator socket are not signed",
+        operator="removed; leave this option out, and run the program as the user of the test",
+    )
+    add("--record DIR", f"folder of the test; default: {terminal.RUNS}/<test id>")
+    add.flags(no_report=f"do not write {REPORT} at the end")
+    add.json()
 
 
-def _removed(option: str) -> str:
-    return f"removed_{option.strip('-')}"
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     if options.print_answers:
         print(answering.template(), end="")
         return 0
-    if removed := [name for name in REMOVED if vars(options)[_removed(name)] is not None]:
-        raise ConfigError(*(f"{name}: was removed; {REMOVED[name]}" for name in removed))
     if not options.rig:
         raise ConfigError("--rig: missing; a procedure needs a rig file with channels and limits")
     scenario = arguments.scenario(options)
@@ -105,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     return _test(options, scenario, answers, realtime, attended)
 
 
-def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
+def _check_motions(scenario: Scenario, answers: Answers, options: arguments.Options) -> None:
     if (port := Assembly(scenario).port).simulated:
         return
     named = [f"{act}.moves = {answering.YES}" for act in answering.MOVING if answers.moves(act)]
@@ -118,7 +112,7 @@ def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Names
         )
 
 
-def _watch_rate(options: argparse.Namespace) -> float:
+def _watch_rate(options: arguments.Options) -> float:
     watch = files.load_rig(options.rig).watch
     return 0.0 if watch is None else watch.told
 
@@ -129,13 +123,8 @@ def _check_second(scenario: Scenario, answers: Answers, operator: str, asked: bo
         check_second(operator, answers.second or "")
 
 
-def _test(
-    options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
-) -> int:
+def _test(options: arguments.Options, scenario: Scenario, answers: Answers, realtime: bool, attended: bool) -> int:
     from rths_nodes.app.procedure.console import Console, complete, typed
-    from rths_nodes.app.procedure.ladder import Ladder
-    from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-    from rths_nodes.recording import signatures
 
     ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
     ladder.check()
@@ -206,8 +195,6 @@ def _record(scenario: Scenario, answers: Answers, console: Console, planned: tup
 
 
 def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
-    from rths_nodes.recording import procedure
-
     rows: dict[tuple[object, ...], dict[str, object]] = {}
     tests = parent.parent if procedure.exists(parent) else parent  # the test is a run in a series
     folders = sorted([*tests.iterdir(), *tests.glob("*/run_*")]) if tests.is_dir() else []
@@ -236,10 +223,7 @@ def _say(screen: Screen, shown: object) -> None:
         screen.print(shown)
 
 
-def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, folder: Path) -> None:
-    from rths_nodes.recording import procedure
-    from rths_nodes.recording.reading import read_run
-
+def _tell(options: arguments.Options, screen: Screen, record: ProcedureRecord, folder: Path) -> None:
     if options.json:
         terminal.print_json(asdict(record))
     else:
@@ -251,12 +235,14 @@ def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, 
     if options.no_report or not procedure.exists(folder):
         return
     with terminal.page_of_test(folder / REPORT, "" if options.json else "report"):
+        from rths_nodes.analysis.report import document
+
         if (path := procedure.last_moving(folder)) is None:
-            report.write_record(record, folder / REPORT)
+            document.write_record(record, folder / REPORT)
             return
         run, test = read_run(path), procedure.of_recording(path)
         try:
-            report.write(run, folder / REPORT, True, test)
+            document.write_report(run, folder / REPORT, True, test)
         except ConfigError as error:  # without a specimen model there is no entire structure
             text = f"The response is not compared with the entire structure in one piece: {error}"
-            report.write(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)
+            document.write_report(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)

@@ -3,39 +3,31 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
-
 from rths_nodes.analysis.units import plain
+from rths_nodes.app import api
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import tuning
+from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.loop.outcomes import ExitCode
 
-if TYPE_CHECKING:
-    from rths_nodes.app.studies.tuning import Tuned
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+def add_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
     text = (
         "parameter to tune, optionally with a range (otherwise one third to three times its value); default: the "
         "positive numbers of the compensator"
     )
-    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", text)
-    arguments.add(parser, "--index", "", "index to minimise", "J2")
-    text = "cases to evaluate, instead of the scenario itself"
-    arguments.add(parser, "--cases", "NAME,...", text, "", type=arguments.names)
-    text = "number of plants drawn from the scenario's scatter, in addition to the nominal plant"
-    arguments.add(parser, "--plants", "N", text, 0)
-    arguments.add(parser, "--seed", "N", "seed of plants and search", 1)
-    arguments.add(parser, "--evaluations", "N", "number of candidates", 60)
-    arguments.add_where(parser)
-    arguments.add_json(parser)
+    add.several("--parameter KEY[=LOW:HIGH]", text)
+    add("--index", "index to minimise", "J2")
+    add.names("--cases NAME,...", "cases to evaluate, instead of the scenario itself")
+    add("--plants N", "number of plants drawn from the scenario's scatter, in addition to the nominal plant", 0)
+    add("--seed N", "seed of plants and search", 1)
+    add("--evaluations N", "number of candidates", 60)
+    add.where()
+    add.json()
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app import api
-    from rths_nodes.app.studies import tuning
-
+def run(options: arguments.Options) -> int:
     arguments.check_least(options, plants=0, seed=0, evaluations=tuning.LEAST)
     loaded = arguments.scenario(options)
     tuned = api.tune(
@@ -73,30 +65,24 @@ def _data(name: str, index: str, tuned: Tuned) -> dict[str, object]:
 
 
 def _print(name: str, index: str, tuned: Tuned) -> None:
-    console = terminal.console()
     worst = f"of {tuned.runs} runs" if tuned.runs > 1 else "of the run"
     change = f"{_text(tuned.before)} before and {_text(tuned.worst)} after {tuned.evaluations} candidates"
     if not tuned.improved:
         change = f"{_text(tuned.before)}, no improvement found with {tuned.evaluations} candidates"
-    console.print(f"{name}: worst {index} {worst}: {change}", markup=False)
-    grid = terminal.grid("parameter", numbers=("before", "tuned"))
-    for entry in tuned.parameters:
-        grid.add_row(entry.key, f"{entry.begin:.6g}", f"{tuned.values[entry.key]:.6g}")
-    terminal.show(console, grid)
+    terminal.say(f"{name}: worst {index} {worst}: {change}")
+    rows = ((row.key, f"{row.begin:.6g}", f"{tuned.values[row.key]:.6g}") for row in tuned.parameters)
+    terminal.table(rows, "parameter", numbers=("before", "tuned"))
     if tuned.unjudged:
-        console.print(f"note: stability was not judged before the runs ({tuned.unjudged})", markup=False)
+        terminal.say(f"note: stability was not judged before the runs ({tuned.unjudged})")
     for parameter in tuned.parameters:
         if tuned.improved and parameter.at_end(tuned.values[parameter.key]):
             limits = f"{parameter.low:.6g} to {parameter.high:.6g}"
-            console.print(f"note: {parameter.key} is at the end of its range, {limits}", markup=False)
+            terminal.say(f"note: {parameter.key} is at the end of its range, {limits}")
     if tuned.improved:
-        line = " ".join(f"--set {assignment}" for assignment in tuned.assignments)
-        console.print(line, markup=False, soft_wrap=True)
+        print(*(f"--set {assignment}" for assignment in tuned.assignments))
 
 
 def _text(value: float) -> str:
-    from rths_nodes.app.studies import tuning
-
     if value >= tuning.UNSTABLE:
         return "judged unstable"
     return "not finished" if value >= tuning.BROKEN else plain(value)

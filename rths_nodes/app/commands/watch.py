@@ -6,7 +6,6 @@ If the process hangs, the pulses end.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -44,16 +43,14 @@ LAST_S = 1.0
 """Longest time to print the last lines, s."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "path of a rig file with the section watch, or name of a shipped one"
-    arguments.add(parser, "rig", "", text)
-    arguments.add(parser, "--namespace", "NAME", "namespace of rths test --socket", NAMESPACE)
-    text = f"file (JSON lines) to which events are appended; default: {RUNS}/watch_<date>.jsonl"
-    arguments.add(parser, "--out", "FILE", text)
-    arguments.add_renamed(parser, record="--out")
+def add_arguments(add: arguments.Arguments) -> None:
+    add("rig", "path of a rig file with the section watch, or name of a shipped one")
+    add("--namespace NAME", "namespace of rths test --socket", NAMESPACE)
+    add("--out FILE", f"file (JSON lines) to which events are appended; default: {RUNS}/watch_<date>.jsonl")
+    add.removed(record="renamed; use --out")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: arguments.Options) -> int:
     rig = files.load_rig(options.rig)
     if rig.watch is None:
         raise ConfigError(

@@ -225,17 +225,14 @@ class Front:
                 continue
             except OSError:  # no file descriptor is free
                 self._close_oldest()
-                self._pause()
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listening)
+                loop.call_later(FULL_S, loop.add_reader, self._listening, self._accept)
                 return
             try:
                 self._look(connection, remote)
             except OSError:
                 connection.close()
-
-    def _pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listening)
-        loop.call_later(FULL_S, loop.add_reader, self._listening, self._accept)
 
     def _look(self, connection: socket.socket, remote: str) -> None:
         connection.setblocking(False)
