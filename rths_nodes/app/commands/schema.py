@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core.json_schema import json_schema
+from rths_nodes.core.parameter_docs import json_schema
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 
