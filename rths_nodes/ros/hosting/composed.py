@@ -171,7 +171,11 @@ class ComposedTest:
         return result
 
     def _prepare(self) -> None:
-        """Start real-time scheduling once, after discovery, in which threads busy-wait for locks of processes."""
+        """Start real-time scheduling once, after discovery.
+
+        During discovery, threads busy-wait for locks that processes share. With real-time priority they may wait
+        forever.
+        """
         if self._prepared or self.rig.settings.lockstep:
             return
         self._prepared = True

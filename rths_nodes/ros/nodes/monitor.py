@@ -74,7 +74,10 @@ class DriverGuard:
         self._received_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue. If ``judged``, our actuator node has checked ``measured``."""
+        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
+
+        ``judged`` is true if the actuator node of this package has checked ``measured``.
+        """
         self._received_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
             self._check.start(measured)

@@ -16,8 +16,7 @@ from rths_nodes.loop.interrupts import SAME_REQUEST_S
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import Starving
-from rths_nodes.loop.supervision import states
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.loop.timing import Exchange, clock_numbers
 from rths_nodes.ros import names
 from rths_nodes.ros.names import TEST_STATE, NodeLocation
@@ -66,13 +65,13 @@ _SUCCESSORS = {
 }
 """Valid next phases of each phase, in addition to GONE. A test can end before the rig moves."""
 
-UNDER_WAY = (states.State.ARMED, states.State.RUNNING, states.State.STOPPING)
+UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
 
 
 @dataclass(frozen=True)
 class StateOfTest:
-    state: states.State = states.State.IDLE
+    state: State = State.IDLE
     sample: int = 0
     reason: str = ""
 
@@ -119,7 +118,7 @@ class PhaseMachine:
     def follow(self, test: StateOfTest) -> None:
         had_ended = self.ended
         self.test = test
-        self.ended = test.state in states.ENDED
+        self.ended = test.state in ENDED
         if self.ended and not had_ended:
             self._on_ended()
         self.begun = self.begun or test.state in UNDER_WAY or test.sample > 0

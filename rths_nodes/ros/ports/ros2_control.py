@@ -324,7 +324,10 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster. Raises ConfigError if a check fails, or without ``pacer``."""
+        """Find and check controller and broadcaster without sending a command.
+
+        Raises ConfigError if a check fails, or without ``pacer``.
+        """
         if pacer is None:
             raise ConfigError(
                 "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
