@@ -64,7 +64,10 @@ def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: fl
 class DerivativeFeedforward(PerAxis):
     """Adds delay times velocity to the target and, for order 2, half the squared delay times acceleration."""
 
-    ABOUT = "Derivative feedforward: Taylor series that extrapolates the target by the delay (Mercan; Jung & Shing 2006)."
+    ABOUT = (
+        "Derivative feedforward: Taylor series that extrapolates the target by the delay "
+        "(Mercan; Jung & Shing 2006)."
+    )
     SOURCES = ("jung_shing_2006", "mercan_2007")
 
     @params
