@@ -231,7 +231,7 @@ class Guard(NamedTuple):
             except FOREIGN as error:
                 where = raised_at(error, self.module) or f"{located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
-            if check is not None and (problem := check(arguments, result)):
+            if check is not None and (problem := check((*arguments, *named.values()), result)):
                 raise self.failure(f"{self.label}: {problem}")
             return result
 

@@ -66,7 +66,7 @@ class Named:
             raise ConfigError(
                 f"{self.place} = {show(self.path)}: {unread} cannot be read ({reason(error)})"
             ) from error
-        root = Path(os.path.commonpath([file.parent for file in files]))
+        root = Path(os.path.commonpath([file.parent for file in files])) if self.program else main.parent
         contents = {file.relative_to(root).as_posix(): content for file, content in files.items()}
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         name = main.relative_to(root).as_posix()

@@ -80,11 +80,10 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
     """
     try:
         contents = _Contents(bag.read(os.fspath(path)))
+        streams = {name: contents.columns(name) for name in names}
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-    streams = {}
-    for name in names:
-        columns = contents.columns(name)
+    for name, columns in streams.items():
         numbers = columns.get(STREAMS[name], np.zeros(0, np.uint32))
         order = np.argsort(numbers, kind="stable")
         first = 1 if name == "command" else 0

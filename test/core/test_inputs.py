@@ -110,6 +110,13 @@ def test_text_that_names_an_unreadable_file_is_hashed_as_text(tmp_path: Path) ->
     assert contained(data) == data | {"further": [hashlib.sha256(b"1").hexdigest()]}
 
 
+def test_path_may_begin_with_two_slashes(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("1")
+    plain, doubled = (Named("here", f"{slash}{tmp_path}/{NAME}") for slash in ("", "/"))
+    assert doubled.hash() == plain.hash()
+    assert doubled.copy(tmp_path / FOLDER) == plain.copy(tmp_path / FOLDER)
+
+
 def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Named("", "~/a.txt").absolute(Path()) == str(tmp_path / "a.txt")

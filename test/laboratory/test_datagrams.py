@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 import struct
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from messages import mentions
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
-from rths_nodes.laboratory.ports.session import Link
+from rths_nodes.laboratory.ports.session import Link, agree
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (ROOT / "examples" / "udp_target" / "rths_target.h").read_text()
@@ -149,3 +150,11 @@ def test_state_without_axes_is_refused() -> None:
     data = datagrams.packed(Head(datagrams.STATE, 0, 9))
     with pytest.raises(Unreadable, match="0 axes"):
         datagrams.state_of(data, datagrams.head_of(data))
+
+
+def test_session_without_measured_round_trip_is_refused() -> None:
+    """Only a session in lockstep has no round trip."""
+    port: Any = SimpleNamespace(transport_samples=1, address="rig")
+    answer: Any = None
+    with pytest.raises(statistics.StatisticsError):
+        agree(port, Head(0, 1, 0), answer, in_lockstep=False, delays=[])

@@ -26,7 +26,7 @@ from rths_nodes.control.compensators.none import NoCompensation
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.setups.identity import ScaledSetup
 from rths_nodes.core import registry
-from rths_nodes.core.component_guard import guard_params
+from rths_nodes.core.component_guard import guard_params, guarded
 from rths_nodes.core.errors import ComponentError, ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
@@ -179,6 +179,12 @@ def test_inherited_and_static_methods_of_parameters_are_guarded(register: Regist
 def test_rig_of_another_package_may_pass_its_kernel() -> None:
     kernel = RigKernel(lambda params, dt: (dt,), no_state, raises, lambda k, s: still(1))
     assert Rig(None, 0.001, 1, kernel).bound() == (kernel, (0.001,))
+
+
+def test_compensator_takes_arguments_by_name() -> None:
+    zero = np.zeros(1)
+    law = guarded("compensator", mine(), "mine")(None, 0.001, 1)
+    assert law.step(target=Motion(zero, zero, zero), measured=zero) is zero
 
 
 def test_valid_compensator_runs(register: Register) -> None:

@@ -23,6 +23,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse
+from rths_nodes.control.compensators.linear import Linear
+from rths_nodes.control.compensators.model_based import ModelBased
+from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.control.compensators.predefined import Predefined
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -39,6 +44,7 @@ from rths_nodes.recording.run import Collector
 
 NONE = (bool, str, bytes, bytearray, type(None), type, ModuleType, CodeType, BuiltinFunctionType, enum.Enum)
 Number = float | np.ndarray
+WITH_ONE_STATE = IdentifiedInverse, Linear, ModelBased, Predefined
 
 
 def numbers_in(thing: Any) -> Iterator[Number]:
@@ -108,9 +114,19 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
         _walk(_of_check(value), of_number, seen)
     elif isinstance(value, ExplicitNewmark):  # the stored order begins with half of the step
         _walk(vars(value) | {"constants": (0.5 * value.dt, *value.constants)}, of_number, seen)
+    elif isinstance(value, WITH_ONE_STATE):
+        attributes = _walk(_of_law(value), of_number, seen)
+        vars(value).update((name, attributes[name]) for name in vars(value).keys() & attributes.keys())
     elif type(value).__module__.startswith("rths_nodes."):
         _in_object(value, of_number, seen)
     return value
+
+
+def _of_law(law: PerAxis) -> dict[str, Any]:
+    """Attributes of a compensator in the stored order, which is older than the list ``states``."""
+    older = {"states": "current", "_shown": "shown"}
+    later = {"_dt"} if isinstance(law, IdentifiedInverse) else {"_dt", "_p"}
+    return {older.get(name, name): held for name, held in vars(law).items() if name not in later}
 
 
 def _of_stop(stop: SafeStop) -> list[Any]:

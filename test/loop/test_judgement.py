@@ -84,7 +84,7 @@ ROWS: list[tuple[Any, ...]] = [
     (
         "level_acts_late",
         {V + "force": {"maximum": 1e6, "persistence": 100_000}},
-        "in this time, 97.7 s, the axis can move",
+        "in this time, 97.7 s, the axis can move 117 m; its total stroke is 0.5 m",
     ),
     ("level_within_noise", {V + "force": {"maximum": 300.0}}, "noise and resolution alone reach 600 N"),
     ("piston_velocity_beside_limit", {V + "piston_velocity": {"maximum": 1e-6}}, "maximum = 1e-06 m/s"),

@@ -24,6 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import bag
 from rths_nodes.recording.bag import index
+from rths_nodes.recording.reading import streams_of
 from rths_nodes.recording.run import Run
 
 Changed = Callable[[Callable[[bag.Bag], dict[str, Any]]], Run]
@@ -138,6 +139,21 @@ def test_layout_is_read_from_file(result: hosts.RunResult, changed: Changed) -> 
 def test_message_of_other_layout_is_refused(changed: Changed) -> None:
     with pytest.raises(ConfigError, match=naming("/rths/target", "8 bytes")):
         changed(with_target(lambda definition: "uint32 step\n"))
+
+
+def test_streams_of_two_rigs_are_refused(result: hosts.RunResult, tmp_path: Path) -> None:
+    original = bag.read(result.recording)
+    two = [attrs.evolve(topic, name=f"/two{name}") for name, topic in original.topics.items()]
+    writer = bag.Writer(tmp_path / "both", [*original.topics.values(), *two], original.information)
+    for name, data, stamp in original.messages():
+        writer.write(name, data, stamp)
+        if name.endswith("/measurement"):
+            measured = wire.decode("Measurement", data)
+            wider = {key: value * 2 for key, value in measured.items() if isinstance(value, (list, tuple))}
+            writer.write(f"/two{name}", wire.encode("Measurement", measured | wider), stamp)
+    writer.close({})
+    with pytest.raises(ConfigError, match=naming("both", "dimension")):
+        streams_of(tmp_path / "both", ("measurement",))
 
 
 def test_recording_without_scenario_is_refused(changed: Changed) -> None:

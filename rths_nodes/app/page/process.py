@@ -15,12 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
 """Largest number of connections waiting to be accepted. Clients retry a dropped connection after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
+
 PORT = 8085
 PATIENCE_S = 5.0
 
@@ -101,7 +102,17 @@ def _owner(port: int) -> str:
             for row in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
                 fields = row.split()
                 if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                    return f"user {user_name(int(fields[7]))}"
+                    return f"{_process(fields[9])}user {user_name(int(fields[7]))}"
+    return ""
+
+
+def _process(inode: str) -> str:
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):  # the process belongs to another user or has ended
+            for link in folder.iterdir():
+                if os.readlink(link) == f"socket:[{inode}]":
+                    command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                    return f"{printable(command.strip()[:80])} (process {folder.parent.name}), "
     return ""
 
 

@@ -38,6 +38,7 @@ def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: floa
 class Inverse(PerAxis):
     """Inverse of a first-order actuator: command_k = alpha target_k - (alpha - 1) target_{k-1}."""
 
+    ABOUT = "Inverse compensation of a constant delay (Chen 2007; Chen & Ricles 2010, Eq. 5b)."
     SOURCES = ("chen_2007", "chen_ricles_2010")
 
     @params
@@ -63,6 +64,10 @@ def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: fl
 class DerivativeFeedforward(PerAxis):
     """Adds delay times velocity to the target and, for order 2, half the squared delay times acceleration."""
 
+    ABOUT = (
+        "Derivative feedforward: Taylor series that extrapolates the target by the delay "
+        "(Mercan; Jung & Shing 2006)."
+    )
     SOURCES = ("jung_shing_2006", "mercan_2007")
 
     @params
@@ -111,6 +116,7 @@ def spanned(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
 class LinearAcceleration(PerAxis):
     """Taylor series of the target to the third order, with linearly extrapolated acceleration."""
 
+    ABOUT = "Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001)."
     SOURCES = ("horiuchi_konno_2001",)
 
     @params

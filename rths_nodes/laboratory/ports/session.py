@@ -605,7 +605,7 @@ def agree(port: SessionPort, head: Head, answer: Answer, in_lockstep: bool, dela
     Raises ConfigError if the median round trip exceeds the declared transport delay.
     """
     declared, address = port.transport_samples, port.address
-    needed, worst = (round(statistics.median_high(delays)), max(delays)) if delays else (0, 0)
+    needed, worst = (0, 0) if in_lockstep else (round(statistics.median_high(delays)), max(delays))
     if needed > declared:
         raise ConfigError(
             f"port.transport_samples = {declared}: must be >= {needed}, because the round trip to the rig at "

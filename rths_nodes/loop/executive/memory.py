@@ -63,7 +63,7 @@ Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, i
 
 
 def links_of(states: Value, new: Value, arrays: Sequence[Table]) -> Links:
-    """Return the links from the ``new`` states to the arguments ``states``. ``arrays`` are those of the call."""
+    """Return the links from the ``new`` states to the arguments ``states``. ``arrays`` belong to the call."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, now in zip(leaves(states), leaves(new), strict=True):
@@ -109,8 +109,8 @@ class Memory:
         values = (value for row in rows for value in row)
         return self.add(b"".join(struct.pack("<d" if isinstance(v, float) else "<q", v) for v in values))
 
-    def open(self, words: Mapping[str, int]) -> Control:
-        """Allocate the memory; store all added contents, and ``words`` of the control block.
+    def open(self, fields: Mapping[str, int]) -> Control:
+        """Allocate the memory; store all added contents, and ``fields`` of the control block.
 
         Raises ConfigError if the system refuses memory.
         """
@@ -126,7 +126,7 @@ class Memory:
             self.map[offset * WORD : offset * WORD + len(content)] = content
         self._parts.clear()
         control = Control.from_buffer(self.map)
-        for name, word in {"layout": LAYOUT, "words": self._words, **words}.items():
+        for name, word in {"layout": LAYOUT, "words": self._words, **fields}.items():
             setattr(control, name, word)
         return control
 

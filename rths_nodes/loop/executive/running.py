@@ -134,7 +134,7 @@ class ExecutiveLoop:
         streams = dict(zip(map(id, inputs[len(inputs) - len(widths) :]), widths, strict=True))
         rows, _, shown, marks, steps = out
         by_slot = dict(zip(map(id, (rows, shown, marks, steps)), self._layout.begins(), strict=True))
-        words: dict[str, int] = {"trip_at": NEVER, "samples": scenario.samples, "bare": self._bare}
+        fields: dict[str, int] = {"trip_at": NEVER, "samples": scenario.samples, "bare": self._bare}
         pointers: list[tuple[int, int, int]] = []
         for array in arrays:
             if id(array) in by_slot:
@@ -142,25 +142,25 @@ class ExecutiveLoop:
             else:
                 pointers.append((shared.add_array(array), streams.get(id(array), 0), 0))
                 if array is felt:
-                    words["felt"] = pointers[-1][0]
+                    fields["felt"] = pointers[-1][0]
         tables: list[Sequence[tuple[object, ...]]] = [pointers, *links]
         for name, table in zip(("pointers", "copies", "fixed", "moves"), tables, strict=True):
-            words |= {name: shared.rows(table), f"n_{name}": len(table)}
+            fields |= {name: shared.rows(table), f"n_{name}": len(table)}
         slots = max(self._window, int(RING_S * scenario.servo_rate) if self._paced else 0)
-        words |= {"numbers": shared.add(numbers), "results": shared.add(b"", len(entry.results))}
-        words |= {"slots": slots, "slot_words": self._layout.words, "at_marks": self._layout.at_marks}
-        words["ring"] = shared.add(b"", (slots + 1) * self._layout.words)
+        fields |= {"numbers": shared.add(numbers), "results": shared.add(b"", len(entry.results))}
+        fields |= {"slots": slots, "slot_words": self._layout.words, "at_marks": self._layout.at_marks}
+        fields["ring"] = shared.add(b"", (slots + 1) * self._layout.words)
         if parts.kind.remote:
-            words["terms"] = shared.add(bytes(near.terms_of(*self._udp, not self._paced)))
-            words["report"] = shared.add(bytes(near.Report()))
+            fields["terms"] = shared.add(bytes(near.terms_of(*self._udp, not self._paced)))
+            fields["report"] = shared.add(bytes(near.Report()))
         positions = [position_of(value) for value in leaves(values[4])[-len(asked) :]]
-        words |= {"asked": positions[0], "half": positions[len(asked) // 2]}
+        fields |= {"asked": positions[0], "half": positions[len(asked) // 2]}
         at = zip(("stopped", "made", "driven", "stopping", "resting"), results, strict=True)
-        words |= {f"at_{name}": position_of(number) for name, number in at}
+        fields |= {f"at_{name}": position_of(number) for name, number in at}
         if self._paced:
-            words |= {"period": round(1e9 * scenario.dt), "spin": round(1e9 * SPIN_S), "priority": PRIORITY}
-            words |= {"silence": round(1e9 * SILENCE_S), "lock": 1, "reserve": min(2 * stop, slots // 2)}
-        self._control = shared.open(words)
+            fields |= {"period": round(1e9 * scenario.dt), "spin": round(1e9 * SPIN_S), "priority": PRIORITY}
+            fields |= {"silence": round(1e9 * SILENCE_S), "lock": 1, "reserve": min(2 * stop, slots // 2)}
+        self._control = shared.open(fields)
         source = SOURCE.read_text(encoding="utf-8")
         side = near.text() if parts.kind.remote else ""
         text = f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{side}\n{entry.text}\n{source}"

@@ -236,6 +236,7 @@ def test_page_command_refuses_taken_port_and_missing_aiohttp() -> None:
         error = refused(*RTHS, "page", "--port", str(port))
     assert mentions(error, "rths", "page", "127.0.0.1", port)
     assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens" in error
+    assert "(process " in error
     assert error.count("\n") == 1
     without = (
         "import sys; sys.modules['aiohttp'] = None; from rths_nodes.app.cli import main; sys.exit(main(['page']))"
@@ -267,7 +268,7 @@ def test_run_refuses_a_taken_page_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [*RTHS, "run", "chen_ricles_2010", "--page", "--page-port", port, "--pace", "realtime"]
-        assert mentions(refused(*command, cwd=tmp_path), "page", port, "listens")
+        assert mentions(refused(*command, cwd=tmp_path), "page", port, f"process {os.getpid()}")
     assert not (tmp_path / "runs").exists()
 
 

@@ -135,7 +135,7 @@ def _level(seen: Seen) -> Iterator[Found]:
         time = level.persistence / seen.scenario.servo_rate
         gone, stroke = time * axis.limits.velocity, 2.0 * axis.limits.stroke
         if level.persistence > 1 and gone > stroke:
-            text = f"in this time, {time:.3g} s, the axis can move {gone:.3g} m, but the stroke is {stroke:g} m"
+            text = f"in this time, {time:.3g} s, the axis can move {gone:.3g} m; its total stroke is {stroke:g} m"
             yield Found("level_acts_late", f"{path}.persistence", f"{level.persistence} samples", text)
         if level.action == INTERLOCK and not (port.has_heartbeat or drops_heartbeat(component)):
             text = f"the port {type(port).type_name} has no heartbeat to drop"
