@@ -506,6 +506,17 @@ def test_read_error_names_recording(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert mentions(capsys.readouterr().err, "rths", "rec", "Input/output")
 
 
+def test_read_error_without_name_does_not_blame_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_run(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("rths_nodes.app.commands.report.read_run", read_run)
+    assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
+    assert capsys.readouterr().err == "rths: Input/output error\n"
+
+
 def test_all_problems_of_scenario_are_printed(refusal: RunCommand, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     text = (ROOT / "config" / "scenarios" / f"{PAPER}.yaml").read_text()

@@ -73,10 +73,8 @@ def identify(
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
     continuous = partial(_continuous, sampled, dt, ramp)
     first = continuous(None)
-    fits, count = (
-        [frequency_responses.entry_fits(first.without_delay(float(late))) for late in delays],
-        2 * len(sampled.frequency),
-    )
+    fits = [frequency_responses.entry_fits(first.without_delay(float(late))) for late in delays]
+    count = 2 * len(sampled.frequency)
     for relative in (ACCURATE, RELATIVE):
         settle = partial(_settled, continuous, first, relative, delay is not None)
         models = [model for model in _candidates(settle, orders, delays, fits, count) if _stable(model[0].fit)]
@@ -88,9 +86,7 @@ def identify(
             "stronger noise"
         )
     values = 2 * sampled.response.size
-    best = min(models, key=lambda model: frequency_responses.information(max(model[1], EQUAL), model[2], values))[
-        0
-    ]
+    best, *_ = min(models, key=lambda one: frequency_responses.information(max(one[1], EQUAL), one[2], values))
     return best._replace(explained=relative == ACCURATE)
 
 
@@ -141,12 +137,7 @@ def _candidates(
     lower = None
     for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
         starts = [frequency_responses.fit_of(entry, count, orders, highest) for entry in fits]
-        sizes = [
-            zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True) for fit in starts
-        ]
-        best = int(
-            np.argmin([sum(frequency_responses.information(*pair, count) for pair in pairs) for pairs in sizes])
-        )
+        best = int(np.argmin([_information(fit, count) for fit in starts]))
         begins = [(starts[best], float(delays[best]))]
         if lower is not None:
             begins.append(_raised(lower, highest))
@@ -172,6 +163,11 @@ def _settled(
         measured = continuous(model)
         candidate = _refined(measured, _weight(measured, relative), model.fit, model.delay, fixed)
     return candidate
+
+
+def _information(fit: InverseFit, count: int) -> float:
+    rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
+    return float(sum(frequency_responses.information(error, number, count) for error, number in rows))
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:

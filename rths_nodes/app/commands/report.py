@@ -47,8 +47,7 @@ def run(options: arguments.Options) -> None:
         named = inputs[0] if inputs[0].name.strip(".") else inputs[0].resolve()
         out = named.with_name(f"{named.name}{'_compared' if len(inputs) > 1 else ''}.html")
     _check(options, out)
-    with terminal.writing(out):
-        tests = _write_page(options, inputs, out)
+    tests = _write_page(options, inputs, out)
     print(out)
     if tests is not None:
         _write_files(options, out, tests)
@@ -77,12 +76,16 @@ def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -
 
     if _is_commissioning(inputs):
         _refuse_histories(options, f"not allowed with {inputs[0]}, because a commissioning has no histories")
-        write_sheet(commissioning.read(inputs[0]), out)
+        sheet = commissioning.read(inputs[0])
+        with terminal.writing(out):
+            write_sheet(sheet, out)
         return None
     paths = [procedure.last_moving(source) if procedure.exists(source) else source for source in inputs]
     if paths == [None]:
         _refuse_histories(options, f"{inputs[0]}: {UNMOVED}")
-        document.write_record(procedure.read(inputs[0]), out)
+        record = procedure.read(inputs[0])
+        with terminal.writing(out):
+            document.write_record(record, out)
         return None
     if unmoved := [source for source, path in zip(inputs, paths, strict=True) if path is None]:
         raise ConfigError(*(f"{source}: {UNMOVED}" for source in unmoved))
@@ -92,10 +95,12 @@ def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -
         runs.append(read_run(path))
         terminal.tell(runs[-1].notes)
     if len(runs) == 1:
-        document.write_report(runs[0], out, options.reference, tests[0], options.defaults)
+        with terminal.writing(out):
+            document.write_report(runs[0], out, options.reference, tests[0], options.defaults)
         return Recordings.one(Evaluation(runs[0])) if options.csv or options.figures else None
     labels = names([path.resolve().parts for path in inputs])
-    return overlay.write([overlay.Compared(*test) for test in zip(labels, runs, tests, strict=True)], out)
+    with terminal.writing(out):
+        return overlay.write([overlay.Compared(*test) for test in zip(labels, runs, tests, strict=True)], out)
 
 
 def _refuse_histories(options: arguments.Options, why: str) -> None:

@@ -151,7 +151,6 @@ class Fmu(Integrator):
         self._process = FmuProcess(params, dt)
         dofs = (*params.interface.values(), *params.observed.values())
         self._columns = _columns(self._process.outputs, dofs)
-        self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         self._at_start = False
         self.reset()
 
