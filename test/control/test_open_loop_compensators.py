@@ -488,15 +488,3 @@ def held_second_order(held: np.ndarray, frequency: float, damping_ratio: float) 
         x, v = a * x + b * v + c * command, d * x + e * v + f * command
         moved.append(x)
     return np.array(moved)
-
-
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("inverse", "Chen & Ricles 2010"),
-        ("derivative_feedforward", "Jung & Shing 2006"),
-        ("linear_acceleration", "Horiuchi & Konno 2001"),
-    ],
-)
-def test_description_names_the_source(name: str, source: str) -> None:
-    assert source in registry.description("compensator", name)
