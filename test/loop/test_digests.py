@@ -113,7 +113,9 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
     elif isinstance(value, LimitCheck) and value.loads:
         _walk(_of_check(value), of_number, seen)
     elif isinstance(value, ExplicitNewmark):  # the stored order begins with half of the step
-        _walk(vars(value) | {"constants": (0.5 * value.dt, *value.constants)}, of_number, seen)
+        attributes = _walk(vars(value) | {"constants": (0.5 * value.dt, *value.constants)}, of_number, seen)
+        _, *constants = attributes.pop("constants")
+        vars(value).update(attributes, constants=value.constants._make(constants))
     elif isinstance(value, WITH_ONE_STATE):
         attributes = _walk(_of_law(value), of_number, seen)
         vars(value).update((name, attributes[name]) for name in vars(value).keys() & attributes.keys())
