@@ -103,7 +103,7 @@ class Description:
         self.model, self.simulation, self.version = model, simulation, int(model.fmiVersion[0])
         self.units = {unit.name: unit.baseUnit for unit in model.unitDefinitions}
         self.variables = {variable.name: variable for variable in model.modelVariables}
-        for variable in self.of("independent"):
+        for variable in self.with_causality("independent"):
             if (unit := unit_name(variable)) and _plain(unit) != "s":
                 raise ConfigError(f"the time {variable.name} is in {unit!r}: must be in s")
 
@@ -117,7 +117,7 @@ class Description:
         experiment = self.model.defaultExperiment
         return None if experiment is None else number_in(experiment.stepSize)
 
-    def of(self, causality: str) -> list[ScalarVariable]:
+    def with_causality(self, causality: str) -> list[ScalarVariable]:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> ScalarVariable:
@@ -125,7 +125,7 @@ class Description:
 
         Raises ConfigError if the FMU has no scalar float variable of this name and ``causality``.
         """
-        choices = [candidate.name for candidate in self.of(causality) if candidate.type in FLOATS]
+        choices = [candidate.name for candidate in self.with_causality(causality) if candidate.type in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
         if variable.causality != causality:
@@ -143,7 +143,9 @@ class Description:
     def parameter(self, path: str, name: str, value: object) -> ScalarVariable:
         """Return the parameter ``name``. Raises ConfigError if this parameter cannot be set to ``value``."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
-            raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
+            raise unknown(
+                path, "parameter", name, [candidate.name for candidate in self.with_causality("parameter")]
+            )
         if variable.variability == "constant" or variable.dimensions or variable.type in ("Binary", "Clock"):
             raise ConfigError(
                 f"{path}.{name}: the parameter cannot be set, because it is constant, an array or of "
@@ -217,7 +219,7 @@ class Description:
             f"{state}{needs}"
         ]
         for causality in ("input", "output", "parameter"):
-            variables = self.of(causality)
+            variables = self.with_causality(causality)
             texts = [text_of(variable) for variable in variables[:MOST_LISTED]]
             more = [f"and {len(variables) - MOST_LISTED} more"] if len(variables) > MOST_LISTED else []
             lines.append(f"{causality}s: {', '.join(texts + more) or 'none'}")
@@ -227,7 +229,7 @@ class Description:
         return lines + [
             f"input {variable.name}: the test does not feed this input, which keeps its start value "
             f"{variable.start or 0}"
-            for variable in self.of("input")
+            for variable in self.with_causality("input")
             if variable.name not in fed
         ]
 

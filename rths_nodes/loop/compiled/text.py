@@ -231,13 +231,13 @@ def _numbered(name: str, kind: Kind) -> str:
 def _solve(kind: Kind) -> list[str]:
     index = "step - before" if kind.soft_start else "step"
     forces = row(f"f_# + {_lead(kind)}" if kind.lead else "f_#", kind.axes)
-    known = f"np.array({forces}), np.array(pose)" if kind.setup_on_arrays else f"{forces}, pose"
-    lines = [f"felt = setup_forces(of_setup, {known})"]
+    inputs = f"np.array({forces}), np.array(pose)" if kind.setup_on_arrays else f"{forces}, pose"
+    lines = [f"felt = setup_forces(of_setup, {inputs})"]
     felt = "felt[0]" if kind.in_floats else "felt" if kind.setup_on_arrays or kind.in_tuples else "np.array(felt)"
     lines.append(f"solver, (x, v, a, exact, r) = integrate(of_integrator, solver, {felt}, excitation, {index})")
     if kind.control:
-        known = f"channels, float(ground[{index}]), float(chance[{index}])"
-        lines += [f"controller, wanted = control(of_control, controller, {known})", "put(inputs, 0, wanted)"]
+        inputs = f"channels, float(ground[{index}]), float(chance[{index}])"
+        lines += [f"controller, wanted = control(of_control, controller, {inputs})", "put(inputs, 0, wanted)"]
     lines += _shared_out(kind)
     if not kind.live:
         force, x = f"external[{index}]", "posed"
