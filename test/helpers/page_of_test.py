@@ -270,12 +270,13 @@ class Browser:
         options = {"awaitPromise": True, "returnByValue": True}
         return (await self.call("Runtime.evaluate", expression=expression, **options))["result"].get("value")
 
-    async def until(self, expression: str, patience: float = 30.0) -> None:
-        """Wait until an expression in the page is true."""
+    async def until(self, expression: str, patience: float = 30.0) -> Any:
+        """Wait until an expression in the page is true, and return its value."""
         end = time.monotonic() + patience
-        while not await self.value(expression):
+        while not (value := await self.value(expression)):
             assert time.monotonic() < end, expression
             await asyncio.sleep(0.05)
+        return value
 
     async def click(self, name: str) -> None:
         """Click the element with an id once it is enabled."""
