@@ -106,12 +106,10 @@ class Loop:
         sinks: Sequence[Sink] = (),
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
-        begin: Callable[[], Measurement] | None = None,
     ) -> Outcome:
         """Run the test and return its outcome. ``progress(sample)`` is called once per integration step.
 
-        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. Once
-        ``interrupted()`` returns true, the test stops safely. While the run waits for external programs,
+        Once ``interrupted()`` returns true, the test stops safely. While the run waits for external programs,
         KeyboardInterrupt is raised instead.
         """
         self._sinks, self._interrupted = sinks, interrupted
@@ -123,7 +121,7 @@ class Loop:
                     raise KeyboardInterrupt
                 sleep(LOOK_S)
             self.rig.connect()
-            return self._run(progress, begin or self._begin)
+            return self._run(progress)
         except BaseException:
             with suppress(Exception):  # raise the first exception
                 self.rig.port.safe()
@@ -133,10 +131,12 @@ class Loop:
             self.substructure.close()
             self.commands.close()
 
-    def _run(self, progress: Callable[[int], None] | None, begin: Callable[[], Measurement]) -> Outcome:
+    def _run(self, progress: Callable[[int], None] | None) -> Outcome:
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
-        measured = begin()
+        self._hand_on(self.substructure.first())
+        measured = rig.first()
+        self._show(measured)
         try:
             while rig.machine.state not in ENDED:
                 started = perf_counter_ns()
@@ -167,12 +167,6 @@ class Loop:
             times |= port_numbers(rig.port)
         result = rig.machine.state, rig.machine.reason, measured.sample, metrics, state, times
         return Outcome(*result, self._failed or bool(rig.failure), self.substructure.numbers())
-
-    def _begin(self) -> Measurement:
-        self._hand_on(self.substructure.first())
-        measured = self.rig.first()
-        self._show(measured)
-        return measured
 
     def _lose_rig(self, reason: str) -> None:
         self._abandoned = self._failed = True
