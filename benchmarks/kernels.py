@@ -29,11 +29,10 @@ from processor_time import least
 
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.compiled import running
-from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
-from rths_nodes.loop.compiled.running import KernelLoop, Way, forces_of, in_arrays, plain
+from rths_nodes.loop.compiled.running import KernelLoop, Way, forces_of, given, in_arrays, plain, room
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.indices.delay import CHUNK
+from rths_nodes.loop.indices.tracking import CHUNK
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Collector

@@ -27,7 +27,7 @@ from rths_nodes.app.commands.compare import Result
 from rths_nodes.app.studies.runs import AXIS_INDICES, needs_response, of_set
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.indices.delay import delay_samples
+from rths_nodes.loop.indices.tracking import delay_samples
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
-from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.live_columns import columns_of, per_column
-from rths_nodes.loop.indices.tracking import Tracking, frequency_evaluation
+from rths_nodes.loop.indices.tracking import Delay, Tracking, frequency_evaluation
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 

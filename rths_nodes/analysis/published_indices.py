@@ -28,7 +28,7 @@ from rths_nodes.analysis.response_errors import has_undeclared_mass, whole_respo
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.indices.delay import ROUNDING, Delay
+from rths_nodes.loop.indices.tracking import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50

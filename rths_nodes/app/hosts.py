@@ -24,7 +24,7 @@ from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.indices.delay import Delay
+from rths_nodes.loop.indices.tracking import Delay
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
     AUTO,

@@ -9,8 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
-from rths_nodes.loop.indices.delay import CHUNK, Delay, delay_samples
-from rths_nodes.loop.indices.tracking import Tracking
+from rths_nodes.loop.indices.tracking import CHUNK, Delay, Tracking, delay_samples
 
 LONGEST = 100
 

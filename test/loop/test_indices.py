@@ -20,7 +20,6 @@ from rths_nodes.core.samples import FLAG_SOFT_START, Target
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.indices import energy_monitor
 from rths_nodes.loop.indices import tracking as axis
-from rths_nodes.loop.indices.delay import CHUNK, delay_notes, delay_samples
 from rths_nodes.loop.indices.energy_monitor import FEW, EnergyMonitor
 from rths_nodes.loop.indices.live_columns import (
     FIRST,
@@ -32,7 +31,7 @@ from rths_nodes.loop.indices.live_columns import (
     curve_names,
     units,
 )
-from rths_nodes.loop.indices.tracking import Tracking, frequency_evaluation
+from rths_nodes.loop.indices.tracking import CHUNK, Tracking, delay_notes, delay_samples, frequency_evaluation
 from rths_nodes.loop.supervision.monitor import SPAN, Monitor, MonitorParams
 
 DT = 1.0 / 1024.0

@@ -19,7 +19,7 @@ from rths_nodes.analysis.stability.judgement import continuous_delay, judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.ensembles import plant, plants
-from rths_nodes.loop.indices.delay import Delay
+from rths_nodes.loop.indices.tracking import Delay
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

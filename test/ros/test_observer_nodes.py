@@ -32,7 +32,7 @@ from rths_nodes.core.data import unflatten
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire import EMPTY, ENCAPSULATION, decode
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.indices.delay import CHUNK
+from rths_nodes.loop.indices.tracking import CHUNK
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -18,8 +18,7 @@ from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.units import MS
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import FLAG_TRIPPED, ROUNDING, Array
-from rths_nodes.loop.indices.delay import delay_samples
-from rths_nodes.loop.indices.tracking import frequency_evaluation
+from rths_nodes.loop.indices.tracking import delay_samples, frequency_evaluation
 from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3

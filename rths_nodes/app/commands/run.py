@@ -18,7 +18,7 @@ from rths_nodes.app.streams import show_log
 from rths_nodes.core.data import Data, flatten
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.indices.delay import delay_notes
+from rths_nodes.loop.indices.tracking import delay_notes
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, EXECUTIVE, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options

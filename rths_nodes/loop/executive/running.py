@@ -27,9 +27,8 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import WITHOUT_PRESSURE
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.udp import UdpPort
-from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
-from rths_nodes.loop.compiled.running import function_of, in_arrays, values_of
+from rths_nodes.loop.compiled.running import function_of, given, in_arrays, room, values_of
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
 from rths_nodes.loop.executive import memory, near
 from rths_nodes.loop.options import EXECUTIVE
