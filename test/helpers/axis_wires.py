@@ -9,7 +9,7 @@ from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.axis import AxisStage
+from rths_nodes.loop.stages.rig import AxisStage
 
 
 def connected(rig: Scenario, axis: str) -> AxisStage:

@@ -18,7 +18,7 @@ from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.axis import check_layout
+from rths_nodes.loop.stages.rig import check_layout
 from rths_nodes.loop.supervision.states import State
 
 CLOSED_BY = ["nodes", "controller"]

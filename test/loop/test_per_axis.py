@@ -16,8 +16,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measure
 from rths_nodes.laboratory.ports.per_axis import PerAxisPort
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.axis import AxisStage, check_layout
-from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.stages.rig import AxisStage, RigStage, check_layout
 from rths_nodes.loop.supervision.states import State
 
 SHORT = ("duration=0.2", "soft_start=null")

@@ -25,7 +25,7 @@ from rths_nodes.loop.options import COMPOSED, NODE, ONE_NODE, ROSBAG2, RunOption
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.axis import check_layout
+from rths_nodes.loop.stages.rig import check_layout
 from rths_nodes.ros import names
 
 

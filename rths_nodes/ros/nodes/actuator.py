@@ -27,7 +27,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.axis import AxisStage, check_layout
+from rths_nodes.loop.stages.rig import AxisStage, check_layout
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, AXIS, FORMER_TRIP, MONITOR, RECORDER, axis_node

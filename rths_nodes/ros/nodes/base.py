@@ -31,10 +31,9 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario, rig_kind
-from rths_nodes.loop.stages.axis import takes_force
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.stages.rig import RigStage, takes_force
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import LateData
 from rths_nodes.ros import names
