@@ -24,7 +24,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core import samples
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.executive import memory, running
+from rths_nodes.loop.executive import running
 from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -150,11 +150,11 @@ def test_incompatible_options_are_refused(overrides: list[str], options: dict[st
 
 
 def test_refused_requests_are_reported() -> None:
-    control = memory.Control(no_lock=errno.ENOMEM, no_priority=errno.EPERM)
+    control = running.Control(no_lock=errno.ENOMEM, no_priority=errno.EPERM)
     notes = list(running.refusals(control))
     assert mentions(notes[0], os.strerror(errno.ENOMEM))
     assert mentions(notes[1], "SCHED_FIFO", os.strerror(errno.EPERM))
-    assert list(running.refusals(memory.Control())) == []
+    assert list(running.refusals(running.Control())) == []
 
 
 def test_missing_shared_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,8 +210,8 @@ def test_control_block_matches_program() -> None:
     fields = re.search(r"typedef struct \{([^}]*)\} control;", SOURCE)
     assert fields
     declared = re.findall(r"\b(\w+)(?=[,;])", re.sub(r"/\*.*?\*/", "", fields[1], flags=re.S))
-    assert tuple(declared) == memory.FIELDS
-    assert ctypes.sizeof(memory.Control) == 8 * len(declared)
+    assert tuple(declared) == running.FIELDS
+    assert ctypes.sizeof(running.Control) == 8 * len(declared)
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_constants_match_program(names: tuple[str, ...], numbers: Any) -> None:
     for name, number in zip(names, numbers, strict=True):
         assert re.search(rf"\b{name} = {number}\b", SOURCE)
     defined = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\b", SOURCE)}
-    assert defined["LAYOUT"] == memory.LAYOUT
-    assert defined["HEAD"] == memory.HEAD
+    assert defined["LAYOUT"] == running.LAYOUT
+    assert defined["HEAD"] == running.HEAD
     assert defined["SLIPPED"] == samples.FLAG_SLIPPED
     assert defined["TRIPPED"] == samples.FLAG_TRIPPED
-    assert memory.LAST == 5
+    assert running.LAST == 5
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

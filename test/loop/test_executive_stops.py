@@ -19,8 +19,17 @@ import pytest
 from messages import mentions
 
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.executive.memory import BRAKED, Control, RowLayout
-from rths_nodes.loop.executive.running import ENDED, OPERATOR, PARENT, SILENT, TRIP, live_parts
+from rths_nodes.loop.executive.running import (
+    BRAKED,
+    ENDED,
+    OPERATOR,
+    PARENT,
+    SILENT,
+    TRIP,
+    Control,
+    RowLayout,
+    live_parts,
+)
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros.names import ACTUATOR

@@ -2,40 +2,52 @@
 """Run of a test by the executive: build and start the program, read its rows, end the program.
 
 The program owns the loop, and this process can only request a stop. If this process is late, suspended or dead,
-the program brakes by itself (``executive.c``).
+the program brakes by itself (``executive.c``). Both share a memory with a control block, the arguments of the loop
+and a ring of rows. The unit of all offsets is a word of 8 bytes. Rows become messages for monitor and sinks, in
+the order of the embedded loop.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+import mmap
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_elementary, key_of, toolchain
-from rths_nodes.codegen.calling import EntryPoint, position_of
-from rths_nodes.codegen.values import Tup, Untranslatable, leaves
+from rths_nodes.codegen.calling import EntryPoint, is_handed, position_of
+from rths_nodes.codegen.values import Arr, Scalar, Tup, Untranslatable, Value, leaves
 from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import WITHOUT_PRESSURE
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import type_of
+from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Array, Command, Measurement, Target
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import function_of, given, in_arrays, room, values_of
+from rths_nodes.loop.compiled.text import laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
-from rths_nodes.loop.executive import memory, near
+from rths_nodes.loop.executive import near
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY, not_locked, not_scheduled
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, begin, braking_time, command_after
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import LateData, timing
@@ -70,12 +82,29 @@ PROBLEMS = {
     66: "the floating-point unit does not round to nearest with subnormal numbers",
     67: "the system has no monotonic clock",
 }
-
-
 OF_RIG = re.compile(
     r"(of_actuator|of_sensors|of_rig|resolution|range|actuator|sense|sensed|rig)(_.*)?|driven|line|at|inputs"
 )
 """Pattern of the names of kernels, constants and states of a simulated rig."""
+Integers = NDArray[np.int64]
+Table = NDArray[np.generic]
+LAYOUT = 1
+WORD = 8
+HEAD = 5
+"""Number of words at the beginning of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
+DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
+"""Kinds of rows: sample with a Command; sample with a Command and an exceeded limit; sample of the safe stop;
+values of a refused Command; compensator values after the last sample; Measurement 0 of a rig over UDP."""
+FIELDS = (
+    *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
+    *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
+    *("pointers", "n_pointers", "copies", "n_copies", "fixed", "n_fixed", "moves", "n_moves"),
+    *("at_stopped", "at_made", "at_driven", "at_stopping", "at_resting"),
+    *("half", "felt", "terms", "report"),
+    *("state", "go", "word", "trip_at", "alive", "head", "tail"),
+    *("sample", "missed", "longest", "lost", "stopped_at", "stopped_by", "began", "ended"),
+    *("no_priority", "no_lock", "opened", "fault"),
+)
 
 
 class ExecutiveLoop:
@@ -95,7 +124,7 @@ class ExecutiveLoop:
         self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
         self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
         self.ahead, self.over, self.reasons = 3 * self._window, False, dict(REASONS)
-        self._layout, self._memory = memory.RowLayout(parts), memory.Memory()
+        self._layout, self._memory = RowLayout(parts), Memory()
         try:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
@@ -128,7 +157,7 @@ class ExecutiveLoop:
         numbers, arrays = entry.memory(arguments)
         assert isinstance(entry.result, Tup)
         *results, states = entry.result.items
-        links = memory.links_of(values[3], states, arrays)
+        links = links_of(values[3], states, arrays)
         widths = [2 * parts.kind.axes] * any(parts.kind.noise) + [parts.kind.channels] * parts.kind.channel_noise
         streams = dict(zip(map(id, inputs[len(inputs) - len(widths) :]), widths, strict=True))
         rows, _, shown, marks, steps = out
@@ -179,7 +208,7 @@ class ExecutiveLoop:
 
     @property
     def _report(self) -> near.Report:
-        return near.Report.from_buffer_copy(self._memory.map, memory.WORD * self._control.report)
+        return near.Report.from_buffer_copy(self._memory.map, WORD * self._control.report)
 
     def run(
         self,
@@ -221,7 +250,7 @@ class ExecutiveLoop:
         """Run the program during the ``with`` block. Raises ConfigError if the program does not start."""
         with ExitStack() as leaving:
             leaving.callback(self.close)
-            self._messages = memory.Messages(self._parts, self.assembly, sinks, self._judges)
+            self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
             signals = self._start(leaving)
             leaving.callback(self._end)
             leaving.enter_context(signals_written(signals))
@@ -283,7 +312,7 @@ class ExecutiveLoop:
             rows = self._memory.table(control.ring, slots, self._layout.words)[first : first + count].copy()
             integers = rows.view(np.int64)
             for _, kind, _, late, taken in integers[:, :5].tolist():
-                if kind not in (memory.REFUSED, memory.LAST):  # these rows end no tick
+                if kind not in (REFUSED, LAST):  # these rows end no tick
                     self.late.append(late)
                     self.taken.append(taken)
             for pair in () if self._bare else zip(rows, integers, strict=True):
@@ -337,7 +366,7 @@ class ExecutiveLoop:
         return Outcome(state, reason, messages.sample, monitor.metrics(), shown, self.timing(), failed)
 
 
-def refusals(control: memory.Control) -> Iterator[str]:
+def refusals(control: Control) -> Iterator[str]:
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
@@ -416,3 +445,208 @@ def remote_parts(assembly: Assembly) -> Parts | str:
         noise=[None] * kind.axes,
         monitor=monitor,
     )
+
+
+class Control(ctypes.Structure):
+    """Control block; ``executive.c`` explains each word."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in FIELDS)
+
+
+Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, int, int]]]
+"""Assignments of results to the next arguments: changing numbers, constant numbers, and arrays."""
+
+
+def links_of(states: Value, new: Value, arrays: Sequence[Table]) -> Links:
+    """Return the links from the ``new`` states to the arguments ``states``. ``arrays`` belong to the call."""
+    links: Links = [], [], []
+    copies, fixed, moves = links
+    for old, now in zip(leaves(states), leaves(new), strict=True):
+        if isinstance(now, Scalar) and now.fixed:
+            if is_handed(old):
+                fixed.append((position_of(old), now.const))
+        elif isinstance(now, Scalar):
+            copies.append((position_of(old), position_of(now)))
+        elif isinstance(now, Arr) and position_of(now) != position_of(old):
+            moves.append((position_of(now), position_of(old), words_of(arrays[position_of(now)])))
+    if {move[0] for move in moves} & {move[1] for move in moves}:
+        raise Untranslatable("two arrays of the state are exchanged")
+    return links
+
+
+def words_of(array: Table) -> int:
+    return -(-int(array.nbytes) // WORD)
+
+
+class Memory:
+    """Memory that the program inherits as ``descriptor``. The system frees it after the last user exits."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, bytes]] = []
+        self._words = ctypes.sizeof(Control) // WORD
+        self.descriptor = -1
+
+    def add(self, content: bytes, length: int = 0) -> int:
+        """Reserve memory for ``content``, at least ``length`` words. Return the offset."""
+        offset = self._words
+        self._parts.append((offset, content))
+        self._words += max(-(-len(content) // WORD), length)
+        return offset
+
+    def add_array(self, array: Table) -> int:
+        """Add an array in the order of its memory. Raises Untranslatable if the array has gaps."""
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            raise Untranslatable("an array of the loop is not contiguous")
+        return self.add(array.tobytes("A"), words_of(array))
+
+    def rows(self, rows: Sequence[tuple[object, ...]]) -> int:
+        """Add a table of integers and floats. Return its offset."""
+        values = (value for row in rows for value in row)
+        return self.add(b"".join(struct.pack("<d" if isinstance(v, float) else "<q", v) for v in values))
+
+    def open(self, fields: Mapping[str, int]) -> Control:
+        """Allocate the memory; store all added contents, and ``fields`` of the control block.
+
+        Raises ConfigError if the system refuses memory.
+        """
+        try:
+            self.descriptor = os.memfd_create("rths_executive")
+            os.ftruncate(self.descriptor, self._words * WORD)
+            self.map = mmap.mmap(self.descriptor, self._words * WORD)
+        except (OSError, AttributeError) as error:
+            raise ConfigError(
+                f"engine = 'executive': cannot allocate shared memory ({error}). Use engine python"
+            ) from error
+        for offset, content in self._parts:
+            self.map[offset * WORD : offset * WORD + len(content)] = content
+        self._parts.clear()
+        control = Control.from_buffer(self.map)
+        for name, word in {"layout": LAYOUT, "words": self._words, **fields}.items():
+            setattr(control, name, word)
+        return control
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self.descriptor)
+
+    def table(self, offset: int, rows: int, columns: int) -> Array:
+        return np.frombuffer(self.map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)
+
+
+class RowLayout:
+    """Positions of the numbers in a row. Their unit is a word of 8 bytes."""
+
+    def __init__(self, parts: Parts) -> None:
+        kind = parts.kind
+        self.samples, self.steps = sample_columns(kind), step_columns(kind)
+        self.at_shown = HEAD + width(self.samples)
+        self.at_marks = self.at_shown + sum(count for *_, count in told(kind))
+        self.at_steps = self.at_marks + 2 + laws(kind) * kind.renewed
+        self.words = self.at_steps + width(self.steps)
+
+    def begins(self) -> tuple[int, int, int, int]:
+        return HEAD, self.at_shown, self.at_marks, self.at_steps
+
+
+class Messages:
+    """Converts rows to messages for the monitor and the ``sinks``.
+
+    ``reason`` states the refused Command or the exceeded limit that stopped the rig, or is empty. ``failed`` is
+    true if a component failed. ``shown`` holds the compensator's last values. Unless ``judges``, the monitor of
+    ``parts`` receives no messages.
+    """
+
+    def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
+        self._parts, self._sinks, self._layout = parts, sinks, RowLayout(parts)
+        self._all: list[MonitorStage | Sink] = [*[parts.monitor] * judges, *sinks]
+        scenario = assembly.scenario
+        self._type = f"compensator.type = {type_of(scenario.compensator)!r}"
+        self._external, self._before = assembly.external_force, scenario.soft_start_steps
+        self._bounds = bounds_of(assembly.compensator)
+        names = assembly.port.auxiliary_inputs, assembly.port.auxiliary_names
+        self._check = LimitCheck(scenario.limits, scenario.dt, *names, None, scenario.stop_groups)
+        self.sample, self._step, self._inputs = 0, 0, parts.target.auxiliary
+        self._sent = parts.measured.command.tolist()
+        self.shown: list[float] = []
+        self.reason, self.failed, self._stopping = "", False, False
+        self.bridged: list[int] = []
+        """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
+
+    def begin(self) -> None:
+        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor already has them."""
+        for sink in self._sinks:
+            sink.target(self._parts.target)
+            if not self._parts.kind.remote:
+                sink.measurement(self._parts.measured)
+                sink.truth(self._parts.true)
+
+    def take(self, row: Array, integers: Integers) -> None:
+        """Convert a row ``(words,)`` to messages for the monitor and the sinks.
+
+        ``integers`` is a view of the row as integers.
+        """
+        sample, kind, made = integers[:3].tolist()
+        target = self._target(row, integers) if made else None
+        if kind != FIRST and (kind != BRAKED or not self._stopping):
+            self._state(row, sample if kind == LAST else sample - 1)
+        if kind == REFUSED:
+            self._refuse(row, target)
+        elif kind != LAST:
+            self._sampled(row, integers, sample, kind)
+
+    def _target(self, row: Array, integers: Integers) -> Target:
+        self._step += 1
+        step, numbers = self._step, row[self._layout.at_steps :]
+        x, v, a, exact, restoring, inputs = (numbers[at] for at in self._layout.steps.values())
+        if self._inputs.size:
+            self._inputs = inputs
+        flags = int(self._parts.constants["soft_flags"][step]) if step <= self._before else 0  # type: ignore[index]
+        external = self._external[step - 1 - self._before] if step > self._before else np.zeros(len(x))
+        target = Target(step, x, v, a, exact, external, restoring, self._inputs, flags)
+        for sink in self._all:
+            sink.target(target)
+        return target
+
+    def _state(self, row: Array, sample: int) -> None:
+        self.shown = row[self._layout.at_shown : self._layout.at_marks].tolist()
+        for sink in self._sinks:
+            sink.state(sample, self.shown)
+
+    def _refuse(self, row: Array, target: Target | None) -> None:
+        self._stopping = True
+        aims, commands = (row[HEAD:][self._layout.samples[name]].tolist() for name in ("target", "command"))
+        if target is not None and not all(map(math.isfinite, target.displacement.tolist())):
+            aims = commands = [math.nan] * len(aims)
+        beyond = [value for value in commands if not math.isfinite(value)]
+        if beyond and all(map(math.isfinite, aims)):
+            self.reason, self.failed = f"{self._type}: command = {beyond[0]}: must be finite", True
+        else:
+            refused = Command(0, np.array(aims), np.array(commands), self._inputs)
+            self.reason = self._check.command(refused, self._sent)
+
+    def _sampled(self, row: Array, integers: Integers, sample: int, kind: int) -> None:
+        numbers = row[HEAD:]
+        values = {name: numbers[at] for name, at in self._layout.samples.items()}
+        marks, sent = integers[self._layout.at_marks :], values["command"]
+        flags, marked = int(marks[0]), int(marks[1])
+        applied = values["applied"] if self._parts.kind.converts else sent
+        moved, force, modes = values["displacement"], values["force"], self._parts.measured.control_mode
+        true = "true_" if any(self._parts.kind.sensors) else ""
+        if kind not in (BRAKED, FIRST):
+            self.bridged += [sample] * (marked & FLAG_BRIDGED > 0)
+            if any(not low < self.shown[index] < high for index, low, high in self._bounds):
+                flags |= FLAG_AT_BOUND
+            command = Command(sample, values["target"], sent, self._inputs, flags)
+            for sink in self._all:
+                sink.command(command)
+        channels = values["channels"]
+        true_channels = values["true_channels"] if self._parts.kind.channel_noise else channels
+        measured = Measurement(sample, moved, force, applied, channels, marked, modes)
+        for sink in self._all:
+            sink.measurement(measured)
+        moved, force = values[f"{true}displacement"], values[f"{true}force"]
+        for sink in () if self._parts.kind.remote else self._sinks:
+            sink.truth(Measurement(sample, moved, force, applied, true_channels, marked, modes))
+        self.sample, self._sent, self._stopping = sample, sent.tolist(), kind in (BRAKED, BROKEN)
+        if kind == BROKEN:
+            self.reason = self._check.measurement(measured, values["target"].tolist())
