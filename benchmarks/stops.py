@@ -41,8 +41,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, 
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
 from rths_nodes.loop.embedded import Sink
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario

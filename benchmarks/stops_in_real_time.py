@@ -29,7 +29,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.wire import decode
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import bag

@@ -21,7 +21,7 @@ from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.ports.wrappers import NamedPort, PortBefore
 
-for room in ("laboratory.ports", "loop.faults", "procedure", "procedure.commissioning", "app.commands"):
+for room in ("laboratory.ports", "loop", "procedure", "procedure.commissioning", "app.commands"):
     for module in pkgutil.iter_modules(importlib.import_module(f"rths_nodes.{room}").__path__):
         importlib.import_module(f"rths_nodes.{room}.{module.name}")
 

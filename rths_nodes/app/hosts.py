@@ -18,12 +18,12 @@ from typing import Any
 from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
+from rths_nodes.loop import faults as faulty
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.compiled.running import KernelLoop, loop_over_kernels
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
-from rths_nodes.loop.faults import kinds as faulty
-from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.faults import FaultyLoop
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
     AUTO,

@@ -20,7 +20,7 @@ from rths_nodes.app.cli import COMMANDS, GROUPS, REPLACED, main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameter_docs import sections
-from rths_nodes.loop.faults.kinds import KINDS
+from rths_nodes.loop.faults import KINDS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.overrides import replace

@@ -13,8 +13,7 @@ from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Measurement
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario

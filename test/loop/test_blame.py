@@ -21,8 +21,7 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.simulators import Specimen, SpecimenKernel, no_rates
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 from rths_nodes.loop.embedded import Outcome, checked_loop
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State

@@ -22,8 +22,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario

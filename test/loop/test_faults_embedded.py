@@ -19,8 +19,19 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.embedded import Loop, Outcome
-from rths_nodes.loop.faults.embedded import FaultyLoop, FaultyStream, flip_bit
-from rths_nodes.loop.faults.kinds import KINDS, NEED_NODES, STREAMS, Delay, Slow, kind_of, parse, stream_of
+from rths_nodes.loop.faults import (
+    KINDS,
+    NEED_NODES,
+    STREAMS,
+    Delay,
+    FaultyLoop,
+    FaultyStream,
+    Slow,
+    flip_bit,
+    kind_of,
+    parse,
+    stream_of,
+)
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.bridges import MotionBridge

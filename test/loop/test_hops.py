@@ -21,8 +21,7 @@ from rths_nodes.app.commands.check import needed_depth, round_trips
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import DueCommands

@@ -34,8 +34,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire import Codec, RunMark
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.embedded import Outcome
-from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import SHARE, Load, LoadHistory

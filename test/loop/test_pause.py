@@ -16,8 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Command, Measurement, Motion, Target
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.faults import kinds
-from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
@@ -381,7 +380,7 @@ def test_run_with_late_targets_pauses_and_finishes() -> None:
     loaded = files.load("chen_ricles_2010", overrides)
     plain, late = (Collector(loaded, Assembly(loaded).names) for _ in range(2))
     FaultyLoop(Assembly(loaded), []).run([plain])
-    loop = FaultyLoop(Assembly(loaded), [kinds.parse("delay@0.4:target,60,1,40")])
+    loop = FaultyLoop(Assembly(loaded), [parse("delay@0.4:target,60,1,40")])
     report = loop.run([late])
     assert report.state is State.FINISHED, report.reason
     assert report.timing["pauses"] >= 5

@@ -24,8 +24,7 @@ from rths_nodes.app.commands import arguments, check
 from rths_nodes.app.commands.check import judged
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SLOWED, FLAG_TRIPPED
-from rths_nodes.loop.faults import kinds
-from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
@@ -188,7 +187,7 @@ def test_late_steps_do_not_change_ten_story_frame() -> None:
     """A tenth of the steps is late beyond prediction and bridge; the linear damper feels the pauses."""
     skip_without_opensees()
     runs = []
-    for faults in ([], [kinds.parse("late@0.5:target,0.1,30")]):
+    for faults in ([], [parse("late@0.5:target,0.1,30")]):
         loaded = scenario("duration=8")
         outcome, run = collected(FaultyLoop(Assembly(loaded), faults))
         assert outcome.state.name == "FINISHED", outcome.reason

@@ -24,7 +24,7 @@ from rths_nodes.core.samples import (
     Target,
 )
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.faults import kinds
+from rths_nodes.loop.faults import STREAMS
 from rths_nodes.loop.options import HOSTS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -102,23 +102,23 @@ def test_measurement_wakes_compensator_only_with_target_or_when_late(compensator
     assert PERIOD < node.deadline - clock.now < 2 * PERIOD, "then Measurement 1 has waited for its Target"
     compensator.target(2)
     compensator.work()
-    assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
+    assert (node.awaited_streams, node.deadline) == (STREAMS, None)
     compensator.measurement(1)
     assert compensator.work() == [(2, 0)]
     assert node.awaited_streams == ("target",)
     clock.now = node.deadline
-    assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None), "the rig may have slipped"
+    assert (node.awaited_streams, node.deadline) == (STREAMS, None), "the rig may have slipped"
 
 
 def test_integrator_sleeps_between_steps(by_hand, clock):
     with by_hand.node("integrator", clock=clock, pace="realtime", overrides=["substeps=10"]) as node:
-        assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
+        assert (node.awaited_streams, node.deadline) == (STREAMS, None)
         by_hand.put_sample(node, "measurement", measurement(0))
         by_hand.work(node)
         assert node.awaited_streams == ()
         assert 8 * PERIOD < node.deadline - clock.now < 9 * PERIOD
         clock.now = node.deadline
-        assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
+        assert (node.awaited_streams, node.deadline) == (STREAMS, None)
 
 
 def test_target_after_suspended_process_is_not_late(compensator, clock):

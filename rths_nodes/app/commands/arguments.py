@@ -19,7 +19,7 @@ from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.kernels import Function
-from rths_nodes.loop.faults.kinds import KINDS
+from rths_nodes.loop.faults import KINDS
 from rths_nodes.loop.options import AUTO, COMMAND, LOCKSTEP, PYTHON, REALTIME, STUDY_ENGINES, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

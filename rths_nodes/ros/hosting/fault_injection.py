@@ -20,8 +20,8 @@ from typing import Any
 
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire import HEAD, Codec, number_of
-from rths_nodes.loop.faults import kinds
-from rths_nodes.loop.faults.embedded import FaultyPort, FaultyStream, flip_bit, of_port, poison
+from rths_nodes.loop import faults as kinds
+from rths_nodes.loop.faults import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.names import ACTUATOR, LOOP, RECORDER
 from rths_nodes.ros.nodes.base import RthsNode

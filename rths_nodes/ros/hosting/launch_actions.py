@@ -29,10 +29,10 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import unflatten
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop import faults as faulty
 from rths_nodes.loop import options as offered
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, of_nodes
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario

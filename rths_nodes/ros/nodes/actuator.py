@@ -22,7 +22,7 @@ from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement
 from rths_nodes.core.wire import Codec, mark_of
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
-from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.faults import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -25,7 +25,7 @@ from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError,
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
 from rths_nodes.core.wire import Codec, RunMark, decode, stamp_of
-from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.faults import STREAMS
 from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock

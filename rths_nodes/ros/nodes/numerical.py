@@ -14,7 +14,7 @@ from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement, Target
-from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.faults import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.stages.command import PATIENCE
