@@ -77,7 +77,7 @@ LAYERS = {
         ("supervision",),
         ("watch",),
         ("outcomes", "procedure_record", "scenario"),
-        ("commissioning", "provenance", "stages", "warm_up"),
+        ("commissioning", "provenance", "stages"),
         ("embedded",),
         ("compiled",),
         ("executive",),

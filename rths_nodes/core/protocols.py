@@ -3,7 +3,7 @@
 
 A *component* has a frozen ``Params`` class. Its constructor checks parameters, allocates memory and factorises
 matrices. ``step`` does only arithmetic, and ``reset()`` restores the initial state exactly. Components share no
-state, so that two of them may run in parallel (``loop/warm_up.py``). All units are SI. Arrays have the shape
+state, so that two of them may run in parallel (``step_warm_up``). All units are SI. Arrays have the shape
 ``(n_axes,)`` or ``(n_dof,)``. A component of one axis (actuator, specimen) uses plain floats, which are faster. A
 returned array is valid until the component's next ``step``; copy the array to keep it.
 """

@@ -23,7 +23,8 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
+from rths_nodes.loop.stages.command import command_warm_up
+from rths_nodes.loop.stages.numerical import step_warm_up
 from rths_nodes.recording.run import Collector
 
 Built = Counter[str]

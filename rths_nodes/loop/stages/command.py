@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -38,6 +38,7 @@ from rths_nodes.core.samples import (
     Measurement,
     Target,
 )
+from rths_nodes.core.wire import Codec
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import LoadHistory
 from rths_nodes.loop.stages.rig import RigStage
@@ -263,6 +264,29 @@ class CommandStage:
     def _at_bound(self) -> bool:
         values = self.compensator.state()
         return any(not low < values[index] < high for index, low, high in self._bounds)
+
+
+def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
+    """Return a function that passes a Target to a twin and returns its first Command, or None at the end.
+
+    See :func:`rths_nodes.loop.stages.numerical.step_warm_up`.
+    """
+    stage, names = CommandStage(assembly.twin()), assembly.names
+    rest, nothing = np.zeros(len(names.axes)), np.zeros(len(names.observed))
+    measured = Measurement(0, rest, rest, rest, np.zeros(len(names.auxiliary)))
+    target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, np.zeros(len(names.inputs)))
+    stage.target(target)
+
+    def warm_up(codec: Codec) -> Command | None:
+        target.step += 1
+        stage.target(codec.unpack_target(codec.pack_target(target, 0))[0])
+        command = stage.next(measured)
+        measured.sample += stage.substeps
+        if command is not None:
+            codec.pack_command(command, 0)
+        return command
+
+    return warm_up
 
 
 def outgoing_of(assembly: Assembly) -> LimitCheck:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import add
 from typing import Any
 
@@ -26,6 +26,7 @@ from rths_nodes.core.errors import ComponentError, ConfigError, show
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Integrator, SemiActive, Setup
 from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array, Measurement, Target
+from rths_nodes.core.wire import Codec
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -261,6 +262,27 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
     step = scenario.samples_per_step
     samples = scenario.force_lead * scenario.servo_rate + integrator.force_age * step
     return ForceLead(samples, step, len(scenario.axes))
+
+
+def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
+    """Return a function that computes the next Target of a twin; it returns None after the last step.
+
+    Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads
+    part of this code and data again. The twin shares no state with the test (``core/protocols.py``).
+    """
+    stage, names = NumericalStage(assembly.twin(loaded=False)), assembly.names
+    rest = np.zeros(len(names.axes))
+    measured = Measurement(0, rest, rest, rest, np.zeros(len(names.auxiliary)))
+
+    def warm_up(codec: Codec) -> Target | None:
+        codec.unpack_measurement(codec.pack_measurement(measured, 0))
+        target = stage.next(measured)
+        if target is not None:
+            measured.sample += stage.substeps
+            codec.pack_target(target, 0)
+        return target
+
+    return warm_up
 
 
 class Learning:

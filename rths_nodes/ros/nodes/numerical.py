@@ -17,10 +17,9 @@ from rths_nodes.core.samples import FLAG_TRIPPED, Measurement, Target
 from rths_nodes.loop.faults import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.updating import TOPIC
-from rths_nodes.loop.stages.command import PATIENCE
-from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.command import PATIENCE, command_warm_up
+from rths_nodes.loop.stages.numerical import NumericalStage, step_warm_up
 from rths_nodes.loop.timing import of_hop
-from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
 from rths_nodes.ros.names import COMPENSATOR, INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 from rths_nodes.ros.nodes.monitor import DriverGuard

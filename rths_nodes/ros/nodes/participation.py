@@ -301,7 +301,7 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``), if any, once per integration step of ``substeps`` samples."""
+    """Calls ``twin`` (``step_warm_up``), if any, once per integration step of ``substeps`` samples."""
 
     def __init__(
         self,
