@@ -549,11 +549,14 @@ class Slots:
 PYTHON = """\
 Results = c_double * {count}
 
-def call(*arguments):
+def passed(*arguments):
     {pattern} = arguments
-    arrays = [{arrays}]
+    return pack("={kinds}", {numbers}), [{arrays}]
+
+def call(*arguments):
+    numbers, arrays = passed(*arguments)
     results = Results()
-    entry(pack("={kinds}", {numbers}), pack("{pointers}P", *pointers(arrays)), results)
+    entry(numbers, pack("{pointers}P", *pointers(arrays)), results)
     results = unpack("={result_kinds}", results)
     return {result}
 """
@@ -593,7 +596,7 @@ class EntryPoint(Expressions):
         self.emit(f"{self.results[-1].c} = {value.c};")
         return self.results[-1]
 
-    def python(self) -> str:
+    def _python(self) -> str:
         created = [f"empty({array.shape}, {PACKED[array.kind][0]!r})" for array in self.all_arrays[self.passed :]]
         return PYTHON.format(
             pattern=pattern_of(self.values),
@@ -606,19 +609,12 @@ class EntryPoint(Expressions):
             count=len(self.results),
         )
 
-    def memory(self, arguments: Sequence[object]) -> tuple[bytes, list[npt.NDArray[np.generic]]]:
-        """Return the packed numbers and the arrays of a call."""
-        pairs = [*zip(leaves(self.values), flat(arguments), strict=True)]
-        numbers: list[Any] = [value for part, value in pairs if isinstance(part, Scalar) and is_handed(part)]
-        arrays: list[Any] = [value for part, value in pairs if isinstance(part, Arr)]
-        arrays += [np.empty(array.size, PACKED[array.kind][0]) for array in self.all_arrays[self.passed :]]
-        return struct.pack("=" + "".join(PACKED[number.kind] for number in self.numbers), *numbers), arrays
-
-
-def flat(value: object) -> list[object]:
-    if isinstance(value, (tuple, list, bytes)):
-        return [leaf for item in value for leaf in flat(item)]
-    return [value]
+    def functions(self, entry: object = None) -> Data:
+        """Return ``passed``, for the packed numbers and the arrays of a call, and ``call`` of ``entry``."""
+        space: Data = {"entry": entry, "pack": struct.pack, "unpack": struct.unpack, "empty": np.empty}
+        space |= {"pointers": pointers, "c_double": ctypes.c_double}
+        exec(self._python(), space)
+        return space
 
 
 def pattern_of(value: Value) -> str:
@@ -651,10 +647,7 @@ def loaded(
     entry = EntryPoint(function, values)
     library = built(entry.text, tools)
     library.handle.entry.restype = None
-    space: Data = {"entry": library.handle.entry, "pack": struct.pack, "unpack": struct.unpack}
-    space |= {"empty": np.empty, "pointers": pointers, "c_double": ctypes.c_double}
-    exec(entry.python(), space)
-    return space["call"], library
+    return entry.functions(library.handle.entry)["call"], library
 
 
 def pointers(arrays: Sequence[npt.NDArray[np.generic]]) -> list[int]:

@@ -318,11 +318,9 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the histories of a complete run, by stream and field; the energies are one array."""
-        target = dict(rows["target"])
-        energies = target.pop("energies")
-        columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}
-        self._whole = {**rows, "target": target | columns}
+        """Store the histories of a complete run, by stream and field. Energies are unknown."""
+        unknown = np.full((len(rows["target"]["displacement"]), 1), math.nan)
+        self._whole = {**rows, "target": {**rows["target"], **dict.fromkeys(ENERGIES, unknown)}}
 
     def _put(self, stream: str, row: int, fields: Mapping[str, Any]) -> None:
         tables = self._tables[stream]

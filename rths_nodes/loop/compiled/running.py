@@ -452,7 +452,6 @@ class Histories:
         external = np.asarray(self._external)
         all_forces = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])
         histories["external_force"] = all_forces[:count]
-        histories["energies"] = np.broadcast_to(math.nan, (count, 4))
         return histories
 
     def messages(self, last: int) -> Iterator[tuple[str, Any]]:
@@ -471,7 +470,7 @@ class Histories:
         for sample in range(last + 1):
             if sample % self._substeps == 0 and sample < last:
                 targets += 1
-                values_by_name = {name: values[targets] for name, values in target.items() if name != "energies"}
+                values_by_name = {name: values[targets] for name, values in target.items()}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
             # an interrupted test ends before the answer of the compensator

@@ -154,14 +154,16 @@ class ExecutiveLoop:
         arguments = 0, 1, constants, in_arrays(tuple(parts.states.values())), (*inputs, *asked), out
         values = values_of(arguments, parts)
         entry = EntryPoint(function_of(parts), values)
-        numbers, arrays = entry.memory(arguments)
+        numbers, arrays = entry.functions()["passed"](*arguments)
         assert isinstance(entry.result, Tup)
         *results, states = entry.result.items
         links = links_of(values[3], states, arrays)
         widths = [2 * parts.kind.axes] * any(parts.kind.noise) + [parts.kind.channels] * parts.kind.channel_noise
         streams = dict(zip(map(id, inputs[len(inputs) - len(widths) :]), widths, strict=True))
         rows, _, shown, marks, steps = out
-        by_slot = dict(zip(map(id, (rows, shown, marks, steps)), self._layout.begins(), strict=True))
+        layout = self._layout
+        begins = HEAD, layout.at_shown, layout.at_marks, layout.at_steps
+        by_slot = dict(zip(map(id, (rows, shown, marks, steps)), begins, strict=True))
         fields: dict[str, int] = {"trip_at": NEVER, "samples": scenario.samples, "bare": self._bare}
         pointers: list[tuple[int, int, int]] = []
         for array in arrays:
@@ -176,8 +178,8 @@ class ExecutiveLoop:
             fields |= {name: shared.rows(table), f"n_{name}": len(table)}
         slots = max(self._window, int(RING_S * scenario.servo_rate) if self._paced else 0)
         fields |= {"numbers": shared.add(numbers), "results": shared.add(b"", len(entry.results))}
-        fields |= {"slots": slots, "slot_words": self._layout.words, "at_marks": self._layout.at_marks}
-        fields["ring"] = shared.add(b"", (slots + 1) * self._layout.words)
+        fields |= {"slots": slots, "slot_words": layout.words, "at_marks": layout.at_marks}
+        fields["ring"] = shared.add(b"", (slots + 1) * layout.words)
         if parts.kind.remote:
             fields["terms"] = shared.add(bytes(near.terms_of(*self._udp, not self._paced)))
             fields["report"] = shared.add(bytes(near.Report()))
@@ -543,9 +545,6 @@ class RowLayout:
         self.at_marks = self.at_shown + sum(count for *_, count in told(kind))
         self.at_steps = self.at_marks + 2 + laws(kind) * kind.renewed
         self.words = self.at_steps + width(self.steps)
-
-    def begins(self) -> tuple[int, int, int, int]:
-        return HEAD, self.at_shown, self.at_marks, self.at_steps
 
 
 class Messages:
