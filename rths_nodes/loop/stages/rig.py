@@ -49,8 +49,8 @@ class RigStage:
     """Drives the rig at its ``port`` by Commands within the limits, and otherwise by the safe stop.
 
     ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig leaves a
-    ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample
-    of the safe stop on. ``refused`` is true if the last Command exceeded a limit.
+    ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the safe stop
+    on. ``refused`` is true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts
     receive tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is
@@ -254,7 +254,10 @@ class RigStage:
             # not for learning: the Target is missing or late, or the port has replaced data
             if command.flags or measured.flags or self._bridges.watches:
                 measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
-                self._count_sample(sample, measured.flags)
+                self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
+                self.slowed += measured.flags & FLAG_SLOWED > 0
+                if bridged or self._bridges.watches:
+                    self._bridges.sampled(sample, bridged)
         self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
@@ -266,12 +269,6 @@ class RigStage:
             if late := self._bridges.breach:
                 self.trip(late)
         return measured
-
-    def _count_sample(self, sample: int, flags: int) -> None:
-        self.bridged += (bridged := flags & FLAG_BRIDGED > 0)
-        self.slowed += flags & FLAG_SLOWED > 0
-        if bridged or self._bridges.watches:
-            self._bridges.sampled(sample, bridged)
 
     def _heed(self, asked: OperatorRequests) -> None:
         if asked.stop_reason:
