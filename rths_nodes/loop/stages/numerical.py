@@ -31,21 +31,7 @@ from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED, Copies
-from rths_nodes.mechanics.updating import (
-    DEAD,
-    FLAGGED,
-    LAWS,
-    NOT_FINITE,
-    SPIKE,
-    STRANGE,
-    TOO_FAST,
-    UNEXPLAINED,
-    UNUSABLE,
-    Sample,
-    State,
-    at_rest,
-    step,
-)
+from rths_nodes.mechanics import updating
 from rths_nodes.numerical.observation import Energies
 
 
@@ -87,12 +73,12 @@ class ForceLead:
 
 
 COUNTED = {
-    FLAGGED: "flagged",
-    NOT_FINITE: "not_finite",
-    TOO_FAST: "too_fast",
-    DEAD: "dead",
-    SPIKE: "spikes",
-    STRANGE: "unexplained",
+    updating.FLAGGED: "flagged",
+    updating.NOT_FINITE: "not_finite",
+    updating.TOO_FAST: "too_fast",
+    updating.DEAD: "dead",
+    updating.SPIKE: "spikes",
+    updating.STRANGE: "unexplained",
 }
 
 
@@ -299,15 +285,15 @@ class Learning:
         self.copy, self._settings = copies.learns, copies.settings
         self.every, self._axis = copies.every, copies.axis
         axis = scenario.axes[copies.section.axis]
-        self._estimator = LAWS[copies.section.law](self.copy, self._settings)
+        self._estimator = updating.LAWS[copies.section.law](self.copy, self._settings)
         self._filter = low_pass(axis, scenario.dt)
         self._begun = False
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
         self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
         """Pairs of displacement (m) and simultaneous force (N). The flag is true if a pair is unusable."""
-        self._due: tuple[int, Sample] | None = None
-        self._state: State | None = None
+        self._due: tuple[int, updating.Sample] | None = None
+        self._state: updating.State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
         self._followed: Array | None = None
         self._counts = dict.fromkeys(COUNTED, 0)
@@ -324,7 +310,7 @@ class Learning:
 
     def add(self, measured: Measurement) -> None:
         """Add a sample. One sample in ``every`` starts a new pair and completes the previous pair for learning."""
-        x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
+        x, bad = float(measured.displacement[self._axis]), measured.flags & updating.UNUSABLE != 0
         if self._filter is not None:
             if not math.isfinite(x):  # a value that is not finite would stay in the filter
                 x, bad = (self._line[-1][0] if self._line else 0.0), True
@@ -342,7 +328,7 @@ class Learning:
         if len(pairs) > 1:
             displacement, force, unusable = pairs[-2]
             velocity = (pairs[-1][0] - pairs[0][0]) / ((len(pairs) - 1) * self._settings.period)
-            self._due = measured.sample, Sample(displacement, velocity, force, unusable)
+            self._due = measured.sample, updating.Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
         """Update the estimates from the due pair; return number and values of its sample, or None if none is due.
@@ -354,8 +340,8 @@ class Learning:
         (number, sample), self._due = self._due, None
         if self._state is None:
             begin = sample.displacement if math.isfinite(sample.displacement) else 0.0
-            self._state = at_rest(self._estimator, self.copy, begin)
-        state, result = step(self._estimator, self.copy, self._settings, self._state, sample)
+            self._state = updating.at_rest(self._estimator, self.copy, begin)
+        state, result = updating.step(self._estimator, self.copy, self._settings, self._state, sample)
         self._state = state
         self._count(number, result.use, state)
         m, scale = len(self.copy.names), self.copy.initial
@@ -363,12 +349,12 @@ class Learning:
         rest = result.expected, result.spread, state.mean_square, float(result.use)
         return number, [*learned.ravel().tolist(), *rest]
 
-    def _count(self, number: int, kind: int, state: State) -> None:
+    def _count(self, number: int, kind: int, state: updating.State) -> None:
         if kind in self._counts:
             self._counts[kind] += 1
         else:
             self._learnt += 1
-        if not self._strange_from and state.mean_square > UNEXPLAINED:
+        if not self._strange_from and state.mean_square > updating.UNEXPLAINED:
             self._strange_from = number
         if not self._left_from and state.left:
             self._left_from = number
