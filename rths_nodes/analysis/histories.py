@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -94,7 +94,8 @@ def rows_of(numbers: Indices) -> slice:
 class Evaluation:
     """Computes quantities of a Run. Each quantity is computed once, on first use.
 
-    ``tracked`` holds the indices from the test by axis and name, if available.
+    ``tracked`` (indices by axis and name) and ``delays`` (one for each axis) hold results from the test, if
+    available.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Evaluation:
         run: Run,
         tracked: dict[str, dict[str, float]] | None = None,
         assembly: Assembly | None = None,
+        delays: Sequence[Delay] = (),
     ) -> None:
         self.run = run
         self.scenario = run.scenario
@@ -109,7 +111,7 @@ class Evaluation:
         self.left_out: dict[str, str] = {}
         """Reasons for missing results, by result."""
         self._tracked = {} if tracked is None else {False: tracked}
-        self._delays: dict[bool, list[Delay]] = {}
+        self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
         """Return ``compute()``. If it raises ConfigError, store the message and return ``otherwise``."""
@@ -215,9 +217,13 @@ class Evaluation:
     def delays(self, true: bool = False) -> list[Delay]:
         if true not in self._delays:
             target, moved = self._followed(true)
-            self._delays[true] = [Delay(self.longest_delay) for _ in self.run.axes]
-            for delay, *columns in zip(self._delays[true], target.T, moved.T, strict=True):
-                delay.extend(*columns)
+            kept = self._delays.get(False, [])
+            if kept and all(delay.kept is not None for delay in kept):
+                self._delays[true] = [delay.again(column) for delay, column in zip(kept, moved.T, strict=True)]
+            else:
+                self._delays[true] = [Delay(self.longest_delay) for _ in self.run.axes]
+                for delay, *columns in zip(self._delays[true], target.T, moved.T, strict=True):
+                    delay.extend(*columns)
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
@@ -288,7 +294,7 @@ class Evaluation:
 
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         ranges: dict[str, dict[str, tuple[float, float]]] = {}
-        rows = rows_of(self.counted)
+        rows = rows_of(self.counted) if len(self.run.compensator) == len(self.run.time) else slice(None)
         for quantity, histories in self.parameters.items():
             for axis, history in histories.items():
                 values = history[rows]

@@ -24,6 +24,7 @@ from rths_nodes.loop.compiled.running import KernelLoop, loop_over_kernels
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import FaultyLoop
+from rths_nodes.loop.indices.tracking import Delay
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
     AUTO,
@@ -78,6 +79,8 @@ class RunResult:
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
     """Unused second assembly of the scenario after a run over kernels; None after any other run."""
+    delays: list[Delay] = field(default_factory=list, repr=False)
+    """Delays of the measured displacements, by axis; empty except after a brief run over kernels."""
 
     @property
     def ending(self) -> str:
@@ -120,6 +123,7 @@ def run(
     overrides: Overrides = (),
     *,
     keep: bool = True,
+    brief: bool = False,
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
@@ -130,7 +134,7 @@ def run(
     """Run ``scenario`` with ``overrides``, and return the result.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory. While nodes start, ``starting`` is called with
+    memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
     a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
     ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
     no option sets an engine; a test that kernels cannot run is then run stage by stage. Raises ConfigError if the
@@ -138,7 +142,7 @@ def run(
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
-            how: dict[str, Any] = {"keep": keep, "port": port, "preferred": preferred}
+            how: dict[str, Any] = {"keep": keep, "brief": brief, "port": port, "preferred": preferred}
             how |= {"progress": progress, "interrupted": asked, "starting": starting}
             return run(scenario, overrides, **how, **options)
     name = scenario if isinstance(scenario, (str, os.PathLike)) else "scenario"
@@ -164,6 +168,8 @@ def run(
     samples = loaded.samples
     watch = (lambda sample: progress(sample, samples)) if progress else None, interrupted, starting
     loop = _engine(embedded, chosen, preferred if port is None else STAGES)
+    if isinstance(loop, KernelLoop):
+        loop.brief = brief and not chosen.record and loaded.soft_start is None
     started = time.monotonic()
     result = (
         _embedded(loop, chosen, keep, watch)
@@ -276,6 +282,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         notes=[] if isinstance(loop, Loop) else list(loop.notes),
         engine=engine,
         assembly=loop.assembly.twin() if engine != STAGES else None,
+        delays=loop.delays if isinstance(loop, KernelLoop) and loop.by_kernels and loop.brief else [],
     )
 
 

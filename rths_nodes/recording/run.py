@@ -101,7 +101,9 @@ class Run:
     Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
     ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
     measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
-    Before the first command, and during a safe stop, ``target`` and ``command`` contain the applied command.
+    Before the first command, and during a safe stop, ``target`` and ``command`` contain the applied command. In a
+    brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
+    accelerations and restoring forces.
 
     Arrays with one row per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``,
     ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``

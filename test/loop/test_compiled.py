@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from shipped_cases import TRIPPING, WITHOUT_KERNELS, cases, loaded
 
+from rths_nodes.app import hosts
+from rths_nodes.app.studies import runs
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, plain
 from rths_nodes.loop.embedded import Loop, Outcome
@@ -200,6 +202,29 @@ def test_loop_writes_into_histories_of_run() -> None:
     assert run.displacement.base is not None
     for history in (run.force, run.true_displacement, run.true_force, run.target):
         assert history.base is run.displacement.base
+
+
+SHORT = {
+    "numbers on changes": "rths_benchmark_2020 duration=1",
+    "numbers of three laws": "three_independent_axes soft_start=null duration=0.5",
+    "soft start": "chen_ricles_2010 soft_start={amplitude:0.002,duration:2.0} duration=0.5",
+}
+
+
+@pytest.mark.parametrize("case", SHORT.values(), ids=SHORT)
+def test_brief_histories_give_same_findings(case: str) -> None:
+    full, brief = (runs.findings(load(case), lambda share: None, keep) for keep in (True, False))
+    assert len(full.parameters) > 0
+    for part in ("outcome", "axes", "metrics", "parameters", "measured", "published"):
+        assert repr(getattr(brief, part)) == repr(getattr(full, part))
+
+
+def test_brief_histories_are_small() -> None:
+    scenario = files.load("rths_benchmark_2020", ["duration=0.5"])
+    run = hosts.run(scenario, brief=True).read()
+    assert run.dof_displacement.shape == (scenario.steps + 1, 3)
+    assert run.dof_velocity.shape == run.restoring_force.shape == (0, 3)
+    assert len(run.compensator) < len(run.time) / 10
 
 
 def test_scenarios_of_one_kind_share_their_source() -> None:

@@ -136,12 +136,13 @@ def findings(
     """
     report = hosts.run(
         scenario,
+        brief=not (keep or response),
         progress=lambda sample, samples: tell(min(1.0, sample / samples)),
         interrupted=interrupted,
         preferred=preferred,
     )
     run = report.read()
-    evaluation = Evaluation(run, report.metrics["axes"], report.assembly)
+    evaluation = Evaluation(run, report.metrics["axes"], report.assembly, report.delays)
     measured, true = published_indices(evaluation)
     return Findings(
         outcome=report.outcome,

@@ -31,6 +31,7 @@ from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.text import FEW, laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.embedded import Loop, Outcome, Sink, checked_loop
 from rths_nodes.loop.indices import tracking
+from rths_nodes.loop.indices.tracking import Delay
 from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -151,18 +152,23 @@ def arguments_of(parts: Parts) -> tuple[object, ...]:
 class KernelLoop:
     """Runs a scenario by the function in ``way`` or, if this is impossible, by the embedded ``loop``.
 
-    ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop.
+    ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests
+    brief histories, which are sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
         self.assembly, self.scenario = loop.assembly, loop.scenario
-        self.by_kernels = False
+        self.by_kernels = self.brief = False
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
 
     @property
     def engine(self) -> str:
         return COMPILED if self._way.compiled else KERNELS
+
+    @property
+    def delays(self) -> list[Delay]:
+        return self._parts.monitor.monitor.tracking.delays
 
     def run(
         self,
@@ -210,7 +216,9 @@ class KernelLoop:
     ) -> tuple[Outcome, Histories] | None:
         """Return outcome and histories of the run, or None if the embedded loop has to repeat the test."""
         parts, samples = self._parts, self.scenario.samples
-        histories = Histories(parts, self.assembly, kept)
+        histories = Histories(parts, self.assembly, kept, kept and self.brief)
+        for delay in self.delays if histories.brief else ():
+            delay.keep()
         run, compiled = self._way.run, self._way.compiled
         constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
         forces, names, begin = forces_of(parts, compiled), list(parts.states), 0
@@ -306,11 +314,15 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 
 
 class Histories:
-    """Stores the histories of a run, in arrays for one chunk or, if ``kept``, for the complete run."""
+    """Stores the histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    def __init__(self, parts: Parts, assembly: Assembly, kept: bool) -> None:
+    If ``brief``, Targets are stored only as displacements, and compensator values only when reported.
+    """
+
+    def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
         scenario, kind = assembly.scenario, parts.kind
         self._parts, self._scenario, self._kept = parts, scenario, kept
+        self.brief, self._reported = brief, list[Array]()
         self._external = assembly.external_force
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
@@ -335,7 +347,7 @@ class Histories:
 
     @property
     def _next_targets(self) -> Array:
-        return self._targets[self._steps + 1 :] if self._kept else self._targets
+        return self._targets[self._steps + 1 :] if self._kept and not self.brief else self._targets
 
     def _begin(self) -> None:
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
@@ -354,6 +366,8 @@ class Histories:
         self._displacement[0] = p.target.displacement
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
         self._all_marks[0, 1] = now.flags
+        if self.brief:
+            return
         self._targets = np.empty((steps, self._targets.shape[1]))
         self._targets[0, self._of_steps["inputs"]] = p.target.auxiliary
         for name in self._of_steps.keys() - set(UNSENT):
@@ -367,9 +381,11 @@ class Histories:
         """
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
-        if self._bounds or self._kept:
-            size = self._shown.shape[1], end - begin
-            shown = self._all_shown[:, begin:end] if self._kept else np.empty(size)
+        every = self._kept and not self.brief
+        if self.brief:
+            self._report(end - begin)
+        if self._bounds or every:
+            shown = self._all_shown[:, begin:end] if every else np.empty((self._shown.shape[1], end - begin))
             self._repeat(shown)
         for column, low, high in self._bounds:
             values = shown[column, :count]
@@ -398,6 +414,15 @@ class Histories:
             for column in range(first, first + numbers):
                 self._shown[reported, column].take(latest, out=table[column], mode="clip")
             first += numbers
+
+    def _report(self, count: int) -> None:
+        if self._parts.kind.renewed and laws(self._parts.kind) == 1:
+            reported = np.append(0, np.flatnonzero(self._marks[:count, 2]))
+            self._reported.append(self._shown[reported])
+        else:
+            table = np.empty((self._shown.shape[1], count))
+            self._repeat(table)
+            self._reported.append(table.T)
 
     def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
@@ -433,7 +458,9 @@ class Histories:
             "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
             "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
             "true_state": {name: columns[true + name] for name in measured},
-            "compensator_state": {"values": self._all_shown.T[behind]},
+            "compensator_state": {
+                "values": np.vstack(self._reported) if self.brief else self._all_shown.T[behind]
+            },
             "target": self._of_targets(),
         }
 
@@ -446,8 +473,8 @@ class Histories:
 
     def _of_targets(self) -> dict[str, Array]:
         count = self._steps + 1
-        made = self._targets[:count]
-        histories = {name: made[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
+        kept = self._targets[: 0 if self.brief else count]
+        histories = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
         histories["displacement"] = self._displacement[:count]
         external = np.asarray(self._external)
         all_forces = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])

@@ -24,7 +24,8 @@ from __future__ import annotations
 import math
 import operator
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import reduce
 from typing import NamedTuple
 
@@ -367,15 +368,16 @@ class Delay:
     def __init__(self, longest: int, spread: bool = False) -> None:
         self.longest, self._beside, self._spread = longest, 2 * longest, spread
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
-        self._sums = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
+        self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
         """Result of :meth:`total`; None if samples have been added since that call."""
+        self.kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
         """Number of stored samples, and number at which they are processed (smaller for the first chunk)."""
-        self._chunks: Iterator[list[Sums]] | None = None
+        self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
     def extend(self, target: Array, measured: Array) -> None:
@@ -390,6 +392,22 @@ class Delay:
             if end == self._full:
                 self._complete()
 
+    def keep(self) -> None:
+        """Store all targets and their transforms from now on, for :meth:`again`."""
+        self.kept = []
+
+    def again(self, measured: Array) -> Delay:
+        """Return a Delay of ``measured`` ``(n,)`` m for the same targets, which :meth:`keep` has stored."""
+        other, first = copy(self), float(measured[0])
+        other._sums, other._total, end = self._none, None, self.longest
+        for chunks in self.kept or ():
+            part = measured[end : end + chunks.measured.size] - first
+            other._sums = reduce(Sums.plus, chunks.sums(part.reshape(chunks.measured.shape)), other._sums)
+            end += len(part)
+        other._samples = self._samples.copy()
+        other._samples[1, : self._count] = measured[len(measured) - self._count :] - first
+        return other
+
     @property
     def began(self) -> bool:
         return self._count > 0
@@ -399,7 +417,7 @@ class Delay:
         return self._chunks is not None
 
     def work(self) -> None:
-        if self._chunks is not None and (sums := next(self._chunks)):
+        if self._chunks is not None and (sums := self._chunks.work()):
             self._sums, self._chunks = reduce(Sums.plus, sums, self._sums), None
 
     def samples(self) -> float:
@@ -419,8 +437,9 @@ class Delay:
         if self._total is None:
             complete = ready // CHUNK * CHUNK
             for rest in (self._ready(0, complete), self._ready(complete, ready)):
-                for sums in rest or ():
-                    total = reduce(Sums.plus, sums, total)
+                if rest is not None:
+                    rest.transform()
+                    total = reduce(Sums.plus, rest.sums(rest.measured), total)
             self._total = total
         return self._total
 
@@ -431,6 +450,8 @@ class Delay:
     def _complete(self) -> None:
         self._work_off()  # process the previous chunk
         self._chunks = self._ready(0, self._full - self._beside)
+        if self.kept is not None and self._chunks is not None:
+            self.kept.append(self._chunks)
         before, self._samples = self._samples, np.empty_like(self._samples)
         if self._first is None:
             self._first = before[0, : self._beside].copy()
@@ -439,32 +460,44 @@ class Delay:
         if not self._spread:
             self._work_off()
 
-    def _ready(self, first: int, last: int) -> Iterator[list[Sums]] | None:
+    def _ready(self, first: int, last: int) -> _Chunks | None:
         if last == first:
             return None
         n = min(last - first, CHUNK)
         targets = sliding_window_view(self._samples[0, first : last + self._beside], n + self._beside)[::n]
         measured = self._samples[1, first + self.longest : last + self.longest].reshape(-1, n)
-        return _sums_of(targets, measured, self._size)
+        return _Chunks(targets, measured, self._size)
 
 
-def _sums_of(targets: Array, measured: Array, size: int) -> Iterator[list[Sums]]:
-    """Yield an empty list after the transforms of ``targets``, then the Sums of each chunk.
+class _Chunks:
+    """Computes the :class:`Sums` of chunks of a test, with transforms of the length ``size``.
 
     Measurements are ``(chunks, n)`` m, and targets ``(chunks, n + lags - 1)`` m for a number ``lags`` of lags.
-    Transforms have the length ``size``.
     """
-    n = measured.shape[1]
-    with np.errstate(all="ignore"):
-        of_targets, squares = np.fft.rfft(targets, size), _of_squares(targets[:, :n])
-    yield []
-    with np.errstate(all="ignore"):
-        spectrum = np.fft.rfft(measured, size)
+
+    def __init__(self, targets: Array, measured: Array, size: int) -> None:
+        self._targets, self.measured, self._size = targets, measured, size
+        self._transformed = False
+
+    def work(self) -> list[Sums] | None:
+        if self._transformed:
+            return self.sums(self.measured)
+        self.transform()
+        return None
+
+    @np.errstate(all="ignore")
+    def transform(self) -> None:
+        self._spectrum = np.fft.rfft(self._targets, self._size)
+        self._of_targets = _of_squares(self._targets[:, : self.measured.shape[1]])
+        self._transformed = True
+
+    @np.errstate(all="ignore")
+    def sums(self, measured: Array) -> list[Sums]:
+        spectrum = np.fft.rfft(measured, self._size)
         np.conjugate(spectrum, out=spectrum)
-        np.multiply(of_targets, spectrum, out=spectrum)
-        rows = zip(*_of_squares(measured), *squares, spectrum, strict=True)
-        sums = [Sums(n, *row) for row in rows]
-    yield sums
+        np.multiply(self._spectrum, spectrum, out=spectrum)
+        rows = zip(*_of_squares(measured), *self._of_targets, spectrum, strict=True)
+        return [Sums(measured.shape[1], *row) for row in rows]
 
 
 def _of_squares(values: Array) -> list[list[float]]:
