@@ -20,7 +20,7 @@ from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import CommandStage, DueCommands
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import BridgeParams

@@ -41,8 +41,8 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.assembly import Assembly, transformation
-from rths_nodes.loop.scenario.overrides import changed as changed_by
-from rths_nodes.loop.scenario.overrides import replace, replacing, setting
+from rths_nodes.loop.scenario.files import changed as changed_by
+from rths_nodes.loop.scenario.files import replace, replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
 from rths_nodes.numerical.structures.restoring_forces import is_linear

@@ -31,7 +31,7 @@ from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly, Names
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes

@@ -32,7 +32,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import changed, declaration, pairs_of, replace, replacing, with_case
+from rths_nodes.loop.scenario.files import changed, declaration, pairs_of, replace, replacing, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000

@@ -19,12 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S, ChildProcess
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.fmu.description import Archive, described, number_in
-from rths_nodes.core.parameters import mapping, number, params, path
+from rths_nodes.core.parameters import TestContext, mapping, number, params, path
 from rths_nodes.core.samples import Array
 
 PROGRAM = Path(__file__).with_name("model_process.py")

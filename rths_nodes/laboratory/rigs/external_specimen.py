@@ -26,9 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show, within
 from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
 from rths_nodes.core.opensees.model import (
@@ -40,6 +38,8 @@ from rths_nodes.core.opensees.model import (
     whole_rows,
 )
 from rths_nodes.core.parameters import (
+    OfParams,
+    TestContext,
     components,
     flag,
     integer,

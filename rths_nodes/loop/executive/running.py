@@ -24,8 +24,8 @@ from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_
 from rths_nodes.codegen.calling import EntryPoint, position_of
 from rths_nodes.codegen.values import Tup, Untranslatable, leaves
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import WITHOUT_PRESSURE
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import WITHOUT_PRESSURE
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
@@ -35,7 +35,7 @@ from rths_nodes.loop.executive import memory, near
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY, not_locked, not_scheduled
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.safe_stop import SafeStop, begin, braking_time, command_after
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State

@@ -10,10 +10,9 @@ from functools import partial
 import numpy as np
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import why_failed, why_opened
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import Port, why_failed, why_opened
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SLOWED,
