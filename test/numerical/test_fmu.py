@@ -22,7 +22,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.description import described
+from rths_nodes.core.fmu import described
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 

@@ -42,6 +42,7 @@ Override: TypeAlias = str | Mapping[str, object]
 Overrides: TypeAlias = Override | Iterable[Override]
 
 FILE = ["ground_motion", "file"]
+HERE = Path()
 
 
 def shipped(kind: str = SCENARIO) -> dict[str, Path]:
@@ -81,8 +82,8 @@ def load(
         data, stages = parts_of(scenario), _on(on)
     elif isinstance(scenario, Mapping):
         contents = plain(scenario)
-        inputs.make_absolute(Scenario, contents, Path())
-        data, stages = with_absolute_cases(contents, Path()), _on(on) or [("", dict)]
+        inputs.make_absolute(Scenario, contents, HERE)
+        data, stages = with_absolute_cases(contents, HERE), _on(on) or [("", dict)]
     else:
         path = locate(scenario)
         data = _of_scenario(text_of(path, SCENARIO), str(path), path.parent)
@@ -142,7 +143,7 @@ def text_of(path: Path, kind: str) -> str:
     return source_of(path, f"{kind} {str(path)!r}")
 
 
-def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
+def from_text(source: str, origin: str, folder: Path = HERE) -> Scenario:
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
@@ -173,19 +174,19 @@ def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = Fal
 
 
 def from_data(data: dict[str, object], origin: str) -> Scenario:
-    return built(with_absolute_cases(data, Path()), [(origin, dict)])
+    return built(with_absolute_cases(data, HERE), [(origin, dict)])
 
 
-def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, object]:
-    return with_absolute_cases(_data(source, origin, folder, Scenario), folder or Path())
+def _of_scenario(source: str, origin: str, folder: Path) -> Data:
+    return with_absolute_cases(_data(source, origin, folder, Scenario), folder)
 
 
-def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, object]:
+def _data(source: str, origin: str, folder: Path, cls: type) -> Data:
     data = parse(source, origin)
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         raise ConfigError(f"{origin}: must be a mapping with at least one section")
-    inputs.make_absolute(cls, data, folder or Path())
-    return dict(data)
+    inputs.make_absolute(cls, data, folder)
+    return data
 
 
 def override(scenario: Scenario, overrides: Overrides) -> Scenario:
@@ -246,7 +247,7 @@ def built(data: Data, stages: Sequence[Stage]) -> Scenario:
 
 def setting(overrides: Overrides) -> list[Stage]:
     items = listed(overrides)
-    return [("", lambda data: _with(data, pairs_in(items), Path()))] if items else []
+    return [("", lambda data: _with(data, pairs_in(items), HERE))] if items else []
 
 
 def listed(overrides: Overrides) -> list[Override]:
@@ -255,7 +256,7 @@ def listed(overrides: Overrides) -> list[Override]:
 
 def replacing(pairs: Pairs, path: str = "") -> list[Stage]:
     entries = list(pairs)
-    return [(path, lambda data: _with(data, entries, Path()))] if entries else []
+    return [(path, lambda data: _with(data, entries, HERE))] if entries else []
 
 
 def in_case(name: str) -> list[Stage]:
@@ -268,7 +269,7 @@ def in_case(name: str) -> list[Stage]:
         case = data["cases"][name]
         case = case if isinstance(case, Case) else validation.from_data(Case, case)
         renamed = {"name": f"{data['name']}.{name}"} if isinstance(data.get("name"), str) else {}
-        return _with(data, pairs_of(case.set | {"cases": {}} | renamed), Path())
+        return _with(data, pairs_of(case.set | {"cases": {}} | renamed), HERE)
 
     return [("", checked), (f"cases.{name}", applied)]
 
@@ -338,19 +339,12 @@ def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
     elif last == "type" and len(keys) > 1 and section.get("type") != value:
         section.clear()
     section[last] = value
-    if isinstance(value, (str, Mapping)) and (specs := _known(section, spec).get(last)):
+    if isinstance(value, (str, Mapping)) and (specs := inputs.declarations_in(spec, section).get(last)):
         inputs.replace_files_of(specs, section, last, lambda named: named.absolute(folder))
 
 
-def _known(data: Data, spec: Spec) -> Mapping[str, Spec]:
-    if spec.kind in ("sections", "components"):
-        return dict.fromkeys(data, Spec("section", "", None, family=spec.family, cls=spec.cls))
-    cls = inputs.class_of(spec, data)
-    return declared(cls) if cls else {}
-
-
 def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tuple[Data, Spec]:
-    specs = _known(data, spec)
+    specs = inputs.declarations_in(spec, data)
     if key not in data:
         if key not in specs and "type" not in data:
             raise unknown(path, "section", key, specs or data)
