@@ -44,7 +44,7 @@ Field: TypeAlias = Any
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def params(cls: type[T]) -> type[T]:
-    """Class decorator of every ``Params``: frozen, keyword-only, with all methods of ``checks.ChecksScenario``.
+    """Class decorator of every ``Params``: frozen, keyword-only, with all methods of :class:`ChecksScenario`.
 
     Raises TypeError for a field that no function of this module declares.
 
