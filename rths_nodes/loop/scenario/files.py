@@ -74,8 +74,8 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     With a ``rig`` file, the scenario runs on that rig. Overrides are applied last, and cannot widen limits of its
-    axes. On a real rig, they cannot weaken its levels, ``bridge.max_bridge`` and bounds of ``monitor``.
-    Raises ConfigError if the scenario is invalid.
+    axes, nor can a case of a scenario that is already on a rig. On a real rig, overrides cannot weaken its levels,
+    ``bridge.max_bridge`` and bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -88,15 +88,18 @@ def load(
         path = locate(scenario)
         data = _of_scenario(text_of(path, SCENARIO), str(path), path.parent)
         stages = _on(on, str(path)) or [(str(path), dict)]
-    if case:
+    changes = setting(overrides)
+    if case and on is not None:
         stages += [*in_case(case), *_on(on)]
+    elif case:  # a case of a scenario that is on a rig cannot widen limits either
+        changes = [*in_case(case), *changes]
     before: Data = {}
 
     def noted(data: Data) -> Data:
         before.update(data)
         return data
 
-    if changes := setting(overrides):
+    if changes:
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
     refuse_wider(before, opened(loaded), loaded.moved_axes)
