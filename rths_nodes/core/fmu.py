@@ -123,12 +123,6 @@ class Description:
     def binaries(self) -> str:
         return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
 
-    @property
-    def preferred_step(self) -> float | None:
-        """Step of the default experiment, s; None if not declared."""
-        experiment = self.model.defaultExperiment
-        return None if experiment is None else number_in(experiment.stepSize)
-
     def with_causality(self, causality: str) -> list[ScalarVariable]:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
@@ -504,7 +498,8 @@ class FmuParams:
         raise NotImplementedError
 
     def cautions(self, test: TestContext) -> list[str]:
-        step, preferred = self.step_in(test), described(self.file).preferred_step or 0.0
+        step, experiment = self.step_in(test), described(self.file).model.defaultExperiment
+        preferred = (None if experiment is None else number_in(experiment.stepSize)) or 0.0
         if preferred <= step * (1.0 + SHARE_OF_STEP):
             return []
         return [

@@ -34,7 +34,7 @@ class OfComponent:
     """True for a component with a socket, a process or a rig, which cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
     SOURCES: ClassVar[tuple[str, ...]] = ()
-    """Keys of the component's publications in ``config/publications.bib``."""
+    """Keys of the component's publications in ``config/references.bib``."""
 
 
 T = TypeVar("T")

@@ -283,7 +283,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     if the scenario is invalid.
     """
     data = parse(text, origin)
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     replace_files(Scenario, data, lambda named: named.beside(folders))
     if isinstance(head := data.get("rig_file"), Mapping):
