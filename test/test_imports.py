@@ -53,7 +53,7 @@ EXTERNAL = {
     "core/table_process.py": NUMBERS | {"h5py"},
     "core/opensees_program.py": {"openseespy"},
     "core/fmu_program.py": {"fmpy"},
-    "core/fmu.py": {"fmpy"},
+    "core/fmu.py": NUMBERS | {"fmpy"},
     "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
