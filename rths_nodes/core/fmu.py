@@ -463,9 +463,9 @@ SHARE_OF_STEP = 1e-9
 
 
 class Row(NamedTuple):
-    """Describes an input or output named by the parameter ``place``. An empty ``quantity`` accepts any unit."""
+    """Describes an input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
 
-    place: str
+    key: str
     name: str
     causality: str
     quantity: str
@@ -530,12 +530,12 @@ class FmuParams:
                 f"file = {self.file!r}: the step is {step:g} s: must be a multiple of the FMU's "
                 f"internal step, {inner:g} s"
             )
-        places: dict[str, list[str]] = {}
+        keys: dict[str, list[str]] = {}
         for row in self.rows():
-            places.setdefault(row.name, []).append(row.place)
+            keys.setdefault(row.name, []).append(row.key)
         problems += [
             f"{name!r} of the FMU is used twice: {', '.join(twice)}"
-            for name, twice in places.items()
+            for name, twice in keys.items()
             if len(twice) > 1
         ]
         problems.refuse()
@@ -543,10 +543,10 @@ class FmuParams:
     def factor(self, row: Row) -> float:
         """Return a variable's factor to SI. Raises ConfigError if the FMU declares the variable differently."""
         description = described(self.file)
-        variable = description.variable(row.place, row.name, row.causality)
+        variable = description.variable(row.key, row.name, row.causality)
         if not row.quantity:  # shown without conversion
             return 1.0
-        return description.factor(row.place, variable, row.quantity, self.units.get(row.name))
+        return description.factor(row.key, variable, row.quantity, self.units.get(row.name))
 
     def contents(self) -> list[str]:
         fed = [row.name for row in self.rows() if row.causality == "input"]

@@ -47,4 +47,4 @@ def _judgements(seen: Seen, weight: str) -> Iterator[Judgement]:
     for rule in rules:
         for finding in findings:
             if finding.rule == rule.name:
-                yield Judgement(f"{rule.name}: {finding.place}", rule.text(finding))
+                yield Judgement(f"{rule.name}: {finding.path}", rule.text(finding))
