@@ -88,7 +88,7 @@ def load(
         path = locate(scenario)
         data = _of_scenario(text_of(path, SCENARIO), str(path), path.parent)
         stages = _on(on, str(path)) or [(str(path), dict)]
-    changes = setting(overrides)
+    changes = _setting(overrides)
     if case and on is not None:
         stages += [*in_case(case), *_on(on)]
     elif case:  # a case of a scenario that is on a rig cannot widen limits either
@@ -199,19 +199,18 @@ def override(scenario: Scenario, overrides: Overrides) -> Scenario:
     the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
     Raises ConfigError if the resulting scenario is invalid.
     """
-    return changed(scenario, setting(overrides))
+    stages = _setting(overrides)
+    return built(parts_of(scenario), stages) if stages else scenario
 
 
-def replace(scenario: Scenario, pairs: Pairs) -> Scenario:
-    return changed(scenario, replacing(pairs))
+def replace(scenario: Scenario, pairs: Pairs, path: str = "") -> Scenario:
+    entries = list(pairs)
+    stages: list[Stage] = [(path, lambda data: _with(data, entries, HERE))]
+    return built(parts_of(scenario), stages) if entries else scenario
 
 
 def with_case(scenario: Scenario, name: str) -> Scenario:
-    return changed(scenario, in_case(name))
-
-
-def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
-    return built(parts_of(scenario), stages) if stages else scenario
+    return built(parts_of(scenario), in_case(name))
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
@@ -248,18 +247,13 @@ def built(data: Data, stages: Sequence[Stage]) -> Scenario:
         raise (error.within(path) if path else error) from None
 
 
-def setting(overrides: Overrides) -> list[Stage]:
+def _setting(overrides: Overrides) -> list[Stage]:
     items = listed(overrides)
     return [("", lambda data: _with(data, pairs_in(items), HERE))] if items else []
 
 
 def listed(overrides: Overrides) -> list[Override]:
     return [overrides] if isinstance(overrides, (str, Mapping)) else list(overrides)
-
-
-def replacing(pairs: Pairs, path: str = "") -> list[Stage]:
-    entries = list(pairs)
-    return [(path, lambda data: _with(data, entries, HERE))] if entries else []
 
 
 def in_case(name: str) -> list[Stage]:
