@@ -22,7 +22,7 @@ from latency import Configuration, at_rate, named, nodes
 from memory import PATIENCE
 
 from rths_nodes.core import yaml_text
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR
 
 MEASUREMENT, TARGET, COMMAND = range(3)

@@ -35,7 +35,7 @@ from rths_nodes.core.durations import trimmed
 from rths_nodes.loop.options import SOCKETS, TRANSPORTS, run_options
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.hosting import node_processes as launching
 from rths_nodes.ros.names import MONITOR, RECORDER

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.braking import braked_together, changes_of_step, samples_to_rest
+from rths_nodes.core.limits import braked_together, changes_of_step, samples_to_rest
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel

@@ -35,7 +35,7 @@ from fmus import skip_without_fmi
 from generic_client import models_left, skip_without_opensees
 
 from rths_nodes.core import registry
-from rths_nodes.core.fmu.process import PROGRAM
+from rths_nodes.core.fmu import PROGRAM
 from rths_nodes.core.samples import FLAG_SLIPPED
 from rths_nodes.recording.run import Run
 from rths_nodes.ros.transport.line import address

@@ -16,9 +16,8 @@ from loop_parts import Bare
 from messages import naming
 
 import rths_nodes
-from rths_nodes.core.declarations import OfPort, Readback
 from rths_nodes.core.errors import PortError
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import OfPort, Port, Readback
 from rths_nodes.laboratory.ports.wrappers import NamedPort, PortBefore
 
 for room in ("laboratory.ports", "loop", "procedure", "procedure.commissioning", "app.commands"):

@@ -43,8 +43,7 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.options import AUTO, EMBEDDED
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.files import Source
-from rths_nodes.loop.scenario.overrides import Overrides, with_case
+from rths_nodes.loop.scenario.files import Overrides, Source, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.recording import run as recordings

@@ -45,7 +45,7 @@ from rths_nodes.loop.options import (
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import Overrides, override
+from rths_nodes.loop.scenario.files import Overrides, override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.timing import LateData, gathered
 from rths_nodes.recording import bag

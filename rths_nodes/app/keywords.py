@@ -13,8 +13,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.loop.options import PYTHON, options
-from rths_nodes.loop.scenario.files import Source
-from rths_nodes.loop.scenario.overrides import Overrides, listed
+from rths_nodes.loop.scenario.files import Overrides, Source, listed
 from rths_nodes.loop.scenario.schema import Scenario
 
 F = TypeVar("F", bound=Function)

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.core.control import Ramp, Rows, motion_of, rows_of
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function
-from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.parameters import AnyParams, integer, number, params
 from rths_nodes.core.samples import ROUNDING, Motion, Target
 
 TABLE = {

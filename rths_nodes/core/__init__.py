@@ -14,11 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rths_nodes.core.checks import ChecksScenario, TestContext
     from rths_nodes.core.decay import Decay
     from rths_nodes.core.errors import ConfigError
     from rths_nodes.core.kernels import Kernel, no_state
     from rths_nodes.core.parameters import (
+        ChecksScenario,
+        TestContext,
         component,
         components,
         flag,
@@ -91,7 +92,7 @@ __all__ = [
     "vector",
 ]
 
-_MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "protocols")
+_MODULES = ("errors", "samples", "parameters", "decay", "kernels", "protocols")
 """Modules that define the exported names, fastest to load first. No module imports a later module."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from contextlib import suppress
 
 from rths_nodes.core.errors import ConfigError, show
 
@@ -35,11 +36,8 @@ def check_port(port: int, path: str) -> None:
 
 
 def _wrong(address: str) -> str:
-    try:
+    with suppress(ValueError):
         ipaddress.ip_address(address)
-    except ValueError:
-        pass
-    else:
         return ""
     if ":" in address:
         return (

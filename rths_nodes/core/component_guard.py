@@ -23,7 +23,6 @@ import numpy as np
 
 from rths_nodes.core import protocols
 from rths_nodes.core.arithmetic import is_finite
-from rths_nodes.core.checks import ChecksScenario
 from rths_nodes.core.errors import (
     FOREIGN,
     ComponentError,
@@ -36,7 +35,7 @@ from rths_nodes.core.errors import (
     show,
 )
 from rths_nodes.core.kernels import Function, Kernel, unguarded
-from rths_nodes.core.parameters import type_of
+from rths_nodes.core.parameters import ChecksScenario, type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
 

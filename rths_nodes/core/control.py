@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function, Kernel
+from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
 DAMPER_VOLTAGE = "damper_voltage [V]"
@@ -88,7 +88,7 @@ class Setup(Component):
     """Converts motions and forces between degrees of freedom and axes.
 
     Built with ``(params, n_dof, n_axes)``. Results are NaN for a pose that the rig cannot reach. ``Params`` may
-    define which axes stop together (``core/checks.py``).
+    define which axes stop together (``core/parameters.py``).
     """
 
     takes_loads: bool = False

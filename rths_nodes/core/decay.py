@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import TestContext
 
 LONGEST = 1.5
 """Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment (exact:

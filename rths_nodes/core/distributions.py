@@ -19,6 +19,8 @@ from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.validation import LARGEST
 
 LEAST_SHARE = 1e-9
+CHOICE, LIKE = "choice", "like"
+"""Kinds whose parameters are not numbers: any values; a key that the value follows, and a power (default 1)."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,14 @@ class Distribution:
         if kind.relative:
             return self._multiplied(nominal, lambda: kind.draw(generator, *self.numbers))
         try:
-            return kind.draw(generator, *([self.numbers] if kind.any_values else self.numbers))
+            return kind.draw(generator, *self.numbers)
         except (OverflowError, ValueError):
             raise ConfigError(f"{self.kind}: {show(list(self.numbers))} gives values that are too large") from None
 
     @property
     def leader(self) -> str:
         """Key whose factor this distribution uses, or an empty string."""
-        return str(self.numbers[0]) if KINDS[self.kind].follows else ""
+        return str(self.numbers[0]) if self.kind == LIKE else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
         """Return ``nominal`` times a power of ``drawn / standing``.
@@ -83,9 +85,6 @@ class Kind:
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
     relative: bool = False
-    any_values: bool = False
-    follows: bool = False
-    """True for a kind with two parameters: the key that it follows, and an exponent (default 1)."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
@@ -143,7 +142,7 @@ KINDS: dict[str, Kind] = {
             or ("" if all(end == int(end) for end in ends) else "both limits must be whole numbers")
         ),
     ),
-    "choice": Kind(("values",), lambda g, values: values[int(g.integers(len(values)))], any_values=True),
+    CHOICE: Kind(("values",), lambda g, *values: values[int(g.integers(len(values)))]),
     "relative_normal": Kind(
         ("relative standard deviation",),
         lambda g, share: 1.0 + float(g.normal(0.0, share)),
@@ -156,7 +155,7 @@ KINDS: dict[str, Kind] = {
         _share,
         relative=True,
     ),
-    "like": Kind(("another scattered key", "power"), lambda *_: math.nan, follows=True),
+    LIKE: Kind(("another scattered key", "power"), lambda *_: math.nan),
 }
 
 
@@ -170,11 +169,11 @@ def distribution(data: object, path: str) -> Distribution:
         raise unknown(path, "distribution", name, KINDS)
     kind, numbers = KINDS[name], tuple(values) if isinstance(values, (list, tuple)) else (values,)
     where = f"{path}.{name} = {show(values)}"
-    if kind.any_values:
+    if name == CHOICE:
         if not isinstance(values, Sequence) or isinstance(values, str) or not numbers:
             raise ConfigError(f"{where}: must be a list of values")
         return Distribution(name, numbers)
-    if kind.follows:
+    if name == LIKE:
         leader, *power = numbers if numbers else (None,)
         if not (isinstance(leader, str) and len(power) <= 1 and all(map(_is_number, power))):
             raise ConfigError(f"{where}: must be {_listed(kind)}, or only the key")

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -121,11 +121,9 @@ def _put(path: Path, content: bytes) -> None:
 Change: TypeAlias = Callable[[Named], str]
 
 
-def replace_files(cls: type, data: object, change: Change, path: str = "") -> None:
-    if not isinstance(data, dict):
-        return
+def replace_files(cls: type, data: dict[str, object], change: Change) -> None:
     for name, spec in declared(cls).items():
-        replace_files_of(spec, data, name, change, join(path, name))
+        replace_files_of(spec, data, name, change, name)
 
 
 def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, location: str = "") -> None:
@@ -134,24 +132,20 @@ def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Cha
         listed = data.get(spec.opens)
         opens = [file for file in listed if isinstance(file, str)] if isinstance(listed, (list, tuple)) else ()
         data[name] = change(Named(location, value, bool(spec.opens), tuple(opens), spec.runs, spec.columns))
-    entries = {}
-    if spec.kind in ("section", "component"):
-        entries = {location: value}
-    elif spec.kind in ("sections", "components") and isinstance(value, dict):
-        entries = {join(location, str(key)): entry for key, entry in value.items()}
-    for path, entry in entries.items():
-        if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
-            replace_files(inner, entry, change, path)
+    if isinstance(value, dict):
+        for key, inner in declarations_in(spec, value).items():
+            replace_files_of(inner, value, key, change, join(location, key))
 
 
-def class_of(spec: Spec, entry: Data) -> type | None:
-    """Return the class of a section; None for an unknown type, which is refused later."""
+def declarations_in(spec: Spec, data: Data) -> Mapping[str, Spec]:
+    """Return the declarations of the keys in a section; empty for an unknown type, which is refused later."""
+    if spec.kind in ("sections", "components"):
+        return dict.fromkeys(data, Spec("section", "", None, family=spec.family, cls=spec.cls))
     if spec.cls is not None:
-        return spec.cls
+        return declared(spec.cls)
     with suppress(ConfigError):
-        params: type = registry.load(spec.family, entry.get("type")).Params
-        return params
-    return None
+        return declared(registry.load(spec.family, data.get("type")).Params) if spec.family else {}
+    return {}
 
 
 def named_files(cls: type, data: dict[str, object]) -> list[Named]:
@@ -165,7 +159,7 @@ def named_files(cls: type, data: dict[str, object]) -> list[Named]:
     return files
 
 
-def make_absolute(cls: type, data: object, folder: Path) -> None:
+def make_absolute(cls: type, data: dict[str, object], folder: Path) -> None:
     replace_files(cls, data, lambda named: named.absolute(folder))
 
 

@@ -7,7 +7,6 @@ The schema includes the types of other packages. Only the loader checks relation
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
 import attrs
 
@@ -61,78 +60,78 @@ def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
 
 
 def json_schema(cls: type, title: str) -> Data:
-    schemas = _Schemas()
-    schema = schemas.of_class(cls)
-    return {"$schema": DRAFT, "title": title} | schema | {"definitions": schemas.definitions}
+    definitions: Data = {}
+    schema = _of_class(definitions, cls)
+    return {"$schema": DRAFT, "title": title} | schema | {"definitions": definitions}
 
 
-class _Schemas:
-    def __init__(self) -> None:
-        self.definitions: Data = {}
+def _of_class(definitions: Data, cls: type, kind: str = "") -> Data:
+    head: Data = {"type": {"const": kind}} if kind else {}
+    properties = {name: _documented(definitions, spec) for name, spec in declared(cls).items()}
+    return {
+        "type": "object",
+        "properties": head | properties,
+        "required": [*head, *required_names(cls)],
+        "additionalProperties": False,
+    }
 
-    def of_class(self, cls: type, kind: str = "") -> Data:
-        head: Data = {"type": {"const": kind}} if kind else {}
-        return {
-            "type": "object",
-            "properties": head | {name: self._documented(spec) for name, spec in declared(cls).items()},
-            "required": [*head, *required_names(cls)],
-            "additionalProperties": False,
-        }
 
-    def _documented(self, spec: Spec) -> Data:
-        schema = self._schema(spec)
-        if (spec.default is None and spec.kind != "flag") or (spec.kind == "section" and not spec.required):
-            schema = {"anyOf": [schema, {"type": "null"}]}
-        if "$ref" in schema:  # draft 7 ignores all keys next to a reference
-            schema = {"allOf": [schema]}
-        unit = f" [{spec.unit}]" if spec.unit else ""
-        schema = {"description": f"{spec.doc}{unit}"} | schema
-        if not spec.required and (default := to_data(spec.left_out)) not in (None, "", [], {}):
-            schema["default"] = default
+def _documented(definitions: Data, spec: Spec) -> Data:
+    schema = _schema(definitions, spec)
+    if (spec.default is None and spec.kind != "flag") or (spec.kind == "section" and not spec.required):
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    if "$ref" in schema:  # draft 7 ignores all keys next to a reference
+        schema = {"allOf": [schema]}
+    unit = f" [{spec.unit}]" if spec.unit else ""
+    schema = {"description": f"{spec.doc}{unit}"} | schema
+    if not spec.required and (default := to_data(spec.left_out)) not in (None, "", [], {}):
+        schema["default"] = default
+    return schema
+
+
+def _schema(definitions: Data, spec: Spec) -> Data:
+    if spec.family:
+        schema = _defined(definitions, spec.family, _family, spec.family)
+    elif spec.cls is not None:
+        name = f"{spec.cls.__module__}.{spec.cls.__qualname__}"
+        schema = _defined(definitions, name, _of_class, spec.cls)
+    else:
+        return _plain(spec)
+    if spec.kind in ("component", "section"):
         return schema
+    least = {"minProperties": 1} if spec.required else {}
+    return {"type": "object", "propertyNames": _NAMES, "additionalProperties": schema} | least
 
-    def _schema(self, spec: Spec) -> Data:
-        if spec.family:
-            schema = self._defined(spec.family, partial(self._family, spec.family))
-        elif spec.cls is not None:
-            schema = self._defined(
-                f"{spec.cls.__module__}.{spec.cls.__qualname__}", partial(self.of_class, spec.cls)
-            )
-        else:
-            return _plain(spec)
-        if spec.kind in ("component", "section"):
-            return schema
-        least = {"minProperties": 1} if spec.required else {}
-        return {"type": "object", "propertyNames": _NAMES, "additionalProperties": schema} | least
 
-    def _family(self, family: str) -> Data:
-        cases = {}
-        for name in registry.names(family):
-            try:
-                cls = registry.load(family, name).Params
-            except ConfigError:
-                continue
-            described = partial(self._component, cls, name, registry.description(family, name))
-            cases[name] = {
-                "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-                "then": self._defined(f"{family}.{name}", described),
-            }
-        kind = {"enum": [*cases], "description": f"type of {family}; see rths list {family}"}
-        return {
-            "type": "object",
-            "properties": {"type": kind},
-            "required": ["type"],
-            "allOf": [*cases.values()],
+def _family(definitions: Data, family: str) -> Data:
+    cases = {}
+    for name in registry.names(family):
+        try:
+            cls = registry.load(family, name).Params
+        except ConfigError:
+            continue
+        cases[name] = {
+            "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
+            "then": _defined(definitions, f"{family}.{name}", _component, family, name, cls),
         }
+    kind = {"enum": [*cases], "description": f"type of {family}; see rths list {family}"}
+    return {
+        "type": "object",
+        "properties": {"type": kind},
+        "required": ["type"],
+        "allOf": [*cases.values()],
+    }
 
-    def _component(self, cls: type, name: str, description: str) -> Data:
-        return {"description": description} | self.of_class(cls, name)
 
-    def _defined(self, name: str, make: Callable[[], Data]) -> Data:
-        if name not in self.definitions:
-            self.definitions[name] = {}
-            self.definitions[name] = make()
-        return {"$ref": f"#/definitions/{name}"}
+def _component(definitions: Data, family: str, name: str, cls: type) -> Data:
+    return {"description": registry.description(family, name)} | _of_class(definitions, cls, name)
+
+
+def _defined(definitions: Data, name: str, make: Callable[..., Data], *arguments: object) -> Data:
+    if name not in definitions:
+        definitions[name] = {}  # ends the recursion of a section that contains itself
+        definitions[name] = make(definitions, *arguments)
+    return {"$ref": f"#/definitions/{name}"}
 
 
 def _plain(spec: Spec) -> Data:

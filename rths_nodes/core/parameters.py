@@ -4,18 +4,38 @@
 A component's ``Params`` is a frozen attrs class whose fields come from the functions of this module. The
 declarations define the strict YAML check (``validation.from_data``), ROS parameters with their ranges, ``rths
 params`` and the generated parameter pages.
+
+A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
+other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself. Each
+family has a class with the defaults of its optional attributes, which the registry adds to its components.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from keyword import iskeyword
-from typing import Any, TypeAlias, TypeVar, dataclass_transform
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 
 import attrs
 
-from rths_nodes.core import checks
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+
+AnyParams: TypeAlias = Any
+"""``Params`` of any component; subclasses annotate their own class."""
+
+
+class OfComponent:
+    external: ClassVar[bool] = False
+    """True for a component with a socket, a process or a rig, which cannot be copied."""
+    transport_in_lead: ClassVar[bool] = False
+    SOURCES: ClassVar[tuple[str, ...]] = ()
+    """Keys of the component's publications in ``config/references.bib``."""
+
 
 T = TypeVar("T")
 Field: TypeAlias = Any
@@ -24,7 +44,7 @@ Field: TypeAlias = Any
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def params(cls: type[T]) -> type[T]:
-    """Class decorator of every ``Params``: frozen, keyword-only, with all methods of ``checks.ChecksScenario``.
+    """Class decorator of every ``Params``: frozen, keyword-only, with all methods of :class:`ChecksScenario`.
 
     Raises TypeError for a field that no function of this module declares.
 
@@ -45,7 +65,7 @@ def params(cls: type[T]) -> type[T]:
         raise TypeError(
             f"{cls.__qualname__}: {bare}: must be declared with number(), text() or a similar function"
         )
-    checks.complete(made)
+    _add_members(made, ChecksScenario)
     checked: type[T] = made
     return checked
 
@@ -54,8 +74,8 @@ def fields_from(fields: Mapping[str, Field]) -> Callable[[type[T]], type[T]]:
     """Return a class decorator, applied before :func:`params`, that inserts ``fields`` before existing fields."""
 
     def extended(cls: type[T]) -> type[T]:
-        for name, field in fields.items():
-            setattr(cls, name, field)
+        for name, declaration in fields.items():
+            setattr(cls, name, declaration)
         return cls
 
     return extended
@@ -239,18 +259,257 @@ def completed(built: T, name: str, value: object) -> T:
     return evolved(built, **{name: value})
 
 
-def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
+def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
+    return displacement, velocity
+
+
+@dataclass(frozen=True)
+class TestContext:
+    """Holds the data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
+
+    __test__: ClassVar[bool] = False  # not a test case of pytest
+
+    axes: tuple[str, ...]
+    velocity_limits: tuple[float, ...]
+    """Velocity limits, m/s."""
+    displacement_noise_rms: tuple[float, ...]
+    """RMS noise of the displacement sensors, m."""
+    servo_rate: float
+    """Sampling rate of the rig, Hz."""
+    dt: float
+    """Servo period, s."""
+    step: float
+    """Integration step in the time of the structure, s."""
+    substeps: int
+    """Samples per integration step, as stated in the scenario."""
+    samples_per_step: int
+    """Samples per integration step on the rig: ``substeps`` times the time ratio."""
+    duration: float
+    """Duration of the test in the time of the structure, s."""
+    ramp: str
+    has_structure: bool
+    """False for a prescribed motion, which has no closed loop."""
+    has_soft_start: bool
+    has_ground_motion: bool = False
+    has_gravity: bool = False
+    """True if the structure has gravity loads."""
+    gravity_of_rig: tuple[float, ...] | None = None
+    """Gravity loads that the rig applies, as declared by the structure, N; None if not declared."""
+    observed: tuple[str, ...] = ()
+    """Names of the degrees of freedom that follow the interface degrees of freedom in a Target."""
+    transport: float = 0.0
+    """Time until a command takes effect, as declared by the port, s."""
+    behind: bool = False
+    """True for a compensator whose target is the output of another compensator, not of the ramp."""
+    force_axes: tuple[str, ...] = ()
+    """Names of force-controlled axes, the last entries of ``axes``."""
+    strokes: tuple[float, ...] = ()
+    """Strokes of the axes, m."""
+    force_lead: float | None = None
+    """Extrapolation time of measured forces, s; None if forces are not extrapolated."""
+    to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
+    """Function that converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes
+    ``(n, n_axes)``."""
+    axis: str = ""
+    """Name of the component's axis; empty if the component has no axis or serves all axes."""
+
+    def check_order(self, key: str, names: Iterable[str]) -> None:
+        """Raise ConfigError unless ``names``, the value of parameter ``key``, equals ``axes``."""
+        if (listed := tuple(names)) != self.axes:
+            shown, axes = ", ".join(listed) or "none", ", ".join(self.axes)
+            raise ConfigError(
+                f"{key}: is for the axes {shown}, but must be for the axes of the test in their order, {axes}"
+            )
+
+    def of_first(self, n: int) -> TestContext:
+        if n == len(self.axes):
+            return self
+        rows = ("axes", "velocity_limits", "displacement_noise_rms", "strokes")
+        return replace(self, **{name: getattr(self, name)[:n] for name in rows})
+
+    @property
+    def velocity_limit(self) -> float | None:
+        """Velocity limit of the component's axis, m/s; None if the component has no axis."""
+        return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
+
+
+class ChecksScenario:
+    """Provides default implementations of the optional methods of a ``Params`` class."""
+
+    def validate(self, path: str) -> None:
+        """Raise ConfigError for contradictory fields; ``path`` is the path of the component in the scenario."""
+
+    def spans(self) -> Mapping[str, float]:
+        """Return, by parameter, the length of history (s) that the component needs. A shorter test is refused."""
+        return {}
+
+    def reads(self) -> Sequence[Path]:
+        """Return the installed files that the component reads. Raises ConfigError if a file is missing."""
+        return ()
+
+    def fits(self, test: TestContext) -> None:
+        """Raise ConfigError for a test in which the component cannot work.
+
+        The message begins with the parameter, e.g. ``watchdog = 0.001 s: must be ...``; the caller adds a path.
+        """
+
+    def cautions(self, test: TestContext) -> list[str]:
+        """Return warnings about permitted but dangerous or doubtful settings in this test."""
+        return []
+
+    def contents(self) -> list[str]:
+        """Return lines for ``rths check`` about the contents of files that the parameters name."""
+        return []
+
+    def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
+        """Return a group number for each axis of a setup; axes with the same number must stop together.
+
+        The setup moves the first ``n_moved`` axes; the other axes are controlled by force.
+        """
+        return (0,) * n_axes
+
+    def remarks(self, state: Mapping[str, float]) -> list[str]:
+        """Return remarks on ``state``, the final internal quantities of a compensator by name."""
+        return []
+
+
+def _add_members(cls: type, source: type) -> None:
+    """Add to ``cls`` the public members of ``source``, and of its bases, that ``cls`` lacks."""
+    for base in source.__mro__[:-1]:
+        for name, value in vars(base).items():
+            if not name.startswith("_") and not hasattr(cls, name):
+                setattr(cls, name, value)
+
+
+class OfParams(ChecksScenario):
+    """Declares attributes of every ``Params``. A parameter of the same name takes precedence."""
+
+    type_name: ClassVar[str]
+    cannot_be_built: str = ""
+    """Reason why a recorded component cannot be built here, or an empty string."""
+
+
+class OfPortParams(OfParams):
+    transport_samples: int
+    """Number of samples until a Command takes effect."""
+    longest_wait: float
+    """Time without a Command after which the port fails, s."""
+    builds_axes: bool = False
+    """True if models replace the rig. The test then needs a ``rig``, or an actuator and a specimen per axis."""
+    carries_force: bool = False
+    """True if the port accepts Commands in newtons, for force loops closed by the controller."""
+    can_be_switched: bool = False
+    """True if a simulated fault can switch the pressure and the interlock of the rig."""
+    one_node: bool = False
+    """True if one node must drive all axes."""
+    watchdog: float | None = None
+    """Time without a command after which the port itself holds the rig, s."""
+    emulator: bool = False
+    """True if the far end is a program that emulates a rig."""
+    stand_in: bool = False
+    """True if the far end reports that nothing can move."""
+    has_heartbeat: bool | None = None
+    """True if the far end stops the rig when the heartbeat ends; None: true for a port with ``drop_heartbeat``."""
+
+
+class OfIntegratorParams(OfParams):
+    observes: bool = False
+    """True if an integrator without a structure also returns displacements of degrees of freedom that have no
+    axis; the scenario lists them as ``observed``."""
+    who: str = ""
+    """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
+    experimental_stiffness: Any = None
+    """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
+    equivalent_damping: object = None
+    """Specimen damping that an external integrator assumes, N s/m."""
+    displacement: Any = None
+    history: str | None = None
+    proportional_to: str = ""
+    """Parameter to which all targets from a file are proportional, or an empty string."""
+    ground: object = None
+    """Input of an external integrator that receives the ground motion of the scenario."""
+
+
+class OfStructureParams(OfParams):
+    gravity_loads: tuple[float, ...] | None = None
+    """Gravity loads whose P-Delta effect the structure computes, N."""
+    experimental_gravity_loads: tuple[float, ...] | None = None
+    """Gravity loads that the rig applies, N; None if not declared."""
+
+    def laws(self) -> Mapping[str, OfParams]:
+        """Return the parameters of the structure's restoring forces, including their stiffness, by name."""
+        return {}
+
+
+class OfGroundMotionParams(OfParams):
+    proportional_to: str = ""
+
+
+class OfCompensatorParams(OfParams):
+    lead: float
+    """Time by which the target is extrapolated, s; used only if the compensator has this parameter."""
+    known: Any = None
+    """Constants of the rig that replace a model file."""
+    inverse: Any = None
+    """Gains of an identified inverse that replace a model file."""
+
+
+class OfSemiActiveParams(OfParams):
+    voltage: float = 0.0
+
+
+class OfRigParams(OfParams):
+    to_scale: bool = False
+    """True if the setup converts all quantities of the rig, so that the specimen may be a scale model."""
+
+
+class OfForceControllerParams(OfParams):
+    stiffness: float | None = None
+    """Stiffness against which the actuator pushes, N/m; None if unknown."""
+    column: object = None
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None: no column."""
+    coupled_to: int = 1
+    """Number, from 1, of the displacement axis that moves the head of the column."""
+
+
+_PARAMS: dict[str, type[OfParams]] = {
+    "port": OfPortParams,
+    "integrator": OfIntegratorParams,
+    "structure": OfStructureParams,
+    "ground_motion": OfGroundMotionParams,
+    "compensator": OfCompensatorParams,
+    "semi_active": OfSemiActiveParams,
+    "force_controller": OfForceControllerParams,
+    "rig": OfRigParams,
+}
+
+
+_RECORDED: dict[str, dict[str, object]] = {
+    "port": {"transport_samples": 0, "longest_wait": math.inf, "has_heartbeat": False},
+    "integrator": {"observes": True},
+}
+
+
+def of_params(family: str) -> type[OfParams]:
+    return _PARAMS.get(family, OfParams)
+
+
+def complete(family: str, component: Any) -> None:
+    _add_members(component, OfComponent)
+    _add_members(component.Params, of_params(family))
+
+
+def recorded(family: str, kind: str, values: Mapping[str, object], reason: str) -> object:
     """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
-    Their class inherits default attributes from ``declared``. ``registry.class_of`` refuses these parameters with
-    the ``reason``.
+    ``registry.class_of`` refuses these parameters with the ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})
         for name in values
         if name.isidentifier() and not iskeyword(name) and not name.startswith("_")
     }
-    cls = attrs.make_class("Recorded", fields, (declared,), frozen=True, kw_only=True)
+    base = type("Recorded", (of_params(family),), _RECORDED.get(family, {}))
+    cls = attrs.make_class("Recorded", fields, (base,), frozen=True, kw_only=True)
     cls.type_name, cls.cannot_be_built = kind, reason  # type: ignore[attr-defined]
-    checks.complete(cls)
     return cls(**{name: values[name] for name in fields})

@@ -11,7 +11,8 @@ returned array is valid until the component's next ``step``; copy the array to k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from rths_nodes.core.control import Compensator as Compensator
 from rths_nodes.core.control import ForceController as ForceController
@@ -19,9 +20,17 @@ from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import OfPort, Readback
+from rths_nodes.core.errors import PortError
 from rths_nodes.core.expressions import Unit
-from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
+from rths_nodes.core.samples import (
+    EMPTY,
+    HYDRAULICS_NOT_TOLD,
+    HYDRAULICS_OFF,
+    INTERLOCK_OPEN,
+    Array,
+    Command,
+    Measurement,
+)
 from rths_nodes.core.simulators import Actuator as Actuator
 from rths_nodes.core.simulators import Rig as Rig
 from rths_nodes.core.simulators import Specimen as Specimen
@@ -208,15 +217,170 @@ class Integrator(Protocol):
         return ()
 
 
+OPENED = "rig: its interlock is open: no actuator follows"
+WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
+
+
+@dataclass(frozen=True)
+class FarEnd:
+    """Holds the limits reported by the far end of a port. Arrays have one value per axis.
+
+    Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
+    between command and measured displacement; inf means no limit. Without commands, the far end extrapolates for
+    ``bridged`` samples and then brakes. After ``watchdog`` samples without commands the session ends.
+    """
+
+    stroke: Array
+    velocity: Array
+    deceleration: Array
+    force: Array
+    error: Array
+    bridged: int
+    watchdog: int
+
+
+@dataclass(frozen=True)
+class ReportedState:
+    """Holds a Measurement of the far end, the number of the newest received command, and the reason for a stop."""
+
+    measured: Measurement
+    newest: int
+    stopped: str
+
+
+class Listener(Protocol):
+    """Receives the states of an open session; sends no commands.
+
+    ``multiprocessing`` can pickle a listener with its socket, so that it can outlive the driving process.
+    """
+
+    def states(self, seconds: float) -> list[ReportedState]:
+        """Return the states received since the last call; if there are none, wait up to ``seconds``."""
+        ...
+
+    def stop(self) -> None:
+        """End the session: the far end brakes and holds."""
+
+    def close(self) -> None: ...
+
+
+class OfPort(Protocol):
+    """Declares optional members; ``laboratory/ports/wrappers.py`` adds them to ports of other packages."""
+
+    follows_rig: bool = False
+    """True if the rig sets the ticks: the port sends Commands without delay and calls ``pacer`` at each tick."""
+    in_lockstep: bool = False
+    """True if the rig is an emulator that waits for every Command."""
+    wait: Callable[[float], None] | None = None
+    """Function that waits at most the given time (s) for a message from the rig; required with ``follows_rig``."""
+    address: str = ""
+    label: str = "port"
+    """Name of the port in messages."""
+    trigger: object = None
+    """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
+    can_warn: bool = False
+    """True if :meth:`warn` can switch a horn or a lamp; valid once the port is open."""
+    armed: bool = False
+    """True if an operator has armed the port. A test may then open the port although real actuators can move."""
+    paced: bool = False
+    """True if a clock or the rig sets the ticks after a procedure has opened the port."""
+    handover: Any = None
+    """Data that a procedure hands over to a test (``loop/supervision/handover.py``)."""
+
+    @property
+    def failure(self) -> str:
+        """Reason why the rig cannot continue, or an empty string."""
+        return ""
+
+    @property
+    def counter_at_start(self) -> int | None:
+        """Value of the rig's own counter at sample 0; None if the rig has no counter."""
+        return None
+
+    def drop_heartbeat(self) -> None:
+        """Stop sending the heartbeat to the far end, which then stops the rig."""
+        return
+
+    def numbers(self) -> dict[str, float]:
+        return {}
+
+    def accept_any_start(self) -> None:
+        """Accept any active command when a procedure opens the port."""
+        return
+
+    def warn(self, on: bool) -> None:
+        """Switch the warning output on or off, from the next command on; only called if ``can_warn`` is true."""
+        raise PortError("this port has no warning output")
+
+    def set_interlock(self, closed: bool) -> None:
+        raise PortError("the interlock of this rig cannot be switched by software")
+
+    def set_hydraulics(self, pressure: str) -> None:
+        raise PortError("the pressure of this rig cannot be switched by software")
+
+
+class Readback(Protocol):
+    """Declares readings of an open port, with defaults for ports that lack them."""
+
+    @property
+    def active_command(self) -> Array | None:
+        """Commands ``(n_axes,)`` m that the controllers follow, in controller coordinates; None if not readable.
+
+        The first Command must start at these displacements.
+        """
+        return None
+
+    @property
+    def hydraulics(self) -> int:
+        """Pressure: HYDRAULICS_OFF, _LOW, _HIGH, or HYDRAULICS_NOT_TOLD."""
+        return HYDRAULICS_NOT_TOLD
+
+    @property
+    def control_mode(self) -> bytes:
+        """Control modes MODE_..., one byte per axis; empty if unknown."""
+        return b""
+
+    @property
+    def heartbeat(self) -> int | None:
+        """Heartbeat counter, which the rig monitors. The counter advances only with processed samples."""
+        return None
+
+    @property
+    def build(self) -> str:
+        """Identifier of the far end's build; empty if not reported."""
+        return ""
+
+    @property
+    def stated(self) -> FarEnd | None:
+        """Limits reported by the far end of an open port; None if not reported."""
+        return None
+
+    @property
+    def ear(self) -> Listener | None:
+        """Listener to the open session; None if not supported."""
+        return None
+
+
+def why_opened(port: Any, measured: Measurement) -> str:
+    """Return the reason why the interlock of ``port`` stops the rig; empty if it does not."""
+    return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
+
+
+def why_failed(port: OfPort, hydraulics: int) -> str:
+    """Return the reason why the rig of ``port`` cannot continue or move; empty if it can."""
+    if port.failure:
+        return f"rig: {port.failure}"
+    return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""
+
+
 class Port(OfPort, Readback, Protocol):
     """Connects to a rig and defines the ticks of the test.
 
     The constructor has no effect outside the process. ``simulated`` is true if no real actuator can move.
     ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
-    :class:`rths_nodes.core.declarations.OfPortParams`.
+    :class:`rths_nodes.core.parameters.OfPortParams`.
 
-    A port of another package may omit members of :class:`Readback` and
-    :class:`rths_nodes.core.declarations.OfPort`.
+    A port of another package may omit members of :class:`Readback` and :class:`OfPort`.
     """
 
     external: bool
@@ -280,6 +444,10 @@ class Port(OfPort, Readback, Protocol):
 
     def close(self) -> None:
         """Release the resources of :meth:`open` and :meth:`arm_watchdog`."""
+
+
+def drops_heartbeat(port: object) -> bool:
+    return hasattr(port, "drop_heartbeat") and port.drop_heartbeat is not OfPort.drop_heartbeat
 
 
 class Quantity(Protocol):

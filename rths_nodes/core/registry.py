@@ -18,11 +18,9 @@ from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 
-from rths_nodes.core import declarations
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import FOREIGN, ConfigError, located, raised_at, unknown
 from rths_nodes.core.kernels import Function, Kernel
-from rths_nodes.core.parameters import is_declared
+from rths_nodes.core.parameters import AnyParams, complete, is_declared, params
 
 FAMILIES: dict[str, str] = {
     "ground_motion": "rths_nodes.numerical.ground_motions",
@@ -118,8 +116,11 @@ def add(family: str, component: Any, path: str = "") -> str:
     return name
 
 
-def _complete(family: str, name: str, cls: type) -> None:
-    declarations.name(family, name, cls)
+def _complete(family: str, name: str, cls: Any) -> None:
+    if "Params" not in vars(cls):
+        cls.Params = params(type("Params", (cls.Params,), {}))
+    cls.Params.type_name = name
+    complete(family, cls)
     if name not in built_in(family):
         from rths_nodes.core import component_guard
 

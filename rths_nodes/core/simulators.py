@@ -28,8 +28,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core.decay import Decay, declared
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function, Kernel, inherits, no_state
+from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import EMPTY, Array
 
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.control import ForceController
-from rths_nodes.core.declarations import OfForceControllerParams
-from rths_nodes.core.parameters import component, number, params, text
+from rths_nodes.core.parameters import OfForceControllerParams, component, number, params, text
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
 CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")

@@ -21,10 +21,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core.arithmetic import NAN, Numbers, copysign, rounded
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.kernels import Kernel, ToNumber, no_state
-from rths_nodes.core.parameters import Field, integer, number, params, section, text
+from rths_nodes.core.parameters import Field, TestContext, integer, number, params, section, text
 from rths_nodes.core.samples import Array
 
 LARGEST_SCALE = 1e3

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rths_nodes.core.data import Data, unflatten
-from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import Durations, histogram, periods, statistics
 from rths_nodes.core.errors import counted
+from rths_nodes.core.protocols import OfPort
 from rths_nodes.core.samples import ROUNDING, Array
 
 MOST_LATE = 0.02

@@ -40,9 +40,8 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import finite
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, join, unknown
-from rths_nodes.core.parameters import declared
+from rths_nodes.core.parameters import AnyParams, declared
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_FROZEN,

@@ -20,10 +20,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rths_nodes.core.declarations import why_failed, why_opened
 from rths_nodes.core.errors import ConfigError, PortError, show
 from rths_nodes.core.limits import HOLD, INTERLOCK
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import Port, why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement, by_force
 from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of

@@ -21,9 +21,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rths_nodes.core.declarations import WITHOUT_PRESSURE, why_opened
 from rths_nodes.core.errors import Problems
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import WITHOUT_PRESSURE, Port, why_opened
 from rths_nodes.core.samples import (
     HYDRAULICS_HIGH,
     HYDRAULICS_LOW,

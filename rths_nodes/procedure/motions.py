@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rths_nodes.core.braking import samples_to_rest
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import Limits
+from rths_nodes.core.limits import Limits, samples_to_rest
 from rths_nodes.core.samples import Array, Measurement, by_force
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import STEEPEST

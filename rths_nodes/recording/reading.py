@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data, unflatten
-from rths_nodes.core.declarations import of_recorded
 from rths_nodes.core.errors import ConfigError, counted, within
 from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import declared, recorded
@@ -284,7 +283,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     if the scenario is invalid.
     """
     data = parse(text, origin)
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     replace_files(Scenario, data, lambda named: named.beside(folders))
     if isinstance(head := data.get("rig_file"), Mapping):
@@ -318,7 +317,7 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
         reason = "; ".join(error.problems)
         if kind not in registry.names(family):
             reason = f"the {family.replace('_', ' ')} {kind!r} is not installed here"
-        return recorded(kind, values, reason, of_recorded(family))
+        return recorded(family, kind, values, reason)
 
 
 class StreamLayout:

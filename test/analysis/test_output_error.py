@@ -31,8 +31,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.files import from_text
-from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.loop.scenario.files import from_text, override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models.file import save
 from rths_nodes.recording.run import Run

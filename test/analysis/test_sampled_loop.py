@@ -27,7 +27,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.structure import transition

@@ -35,7 +35,7 @@ from rths_nodes.core.frequency_response import in_series, taps
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 

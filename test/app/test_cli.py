@@ -25,8 +25,7 @@ from rths_nodes.app.commands import check, cite
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.files import load
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import load, override
 from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.names import TOPICS
 

@@ -26,8 +26,8 @@ from rths_nodes.app.emulation.emulator import Switches
 from rths_nodes.app.emulation.faults import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
-from rths_nodes.core.declarations import ReportedState
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import ReportedState
 from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
 from rths_nodes.laboratory.ports.session import SessionListener, SessionPort
 from rths_nodes.loop.commissioning import (

@@ -27,7 +27,7 @@ from rths_nodes.core.wire import decode
 from rths_nodes.loop.options import HOSTS, OBSERVERS, run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.loop.scenario.files import override, replace
 from rths_nodes.mechanics.history import History
 from rths_nodes.recording import bag
 

@@ -13,8 +13,8 @@ from messages import naming
 
 from rths_nodes.control.force_controllers.feed_forward_pi import FeedForwardPi
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import TestContext
 from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.axial_load import ColumnGeometry, extension_at, lengths_of
 

@@ -24,8 +24,7 @@ from rths_nodes.control.compensators.model_based import (
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.scenario.files import from_text
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import from_text, override
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import StateSpace, diagonal

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Motion, Target
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 
 DT, DELAY = 1.0 / 1024.0, 0.0137
 NOTHING = np.zeros(1)

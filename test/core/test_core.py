@@ -20,7 +20,7 @@ import pytest
 from messages import mentions, naming
 
 from rths_nodes import core
-from rths_nodes.core import declarations, params, registry
+from rths_nodes.core import parameters, params, protocols, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import recorded
 from rths_nodes.core.samples import Array, Recent
@@ -124,14 +124,14 @@ def test_plug_in_that_fails_to_load_is_named(plug_in: Any, value: str) -> None:
 
 def test_port_declarations_are_completed() -> None:
     port = SimpleNamespace(external=True, Params=SimpleNamespace(one_node=True, watchdog=0.5))
-    declarations.complete("port", port)
+    parameters.complete("port", port)
     assert (port.external, port.SOURCES) == (True, ())
     assert (port.Params.one_node, port.Params.watchdog, port.Params.builds_axes) == (True, 0.5, False)
 
 
 @pytest.mark.parametrize("family", registry.FAMILIES)
 def test_component_has_declarations_of_its_family(family: str) -> None:
-    bases = declarations.of_params(family).__mro__
+    bases = parameters.of_params(family).__mro__
     required = {key for base in bases for key in vars(base) if not key.startswith("_")}
     for name in registry.names(family):
         component = registry.load(family, name)
@@ -146,31 +146,31 @@ def test_component_has_declarations_of_its_family(family: str) -> None:
 def test_port_with_drop_heartbeat_drops_heartbeat(drops: bool) -> None:
     """The default of :class:`OfPort` drops nothing."""
     members = {"drop_heartbeat": lambda self: None} if drops else {}
-    for bases in ((), (declarations.OfPort,)):
+    for bases in ((), (protocols.OfPort,)):
         port: Any = type("Mine", bases, members | {"Params": type("Params", (), {})})
-        declarations.complete("port", port)
+        parameters.complete("port", port)
         assert port.Params.has_heartbeat is None
-        assert declarations.drops_heartbeat(port) is drops
+        assert protocols.drops_heartbeat(port) is drops
 
 
 def test_declarations_of_plug_in_are_completed() -> None:
     integrator = SimpleNamespace(Params=SimpleNamespace(ground="a_g", observes=True))
-    declarations.complete("integrator", integrator)
+    parameters.complete("integrator", integrator)
     params = integrator.Params
     assert (params.ground, params.observes, params.who, params.experimental_stiffness) == ("a_g", True, "", None)
     compensator = SimpleNamespace(Params=SimpleNamespace())
-    declarations.complete("compensator", compensator)
+    parameters.complete("compensator", compensator)
     assert (compensator.transport_in_lead, compensator.external, compensator.Params.known) == (False, False, None)
 
 
 def test_recorded_component_has_default_declarations() -> None:
-    port = recorded("of_another", {"watchdog": 2.0}, "is not installed here", declarations.of_recorded("port"))
+    port = recorded("port", "of_another", {"watchdog": 2.0}, "is not installed here")
     assert (port.watchdog, port.builds_axes, port.has_heartbeat) == (2.0, False, False)
     assert (port.transport_samples, port.longest_wait) == (0, math.inf)
     assert mentions(port.cannot_be_built, "installed")
-    integrator = recorded("of_another", {"who": "he"}, "is gone", declarations.of_recorded("integrator"))
+    integrator = recorded("integrator", "of_another", {"who": "he"}, "is gone")
     assert (integrator.who, integrator.observes, integrator.ground) == ("he", True, None)
-    without_family = recorded("of_another", {}, "is not installed here")
+    without_family = recorded("specimen", "of_another", {}, "is not installed here")
     assert not hasattr(without_family, "builds_axes")
 
 

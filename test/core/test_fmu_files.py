@@ -17,9 +17,9 @@ import pytest
 from fmus import changed, frame, rogue, skip_without_fmi
 from messages import mentions, naming
 
+from rths_nodes.core import fmu
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu import description
-from rths_nodes.core.fmu.description import Description, described, description_of
+from rths_nodes.core.fmu import Description, described, description_of
 from rths_nodes.core.inputs import named_files
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -82,8 +82,8 @@ def refusal(file: Path, **changes: str) -> str:
 
 def bomb(path: Path) -> None:
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as opened:
-        opened.writestr("resources/zeros", bytes(description.LARGEST_UNPACKED // 64))
-    declare_size(path, description.LARGEST_UNPACKED + 1)  # one member in place of many
+        opened.writestr("resources/zeros", bytes(fmu.LARGEST_UNPACKED // 64))
+    declare_size(path, fmu.LARGEST_UNPACKED + 1)  # one member in place of many
 
 
 def declare_size(path: Path, size: int) -> None:
@@ -101,7 +101,7 @@ def zeros(path: Path) -> None:
 
 def many(path: Path) -> None:
     with zipfile.ZipFile(path, "a") as opened:
-        for number in range(description.MOST_MEMBERS):
+        for number in range(fmu.MOST_MEMBERS):
             opened.writestr(f"resources/{number}", b"")
 
 
@@ -173,7 +173,7 @@ def test_member_is_unpacked_only_to_its_declared_size(tmp_path: Path, unpacked: 
     file = changed(frame(3), tmp_path / "frame.fmu", more={"resources/zeros": bytes(1_000_000)})
     declare_size(file, 10)
     with pytest.raises(ConfigError, match=naming("cannot", "unpacked")):
-        description.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+        fmu.Archive(str(file)).unpack(unpacked, "binaries/linux64")
     assert sum(path.stat().st_size for path in (unpacked / "resources").iterdir()) <= 10
 
 
@@ -182,7 +182,7 @@ def test_symbolic_link_is_unpacked_as_text(file: Path, unpacked: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(file, "a") as opened:
         opened.writestr(link, "/etc/passwd")
-    description.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    fmu.Archive(str(file)).unpack(unpacked, "binaries/linux64")
     assert not (unpacked / "resources/link").is_symlink()
     assert (unpacked / "resources/link").read_text() == "/etc/passwd"
 
@@ -190,7 +190,7 @@ def test_symbolic_link_is_unpacked_as_text(file: Path, unpacked: Path) -> None:
 def test_only_required_members_are_unpacked(tmp_path: Path, unpacked: Path) -> None:
     more = {"sources/frame.c": b"", "binaries/win64/frame.dll": b"", "resources/table.txt": b"1"}
     file = changed(frame(3), tmp_path / "frame.fmu", more=more)
-    description.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    fmu.Archive(str(file)).unpack(unpacked, "binaries/linux64")
     members = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert members == {"modelDescription.xml", "binaries/linux64/frame.so", "resources/table.txt"}
 
@@ -243,7 +243,7 @@ def test_missing_binary_is_reported_with_available_ones(file: Path) -> None:
 
 
 def test_large_description_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(description, "LARGEST_DESCRIPTION", 1000)
+    monkeypatch.setattr(fmu, "LARGEST_DESCRIPTION", 1000)
     assert "must be <= 1000 bytes" in refusal(file)
 
 
@@ -305,7 +305,7 @@ def test_missing_fmpy_is_reported_with_installation(file: Path, monkeypatch: pyt
     reason = refusal(file)
     assert mentions(reason, "FMU", "fmpy")
     assert mentions(reason, "pip", "fmpy")
-    assert description.INSTALL in reason
+    assert fmu.INSTALL in reason
 
 
 def test_fmu_is_hashed_and_copied(file: Path, tmp_path: Path) -> None:
@@ -324,18 +324,18 @@ def test_size_of_directory_is_exact(comment: bytes, file: Path) -> None:
         opened.comment = comment
         start = opened.start_dir
     data = file.read_bytes()
-    assert description.directory_size(data[-description.TAIL :]) == data.rindex(b"PK\x05\x06") - start
-    assert description.directory_size(b"") == description.directory_size(b"PK\x05\x06") == 0
+    assert fmu.directory_size(data[-fmu.TAIL :]) == data.rindex(b"PK\x05\x06") - start
+    assert fmu.directory_size(b"") == fmu.directory_size(b"PK\x05\x06") == 0
 
 
 def test_huge_directory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """65536 members need the records of zip64."""
-    monkeypatch.setattr(description, "LARGEST_DIRECTORY", 1000)
+    monkeypatch.setattr(fmu, "LARGEST_DIRECTORY", 1000)
     file = tmp_path / "frame.fmu"
     with zipfile.ZipFile(file, "w") as opened:
         for number in range(65_536):
             opened.writestr(f"{number}", b"")
-    monkeypatch.setattr(description, "MOST_MEMBERS", 1_000_000)
+    monkeypatch.setattr(fmu, "MOST_MEMBERS", 1_000_000)
     monkeypatch.delattr("zipfile.ZipFile._RealGetContents")
     reason = refusal(file)
     assert mentions(reason, "directory of")
@@ -376,7 +376,7 @@ def test_number_outside_its_type_is_refused(kind: str, value: Any, fits: bool) -
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.soak)])
 def test_random_damage_is_refused_or_harmless(seeds: range, tmp_path: Path) -> None:
     """Random bytes of the archive and the description change; no file outside the folder may be written."""
-    original, text = frame(3).read_bytes(), description.Archive(str(frame(3))).description()
+    original, text = frame(3).read_bytes(), fmu.Archive(str(frame(3))).description()
     file, folder = tmp_path / "frame.fmu", tmp_path / "unpacked"
     refusals = 0
     for seed in seeds:
@@ -390,7 +390,7 @@ def test_random_damage_is_refused_or_harmless(seeds: range, tmp_path: Path) -> N
         folder.mkdir()
         try:
             described(str(file))
-            description.Archive(str(file)).unpack(folder, "binaries/linux64")
+            fmu.Archive(str(file)).unpack(folder, "binaries/linux64")
             description_of(bytes(changed_text))
         except ConfigError:
             refusals += 1

@@ -165,7 +165,8 @@ def test_parameters_have_default_methods() -> None:
         def spans(self) -> dict[str, float]:
             return {"window": self.window}
 
-    installed, missing = from_data(Short, {"window": 2.0}), recorded("old", {"gain": 1.0}, "is not installed here")
+    installed = from_data(Short, {"window": 2.0})
+    missing = recorded("specimen", "old", {"gain": 1.0}, "is not installed here")
     assert installed.spans() == {"window": 2.0}
     assert missing.spans() == {}
     for parameters in (installed, missing):

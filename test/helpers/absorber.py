@@ -12,8 +12,7 @@ import numpy as np
 
 from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.files import load
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import load, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
 

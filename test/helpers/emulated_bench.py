@@ -11,7 +11,7 @@ from pathlib import Path
 from rths_nodes.app.commands.emulate import free
 from rths_nodes.app.emulation.emulator import Emulator
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.procedure.commissioning.rig import Bench
 from rths_nodes.procedure.commissioning.trials import scenario_of
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core import registry
-from rths_nodes.core.opensees.model import PROGRAM
+from rths_nodes.core.opensees import PROGRAM
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario

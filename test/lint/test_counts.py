@@ -28,7 +28,7 @@ def defaults(source: str) -> int:
 
 
 def test_optional_members_are_declared_with_their_defaults() -> None:
-    """A class of ``core/declarations.py`` states an optional member, so that no caller needs ``getattr``."""
+    """A class of ``core/parameters.py`` states an optional member, so that no caller needs ``getattr``."""
     counts: Counter[str] = Counter()
     for module, source in SOURCES.items():
         counts[module.parts[0]] += defaults(source)

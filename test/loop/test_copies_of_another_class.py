@@ -24,7 +24,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.loop.stages.numerical import Learning

@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from absorber import OFF, OPEN, RECORDS, SECONDS, frame, run, scaled, section
 
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.mechanics.updating import IDENTIFIED
 
 LARGEST = 2.0

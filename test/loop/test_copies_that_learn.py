@@ -29,8 +29,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.compiled.parts import parts_of
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.files import load
-from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.loop.scenario.files import load, override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.numerical import Learning

@@ -37,8 +37,8 @@ from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.force_axes import SHARE, Load, LoadHistory
-from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck

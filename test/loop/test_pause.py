@@ -19,7 +19,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import CommandStage, DueCommands
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import BridgeParams

@@ -11,7 +11,7 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.core import declarations, registry
+from rths_nodes.core import parameters, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump, parse
@@ -97,7 +97,7 @@ def test_level_of_ground_motion_without_scaling_is_refused(monkeypatch: pytest.M
     scenario = files.load(NAME)
     motion = registry.class_of("ground_motion", scenario.ground_motion)
     monkeypatch.delattr(motion.Params, "proportional_to")
-    declarations.complete("ground_motion", motion)
+    parameters.complete("ground_motion", motion)
     with pytest.raises(ConfigError, match=naming("ground_motion.type", "record")):
         rehearsal.at_level(scenario, 0.5)
 

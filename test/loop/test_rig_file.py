@@ -129,6 +129,8 @@ def test_limits_of_rig_can_only_be_reduced() -> None:
         files.load(name, [f"{key}=1.3"], rig="bench_simulated")
     with pytest.raises(ConfigError, match=re.escape(wider)):
         files.load(scenario, [f"{key}=1.3"])
+    with pytest.raises(ConfigError, match=re.escape(wider)):
+        files.load(scenario.data() | {"cases": {"wide": {"set": {key: 1.3}}}}, case="wide")
     renamed = "{north: {limits: {stroke: 1.0, velocity: 1.0, force: 1e6, deceleration: 5}}}"
     with pytest.raises(ConfigError, match=naming("unknown", "bench_udp", "north", "story_1")):
         files.load(name, ["rig_file=null", f"axes={renamed}"], rig="bench_udp")

@@ -17,14 +17,13 @@ from loop_parts import simulate
 from messages import doubts, each_mentions, mentions, naming
 
 from rths_nodes.core import yaml_text
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import TestContext
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario import assembly, files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.files import from_text, load
-from rths_nodes.loop.scenario.overrides import override, replace, with_case
+from rths_nodes.loop.scenario.files import from_text, load, override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.mechanics.models.file import LoadingModel, save

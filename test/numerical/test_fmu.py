@@ -22,7 +22,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.description import described
+from rths_nodes.core.fmu import described
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
@@ -318,7 +318,7 @@ def test_longer_preferred_step_is_a_caution(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
     scenario, (override,) = inputs(shared_data, "frame.yaml", "integrator.file", "slow.fmu")
-    assert described(str(shared_data("../inputs/turn4/slow.fmu"))).preferred_step == 0.02
+    assert described(str(shared_data("../inputs/turn4/slow.fmu"))).model.defaultExperiment.stepSize == "0.02"
     assert main(["check", scenario, "--set", override]) == 0
     assert mentions(capsys.readouterr().out, "caution", "integrator", "slow.fmu", "0.005 s", "stepSize", "0.02 s")
     assert main(["check", scenario, "--set", override, "--set", "substeps=20"]) == 0

@@ -18,9 +18,9 @@ from generic_client import models_left
 from messages import mentions
 
 from rths_nodes.app import hosts
+from rths_nodes.core import fmu
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu import description, process
-from rths_nodes.core.fmu.process import PROGRAM
+from rths_nodes.core.fmu import PROGRAM
 from rths_nodes.loop.scenario import files
 
 SCENARIO = """
@@ -100,7 +100,7 @@ def test_endless_loop_times_out(tmp_path: Path) -> None:
 
 
 def test_endless_output_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(fmu, "LARGEST_FILE", 1 << 20)
     result = hosts.run(scenario(rogue('for (;;) puts("and on")'), tmp_path))
     assert result.outcome == "failed"
     assert mentions(result.reason, "FMU", "SIGXFSZ", AT)
@@ -146,7 +146,7 @@ def test_child_processes_die_with_killed_test(tmp_path: Path) -> None:
 
 
 def test_endless_allocation_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LARGEST_MEMORY", 1 << 30)
+    monkeypatch.setattr(fmu, "LARGEST_MEMORY", 1 << 30)
     allocate = "for (double *p;;) { p = malloc(1 << 22); if (!p) abort(); p[0] = 1.0; }"
     result = hosts.run(scenario(rogue(allocate), tmp_path))
     assert result.outcome == "failed"
@@ -155,8 +155,8 @@ def test_endless_allocation_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_archive_leaves_half_of_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The temporary folder may be in memory."""
-    usage = description.shutil.disk_usage
-    monkeypatch.setattr(description.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=4096))
+    usage = fmu.shutil.disk_usage
+    monkeypatch.setattr(fmu.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=4096))
     message = refused(rogue(), tmp_path)
     for part in ("integrator", "file", "2 KiB", "half of the free space there"):
         assert part in message

@@ -12,7 +12,7 @@ from messages import doubts
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Scenario
 
 TESTS = ("sweep", "sine", "el_centro")

@@ -26,7 +26,7 @@ from rths_nodes.loop.commissioning import (
     rig_hash,
 )
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioning.rig import Bench
 from rths_nodes.procedure.commissioning.trials import TRIALS, operator_row, proofs, scenario_of

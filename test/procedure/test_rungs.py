@@ -16,7 +16,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Measurement
 from rths_nodes.loop.scenario import files, judgement
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.states import State

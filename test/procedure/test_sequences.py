@@ -29,7 +29,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop import provenance
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import OperatorRequests

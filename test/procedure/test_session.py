@@ -22,7 +22,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure_record import SIGNED, ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.rehearsal import simulated, slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import port_numbers

@@ -33,7 +33,7 @@ from rths_nodes.app.studies import design
 from rths_nodes.control.compensators import linear
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.description import Archive, described
+from rths_nodes.core.fmu import Archive, described
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files

@@ -13,8 +13,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.force_axes import SHARE
-from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 TAPER = 1.0

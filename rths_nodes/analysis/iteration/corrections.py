@@ -41,8 +41,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.assembly import Assembly, transformation
-from rths_nodes.loop.scenario.overrides import changed as changed_by
-from rths_nodes.loop.scenario.overrides import replace, replacing, setting
+from rths_nodes.loop.scenario.files import override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
 from rths_nodes.numerical.structures.restoring_forces import is_linear
@@ -296,7 +295,7 @@ class Corrections:
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
         self.base = replace(scenario, [(["substeps"], 1), (["soft_start"], None), (["semi_active"], None)])
         self.settings = settings
-        changed_by(self.base, setting(self._changed(max(settings.changes, default=1))))  # refuse mistakes now
+        override(self.base, self._changed(max(settings.changes, default=1)))  # refuse mistakes now
         computed = self.base.structure is not None and (settings.mode == HISTORY or first is None)
         self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
@@ -328,7 +327,7 @@ class Corrections:
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
         if self._command is not None:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
-        return changed_by(self.base, [*replacing(pairs), *setting(self._changed(number))])
+        return override(replace(self.base, pairs), self._changed(number))
 
     def _changed(self, number: int) -> list[str]:
         changes = self.settings.changes

@@ -16,9 +16,8 @@ from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.app.commands import arguments, component_check, terminal
 from rths_nodes.core import registry
-from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
-from rths_nodes.core.limits import Limits
+from rths_nodes.core.limits import Limits, braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import Channel
@@ -31,7 +30,7 @@ from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly, Names
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes

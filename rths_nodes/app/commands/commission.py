@@ -19,7 +19,7 @@ from rths_nodes.loop.interrupts import begun, raised_at_once
 from rths_nodes.loop.options import PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.procedure.commissioning.rig import Bench
 from rths_nodes.procedure.commissioning.trials import commission, proofs, scenario_of

@@ -18,7 +18,7 @@ from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override, with_case
+from rths_nodes.loop.scenario.files import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 FEW = 20_000

@@ -15,10 +15,9 @@ from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import is_finite
 from rths_nodes.core.data import Data
 from rths_nodes.core.decay import check_at
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ComponentError, ConfigError, Problems, show, unknown
 from rths_nodes.core.kernels import Function
-from rths_nodes.core.parameters import Spec, declared, evolved
+from rths_nodes.core.parameters import AnyParams, Spec, declared, evolved
 from rths_nodes.core.protocols import Actuator, Compensator, Ramp, RestoringForce, Rig, Setup
 from rths_nodes.core.samples import Array, Motion, Target
 from rths_nodes.core.validation import from_data

@@ -16,7 +16,7 @@ from rths_nodes.app.studies.tasks import Progress, summed
 from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantities
 from rths_nodes.recording.run import Run

@@ -28,7 +28,7 @@ from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.realtime import ABOVE, real_time
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.watch import WatchSection
 

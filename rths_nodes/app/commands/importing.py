@@ -30,7 +30,7 @@ from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.provenance import hashes, information
 from rths_nodes.loop.scenario.assembly import Assembly, Names
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import State

@@ -24,9 +24,9 @@ import numpy as np
 from rths_nodes.app.emulation.faults import Came, Misbehaviour, Planted, Saboteur
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
 from rths_nodes.core import registry
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import (
     HYDRAULICS_OFF,
     INTERLOCK_OPEN,
@@ -52,7 +52,7 @@ from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits, ReceiverLoa
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.mechanics.axial_load import lengths_of
 

@@ -26,7 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared, required_names
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES

@@ -27,7 +27,7 @@ from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import pairs_in
+from rths_nodes.loop.scenario.files import pairs_in
 from rths_nodes.loop.scenario.schema import Scenario
 
 FAMILY = "compensator"

@@ -32,7 +32,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import changed, declaration, pairs_of, replace, replacing, with_case
+from rths_nodes.loop.scenario.files import declaration, pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
@@ -101,7 +101,7 @@ class Design:
         self.name, self.description = study.name, study.description
         beside = folder / os.path.expanduser(study.scenario)
         base = scenario or files.load(beside if beside.is_file() else study.scenario)
-        self.base = _changed(with_case(base, study.case) if study.case else base, study.set, "set")
+        self.base = replace(with_case(base, study.case) if study.case else base, pairs_of(study.set), "set")
         self.seed, problems = study.seed, Problems()
         self.factors: dict[str, tuple[Level, ...]] = {}
         scatter = dict(self.base.scatter) if study.plants else {}
@@ -175,7 +175,7 @@ class Design:
             if level.case:
                 scenario = with_case(scenario, level.case)
         changes = dict(change for level in levels.values() for change in level.changes)
-        return _changed(scenario, changes, "factors")
+        return replace(scenario, pairs_of(changes), "factors")
 
     def _check(self) -> None:
         """Check the names of the indices, and each level once, with all other factors at their first level."""
@@ -205,10 +205,6 @@ def load(path: str | os.PathLike[str]) -> Design:
     data = parse(source_of(path, f"study {str(path)!r}"), str(path))
     with within(str(path)):
         return Design(from_data(StudyFile, data), Path(path).parent)
-
-
-def _changed(scenario: Scenario, changes: Mapping[str, object], path: str) -> Scenario:
-    return changed(scenario, replacing(pairs_of(changes), path))
 
 
 def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from rths_nodes.core.data import Data
 from rths_nodes.core.distributions import Distribution, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
-from rths_nodes.loop.scenario.overrides import pairs_of, replace
+from rths_nodes.loop.scenario.files import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 NOMINAL = 0

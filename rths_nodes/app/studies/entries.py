@@ -34,7 +34,7 @@ from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.text_files import read_bytes, reason
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2

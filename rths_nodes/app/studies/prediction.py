@@ -24,7 +24,7 @@ from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import Overrides, override, pairs_in, pairs_of, replace
+from rths_nodes.loop.scenario.files import Overrides, override, pairs_in, pairs_of, replace
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage

@@ -31,7 +31,7 @@ from rths_nodes.core.errors import ConfigError, within
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
-from rths_nodes.loop.scenario.overrides import Overrides, pairs_of, replace, with_case
+from rths_nodes.loop.scenario.files import Overrides, pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Case, Scenario
 
 LAW, SEED, RECORD = "law", "seed", "ground_motion.record"

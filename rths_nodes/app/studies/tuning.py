@@ -20,7 +20,7 @@ from rths_nodes.core.parameters import declared, is_params
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
-from rths_nodes.loop.scenario.overrides import declaration, pairs_of, replace
+from rths_nodes.loop.scenario.files import declaration, pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 AROUND = 3.0

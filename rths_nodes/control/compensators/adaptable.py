@@ -19,10 +19,9 @@ import numpy as np
 
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen, response
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import no_state
-from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.parameters import TestContext, integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000

@@ -26,11 +26,10 @@ from rths_nodes.control.compensators.adaptable import Inverse
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core import registry
-from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel, ToNumber
-from rths_nodes.core.parameters import component, number, params, text
+from rths_nodes.core.parameters import AnyParams, OfParams, component, number, params, text
 
 PER_MM2 = 1e6
 PAPER_GAIN_RATIO = 0.1

@@ -43,11 +43,10 @@ from rths_nodes.control.compensators.derivative_filter import (
 )
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import integer, number, params, vector
+from rths_nodes.core.parameters import TestContext, integer, number, params, vector
 from rths_nodes.core.samples import Array
 
 Three = tuple[float, float, float]

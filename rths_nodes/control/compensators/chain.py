@@ -15,11 +15,10 @@ from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, r
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.control import Floats
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
 from rths_nodes.core.kernels import Kernel, ToNumber
-from rths_nodes.core.parameters import component, params, type_of
+from rths_nodes.core.parameters import OfParams, component, params, type_of
 from rths_nodes.core.samples import Array
 
 Constants = tuple[float, object, object]

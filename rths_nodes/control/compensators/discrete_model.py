@@ -31,12 +31,10 @@ import numpy as np
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core.arithmetic import INF, sqrt
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import flag, integer, number, params, text, vector
+from rths_nodes.core.parameters import AnyParams, TestContext, flag, integer, number, params, text, vector
 from rths_nodes.core.samples import Array
 
 TAPS = 3

@@ -15,12 +15,10 @@ import numpy as np
 from rths_nodes.control.compensators.per_axis import OnNumbers
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, read_ahead
 from rths_nodes.core.arithmetic import NAN
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError
-from rths_nodes.core.fmu.description import described, unit_name
-from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
-from rths_nodes.core.parameters import number, params, sections, text, texts
+from rths_nodes.core.fmu import FmuParams, FmuProcess, Row, described, unit_name
+from rths_nodes.core.parameters import TestContext, number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 
 REHEARSED = 5000

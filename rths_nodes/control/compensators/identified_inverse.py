@@ -25,12 +25,10 @@ from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, bare
 from rths_nodes.control.compensators.recursive_iv import Law, law_of, renewed
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import flag, integer, number, params, path, section, vector
+from rths_nodes.core.parameters import AnyParams, TestContext, flag, integer, number, params, path, section, vector
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 

@@ -21,12 +21,22 @@ import numpy as np
 from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.core.arithmetic import NAN, Numbers, along, times
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, join, show, within
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
+from rths_nodes.core.parameters import (
+    AnyParams,
+    TestContext,
+    declared,
+    matrix,
+    number,
+    params,
+    path,
+    section,
+    text,
+    texts,
+    vector,
+)
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.tables import read_binary
 from rths_nodes.core.text_files import read_text, reason, version_of

@@ -27,11 +27,9 @@ import numpy as np
 from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, matvec, numbers, put, slopes
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.parameters import flag, number, params, path, section
+from rths_nodes.core.parameters import AnyParams, TestContext, flag, number, params, path, section
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.models import inverse
 from rths_nodes.mechanics.models.coupled_rig import RigConstants, feedforward

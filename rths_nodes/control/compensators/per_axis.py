@@ -22,9 +22,8 @@ import numpy as np
 from rths_nodes.control.compensators.taylor_lead import with_lead
 from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.control import Compensator, Floats
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function, Kernel, ToNumber, inherits, no_state
-from rths_nodes.core.parameters import params
+from rths_nodes.core.parameters import AnyParams, params
 from rths_nodes.core.samples import Array, Motion
 
 Led = tuple[float, object]

@@ -10,9 +10,8 @@ import numpy as np
 
 from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
 from rths_nodes.core.arithmetic import Numbers, first, numbers
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import params, path
+from rths_nodes.core.parameters import TestContext, params, path
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, impulse_response
 from rths_nodes.core.arithmetic import Numbers
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
+from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import Array
 
 T = TypeVar("T")

@@ -13,10 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.core.arithmetic import NAN
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel, ToNumber
-from rths_nodes.core.parameters import Field, number
+from rths_nodes.core.parameters import Field, TestContext, number
 
 LONGEST = 0.1
 """Longest lead, s, for which the Taylor series is valid in motions of a few Hz."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import ForceController
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
+from rths_nodes.core.parameters import AnyParams, TestContext
 from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at
 
 

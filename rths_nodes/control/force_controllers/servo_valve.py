@@ -19,10 +19,9 @@ import math
 from typing import NamedTuple
 
 from rths_nodes.control.force_controllers import of_kernel
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
-from rths_nodes.core.parameters import integer, number, params, section
+from rths_nodes.core.parameters import TestContext, integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 

@@ -17,12 +17,10 @@ from collections.abc import Callable
 
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import Numbers, first, raised
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Setup, SetupKernel, SetupOfKernel, functions_of
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
-from rths_nodes.core.parameters import component, integer, number, params
+from rths_nodes.core.parameters import OfParams, TestContext, component, integer, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.axial_load import horizontal_share
 

@@ -23,13 +23,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core.arithmetic import Numbers, all_nan, ceiling, cos, exp, sin, sqrt, times
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, held, taps
 from rths_nodes.core.kernels import Function, Kernel, ToNumber, advance_of, no_state
-from rths_nodes.core.parameters import Field, number, params, text, vector
+from rths_nodes.core.parameters import AnyParams, Field, TestContext, number, params, text, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.core.simulators import Actuator, Specimen
 from rths_nodes.mechanics import structure as exact_steps

@@ -7,8 +7,8 @@ A port with a trigger output declares ``trigger`` in its ``Params`` and has a :c
 
 from __future__ import annotations
 
-from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.parameters import Field, flag, number
+from rths_nodes.core.protocols import OfPort
 
 LONGEST_WAIT_S = 3600.0
 """Largest permitted wait, s. A rig under pressure must not wait longer for the test computer."""

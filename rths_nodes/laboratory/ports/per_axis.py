@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.core.declarations import OfPort, Readback
+from rths_nodes.core.protocols import OfPort, Readback
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_SLIPPED,

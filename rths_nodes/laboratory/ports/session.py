@@ -22,13 +22,11 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import FarEnd, Listener, ReportedState
 from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.parameters import flag, integer, number, params, text, texts
-from rths_nodes.core.protocols import Rig
+from rths_nodes.core.parameters import TestContext, flag, integer, number, params, text, texts
+from rths_nodes.core.protocols import FarEnd, Listener, ReportedState, Rig
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,

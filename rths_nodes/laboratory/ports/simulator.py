@@ -11,12 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OPENED
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import integer, number, params, text, vector
-from rths_nodes.core.protocols import Rig
+from rths_nodes.core.parameters import TestContext, integer, number, params, text, vector
+from rths_nodes.core.protocols import OPENED, Rig
 from rths_nodes.core.samples import (
     FLAG_SATURATED,
     FLAG_SLIPPED,

@@ -8,9 +8,8 @@ import socket
 from collections.abc import Iterator
 
 from rths_nodes.core.addresses import check_address, check_one_computer
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import integer, params, text
+from rths_nodes.core.parameters import TestContext, integer, params, text
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.session import MOST_AT_ONCE, SessionParams, SessionPort, Transport
 

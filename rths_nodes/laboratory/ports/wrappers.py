@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.declarations import OfPort, Readback
 from rths_nodes.core.errors import FOREIGN, ConfigError, PortError, raised_at
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import OfPort, Port, Readback
 from rths_nodes.core.samples import (
     MODE_FORCE,
     MODE_NOT_TOLD,

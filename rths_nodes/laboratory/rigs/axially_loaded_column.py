@@ -23,11 +23,9 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import numbers
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function, Kernel, ToNumber
-from rths_nodes.core.parameters import component, evolved, number, params, type_of
+from rths_nodes.core.parameters import OfParams, TestContext, component, evolved, number, params, type_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.simulators import ACTUATOR_OBJECT, NoSpecimen, Rig, RigKernel, Shown, still
 from rths_nodes.laboratory.actuators.unloaded import path_of

@@ -8,12 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, DAMPER_VOLTAGE, accelerations
 from rths_nodes.core.decay import check_at, stated
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import component, number, params, type_of, vector
+from rths_nodes.core.parameters import OfParams, TestContext, component, number, params, type_of, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.core.simulators import NoSpecimen, Rig, RigKernel, Shown, Specimen, still
 from rths_nodes.laboratory.actuators.unloaded import hold_parameter

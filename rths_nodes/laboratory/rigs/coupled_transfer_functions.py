@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.arithmetic import along, first, matvec, numbers, times
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import matrix, number, params, section, sections, vector
+from rths_nodes.core.parameters import TestContext, matrix, number, params, section, sections, vector
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.simulators import Rig, RigKernel, Shown, still
 from rths_nodes.laboratory.actuators.unloaded import hold_parameter

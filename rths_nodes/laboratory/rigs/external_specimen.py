@@ -26,20 +26,13 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show, within
-from rths_nodes.core.fmu.process import FmuParams, FmuProcess, Row
-from rths_nodes.core.opensees.model import (
-    ModelProcess,
-    check_count,
-    check_files,
-    check_rows,
-    commands_of,
-    whole_rows,
-)
+from rths_nodes.core.fmu import FmuParams, FmuProcess, Row
+from rths_nodes.core.opensees import ModelProcess, check_count, check_files, check_rows, commands_of, whole_rows
 from rths_nodes.core.parameters import (
+    OfParams,
+    TestContext,
     components,
     flag,
     integer,

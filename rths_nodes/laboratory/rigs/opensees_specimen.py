@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process with an OpenSees model for the rig. The model is the specimen and follows the actuators.
 
-``core/opensees/model_process.py`` runs this file without importing the package. Driven degrees of freedom are
+``core/opensees_program.py`` runs this file without importing the package. Driven degrees of freedom are
 fixed in the model; before each step their displacement, velocity and acceleration are set. Only the constraint
 handler Plain preserves these values. Only a transient integrator that begins a step with new element forces, such
 as Newmark, uses the values in the same step.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the process runs this file without the package
     from rths_nodes.core.data import Data
-    from rths_nodes.core.opensees.model_process import Model
+    from rths_nodes.core.opensees_program import Model
 
 SMALL = 1e-6
 """Displacement (m or rad) with which the initial stiffness is computed."""

@@ -18,12 +18,10 @@ from collections.abc import Callable
 
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import Numbers
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments, decay_of, stated
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import no_state
-from rths_nodes.core.parameters import component, number, params, type_of
+from rths_nodes.core.parameters import OfParams, TestContext, component, number, params, type_of
 from rths_nodes.core.simulators import Specimen, SpecimenKernel, no_rates
 
 

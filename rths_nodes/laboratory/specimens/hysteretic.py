@@ -6,9 +6,8 @@ from __future__ import annotations
 from operator import attrgetter
 
 from rths_nodes.core.arithmetic import Numbers, power
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import TestContext, number, params
 from rths_nodes.core.simulators import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 

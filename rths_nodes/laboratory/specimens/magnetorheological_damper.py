@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from rths_nodes.core.arithmetic import Numbers, power
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import TestContext, number, params
 from rths_nodes.core.simulators import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, check_shape
 

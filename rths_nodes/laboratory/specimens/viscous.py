@@ -6,11 +6,10 @@ from __future__ import annotations
 from operator import attrgetter
 
 from rths_nodes.core.arithmetic import Numbers, copysign, power
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import ROUNDED_OFF, Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import no_state
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import TestContext, number, params
 from rths_nodes.core.simulators import Specimen, SpecimenKernel, no_rates
 
 

@@ -31,9 +31,9 @@ from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_
 from rths_nodes.codegen.calling import EntryPoint, is_handed, position_of
 from rths_nodes.codegen.values import Arr, Scalar, Tup, Untranslatable, Value, leaves
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import WITHOUT_PRESSURE
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
+from rths_nodes.core.protocols import WITHOUT_PRESSURE
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Array, Command, Measurement, Target
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.parts import Parts, parts_of
@@ -44,7 +44,7 @@ from rths_nodes.loop.executive import near
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY, not_locked, not_scheduled
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.limits import LimitCheck

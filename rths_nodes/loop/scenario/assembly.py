@@ -11,9 +11,8 @@ import numpy as np
 
 from rths_nodes.control.setups.identity import ScaledSetup
 from rths_nodes.core import registry
-from rths_nodes.core.checks import ChecksScenario, TestContext
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.parameters import evolved, type_of
+from rths_nodes.core.parameters import ChecksScenario, TestContext, evolved, type_of
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Reduction, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.text_files import size_of

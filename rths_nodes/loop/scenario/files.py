@@ -1,34 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files, rig files and compensator settings, shipped or given by path."""
+"""Scenario files, rig files and compensator settings, and changes to a scenario: overrides and named cases.
+
+Files are shipped or given by path. Overrides (``--set``) and cases modify the data of the scenario, which may
+contain built parts. Only changed parts are checked again.
+"""
 
 from __future__ import annotations
 
+import copy
+import functools
+import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rths_nodes.core import inputs, registry, validation
 from rths_nodes.core.data import Data, plain
-from rths_nodes.core.errors import ConfigError, show, unknown, within
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
+from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.resources import resource
+from rths_nodes.core.validation import is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.scenario import judgement
-from rths_nodes.loop.scenario.overrides import (
-    Overrides,
-    Stage,
-    built,
-    in_case,
-    parts_of,
-    setting,
-    with_absolute_cases,
-)
 from rths_nodes.loop.scenario.rig_file import REMOVED, RigFile, on_rig, refuse_wider
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Case, Scenario
 
 SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
 FOLDERS = {SCENARIO: "scenarios", RIG: "rigs", SETTINGS: "settings"}
+
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
+"""Name of a shipped scenario, path of a file, contents of a file, or a loaded Scenario."""
+Pairs: TypeAlias = Iterable[tuple[list[str], object]]
+"""Pairs of keys and value, such as ``(["structure", "mass"], 5e5)``."""
+Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
+"""A path, and a function that changes the data. An error in the function is reported with the path."""
+
+Override: TypeAlias = str | Mapping[str, object]
+"""A string ``section.key=value``, or a mapping ``{"section.key": value}``."""
+Overrides: TypeAlias = Override | Iterable[Override]
+
+FILE = ["ground_motion", "file"]
+HERE = Path()
 
 
 def shipped(kind: str = SCENARIO) -> dict[str, Path]:
@@ -51,10 +65,6 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
     return names[str(name)]
 
 
-Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
-"""Name of a shipped scenario, path of a file, contents of a file, or a loaded Scenario."""
-
-
 def load(
     scenario: Source,
     overrides: Overrides = (),
@@ -64,32 +74,35 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     With a ``rig`` file, the scenario runs on that rig. Overrides are applied last, and cannot widen limits of its
-    axes. On a real rig, they cannot weaken its levels, ``bridge.max_bridge`` and bounds of ``monitor``.
-    Raises ConfigError if the scenario is invalid.
+    axes, nor can a case of a scenario that is already on a rig. On a real rig, overrides cannot weaken its levels,
+    ``bridge.max_bridge`` and bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
         data, stages = parts_of(scenario), _on(on)
     elif isinstance(scenario, Mapping):
         contents = plain(scenario)
-        inputs.make_absolute(Scenario, contents, Path())
-        data, stages = with_absolute_cases(contents, Path()), _on(on) or [("", dict)]
+        inputs.make_absolute(Scenario, contents, HERE)
+        data, stages = with_absolute_cases(contents, HERE), _on(on) or [("", dict)]
     else:
         path = locate(scenario)
         data = _of_scenario(text_of(path, SCENARIO), str(path), path.parent)
         stages = _on(on, str(path)) or [(str(path), dict)]
-    if case:
+    changes = _setting(overrides)
+    if case and on is not None:
         stages += [*in_case(case), *_on(on)]
+    elif case:  # a case of a scenario that is on a rig cannot widen limits either
+        changes = [*in_case(case), *changes]
     before: Data = {}
 
     def noted(data: Data) -> Data:
         before.update(data)
         return data
 
-    if changes := setting(overrides):
+    if changes:
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
-    refuse_wider(before, validation.opened(loaded), loaded.moved_axes)
+    refuse_wider(before, opened(loaded), loaded.moved_axes)
     if on is not None and changes:
         judgement.refuse_weaker(loaded, on, None if on.levels is None else before["levels"])
     judgement.refuse(loaded)
@@ -133,7 +146,7 @@ def text_of(path: Path, kind: str) -> str:
     return source_of(path, f"{kind} {str(path)!r}")
 
 
-def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
+def from_text(source: str, origin: str, folder: Path = HERE) -> Scenario:
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
@@ -164,16 +177,183 @@ def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = Fal
 
 
 def from_data(data: dict[str, object], origin: str) -> Scenario:
-    return built(with_absolute_cases(data, Path()), [(origin, dict)])
+    return built(with_absolute_cases(data, HERE), [(origin, dict)])
 
 
-def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, object]:
-    return with_absolute_cases(_data(source, origin, folder, Scenario), folder or Path())
+def _of_scenario(source: str, origin: str, folder: Path) -> Data:
+    return with_absolute_cases(_data(source, origin, folder, Scenario), folder)
 
 
-def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, object]:
+def _data(source: str, origin: str, folder: Path, cls: type) -> Data:
     data = parse(source, origin)
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         raise ConfigError(f"{origin}: must be a mapping with at least one section")
-    inputs.make_absolute(cls, data, folder or Path())
-    return dict(data)
+    inputs.make_absolute(cls, data, folder)
+    return data
+
+
+def override(scenario: Scenario, overrides: Overrides) -> Scenario:
+    """Return the scenario with ``overrides``. Their order matters only if a key occurs more than once.
+
+    ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
+    the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
+    Raises ConfigError if the resulting scenario is invalid.
+    """
+    stages = _setting(overrides)
+    return built(parts_of(scenario), stages) if stages else scenario
+
+
+def replace(scenario: Scenario, pairs: Pairs, path: str = "") -> Scenario:
+    entries = list(pairs)
+    stages: list[Stage] = [(path, lambda data: _with(data, entries, HERE))]
+    return built(parts_of(scenario), stages) if entries else scenario
+
+
+def with_case(scenario: Scenario, name: str) -> Scenario:
+    return built(parts_of(scenario), in_case(name))
+
+
+def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
+    """Return value and declaration (None in a mapping) of ``key``. Raises ConfigError if ``key`` is unknown."""
+    value: Any = scenario
+    spec: Spec | None = None
+    for name in key.split("."):
+        names = value if isinstance(value, Mapping) else declared(type(value)) if is_params(value) else {}
+        if name not in names:
+            raise unknown(path, "key", name, names)
+        spec = None if isinstance(value, Mapping) else declared(type(value))[name]
+        value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+    return value, spec
+
+
+def parts_of(scenario: Scenario) -> Data:
+    """Return the scenario's data with built parts, or plain data if a recorded part cannot be built here."""
+    parts = opened(scenario)
+    axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
+    recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
+    return scenario.data() if recorded else parts
+
+
+def built(data: Data, stages: Sequence[Stage]) -> Scenario:
+    """Build the scenario from ``data`` after all ``stages``. Raises the ConfigError of the first failed stage."""
+    try:
+        return validation.from_data(
+            Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data)
+        )
+    except ConfigError as error:
+        if len(stages) > 1:
+            built(data, stages[:-1])
+        path = stages[-1][0]
+        raise (error.within(path) if path else error) from None
+
+
+def _setting(overrides: Overrides) -> list[Stage]:
+    items = listed(overrides)
+    return [("", lambda data: _with(data, pairs_in(items), HERE))] if items else []
+
+
+def listed(overrides: Overrides) -> list[Override]:
+    return [overrides] if isinstance(overrides, (str, Mapping)) else list(overrides)
+
+
+def in_case(name: str) -> list[Stage]:
+    def checked(data: Data) -> Data:
+        if name not in (cases := _section(data.get("cases"))):
+            raise unknown("case", "case", name, cases)
+        return data
+
+    def applied(data: Data) -> Data:
+        case = data["cases"][name]
+        case = case if isinstance(case, Case) else validation.from_data(Case, case)
+        renamed = {"name": f"{data['name']}.{name}"} if isinstance(data.get("name"), str) else {}
+        return _with(data, pairs_of(case.set | {"cases": {}} | renamed), HERE)
+
+    return [("", checked), (f"cases.{name}", applied)]
+
+
+def with_absolute_cases(data: Data, folder: Path) -> Data:
+    cases = _section(data.get("cases"))
+    for name, case in cases.items():
+        if isinstance(case, dict) and isinstance(case.get("set"), dict):
+            cases[name] = case | {"set": _absolute(data, case["set"], folder)}
+    return data | {"cases": cases} if cases else data
+
+
+def _absolute(data: Data, changes: Data, folder: Path) -> Data:
+    if not any(isinstance(value, (str, Mapping)) for value in changes.values()):
+        return changes
+    try:
+        there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
+        return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
+    except (ConfigError, KeyError):  # the case is refused, with its path, when the case is used
+        return changes
+
+
+def pairs_of(changes: Mapping[str, object]) -> list[tuple[list[str], object]]:
+    return [(key.split("."), value) for key, value in changes.items()]
+
+
+def pairs_in(overrides: Overrides, option: str = "--set") -> list[tuple[list[str], object]]:
+    pairs, problems = [], Problems()
+    for assignment in listed(overrides):
+        if isinstance(assignment, Mapping):
+            pairs += pairs_of(plain(assignment))
+            continue
+        with problems.gathered():
+            key, sign, value = assignment.partition("=")
+            keys = key.strip().split(".")
+            if not sign or not all(keys):
+                raise ConfigError(f"{option} {assignment}: must be section.key=value")
+            pairs.append((keys, value if keys == FILE else parse(value, f"{option} {key.strip()}")))
+    problems.refuse()
+    return pairs
+
+
+def _precedence(pair: tuple[list[str], object]) -> tuple[int, int]:
+    keys, _ = pair
+    if keys[-1] == "type":
+        return 0, len(keys)
+    return (1, 0) if keys == FILE else (2, 0)
+
+
+def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
+    data, problems = dict(data), Problems()
+    for keys, value in sorted(pairs, key=_precedence):
+        with problems.gathered():
+            _apply(data, keys, value, folder)
+    problems.refuse()
+    return data
+
+
+def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
+    section, spec = data, Spec("section", "", None, cls=Scenario)
+    for depth, key in enumerate(keys[:-1]):
+        section, spec = _inside(section, spec, key, ".".join(keys[: depth + 1]), ".".join(keys))
+    last = keys[-1]
+    if keys == FILE:
+        section.clear()
+        section["type"] = "record"
+    elif last == "type" and len(keys) > 1 and section.get("type") != value:
+        section.clear()
+    section[last] = value
+    if isinstance(value, (str, Mapping)) and (specs := inputs.declarations_in(spec, section).get(last)):
+        inputs.replace_files_of(specs, section, last, lambda named: named.absolute(folder))
+
+
+def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tuple[Data, Spec]:
+    specs = inputs.declarations_in(spec, data)
+    if key not in data:
+        if key not in specs and "type" not in data:
+            raise unknown(path, "section", key, specs or data)
+        # the build refuses keys that are unknown to the type
+        data[key] = specs[key].left_out if key in specs else {}
+    if not is_section(there := data[key]):
+        raise ConfigError(
+            f"{path} = {show(to_data(there))}: this value is not a section, so that {full_path} cannot be set"
+        )
+    data[key] = opened(there)
+    return data[key], specs.get(key, Spec("mapping", "", None))
+
+
+def _section(there: object) -> Data:
+    return opened(there) if isinstance(there, Mapping) else {}

@@ -13,15 +13,14 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.expressions import named
-from rths_nodes.core.parameters import type_of
+from rths_nodes.core.parameters import AnyParams, type_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 from rths_nodes.laboratory.sensors import Output, SecondSensor, Sensors
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import OfParams, OfPortParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.expressions import renamed
 from rths_nodes.core.limits import Disagreement, Limits, WholeLevels
 from rths_nodes.core.parameters import (
+    OfParams,
+    OfPortParams,
     component,
     declared,
     evolved,

@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import inputs, registry
-from rths_nodes.core.checks import ChecksScenario, TestContext
 from rths_nodes.core.control import Setup
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import (
+from rths_nodes.core.distributions import check_scatter
+from rths_nodes.core.errors import ConfigError, Problems, join, show
+from rths_nodes.core.limits import Limits, WholeLevels
+from rths_nodes.core.parameters import (
+    ChecksScenario,
     OfCompensatorParams,
     OfGroundMotionParams,
     OfIntegratorParams,
@@ -28,11 +31,17 @@ from rths_nodes.core.declarations import (
     OfPortParams,
     OfSemiActiveParams,
     OfStructureParams,
+    TestContext,
+    component,
+    integer,
+    mapping,
+    number,
+    params,
+    section,
+    sections,
+    text,
+    texts,
 )
-from rths_nodes.core.distributions import check_scatter
-from rths_nodes.core.errors import ConfigError, Problems, join, show
-from rths_nodes.core.limits import Limits, WholeLevels
-from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
 from rths_nodes.laboratory.calibration import RigAxis, Similitude

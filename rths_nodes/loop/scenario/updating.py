@@ -10,9 +10,20 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.parameters import declared, number, params, section, sections, text, texts, type_of, vector
+from rths_nodes.core.parameters import (
+    AnyParams,
+    OfParams,
+    declared,
+    number,
+    params,
+    section,
+    sections,
+    text,
+    texts,
+    type_of,
+    vector,
+)
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.updating import IDENTIFIED, KINDS, LAWS, PERIOD, Copy, Follower, Open, Settings
 

@@ -13,11 +13,10 @@ from functools import partial
 import numpy as np
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import why_failed, why_opened
 from rths_nodes.core.errors import ConfigError, PortError, show, unknown
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.parameters import evolved
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import Port, why_failed, why_opened
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,

@@ -17,8 +17,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import rounded
-from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
-from rths_nodes.core.limits import STOP, Limits
+from rths_nodes.core.limits import (
+    STOP,
+    Limits,
+    braked_together,
+    braking_way,
+    changes_of_step,
+    samples_to_rest,
+    way_left,
+)
 from rths_nodes.core.samples import MODE_FORCE, MODE_HELD, Array, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision.handover import Tares

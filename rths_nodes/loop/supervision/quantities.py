@@ -7,10 +7,9 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.expressions import Unit, unit_of
-from rths_nodes.core.parameters import number, params, texts
+from rths_nodes.core.parameters import TestContext, number, params, texts
 
 TABLE = {"integral": ":Integral", "low_pass": ":LowPass", "moving_rms": ":MovingRms"}
 SECOND = unit_of("s")

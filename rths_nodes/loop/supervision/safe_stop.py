@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from rths_nodes.core.braking import (
+from rths_nodes.core.limits import (
+    Limits,
     braked_together,
     braking_way,
     changes_of_step,
@@ -19,7 +20,6 @@ from rths_nodes.core.braking import (
     samples_within,
     way_left,
 )
-from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import (
     INTERLOCK_OPEN,
     MODE_DISPLACEMENT,
@@ -51,7 +51,7 @@ def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time
 class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
-    A group therefore stays on a straight line (``core/braking.py``). ``groups`` contains the group number of each
+    A group therefore stays on a straight line (``core/limits.py``). ``groups`` contains the group number of each
     axis; without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a

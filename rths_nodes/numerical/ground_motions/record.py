@@ -15,9 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import flag, number, params, path, text
+from rths_nodes.core.parameters import TestContext, flag, number, params, path, text
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array, Recent
 from rths_nodes.core.text_files import read_bytes, version_of

@@ -18,11 +18,19 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.parameters import Field, component, integer, number, params, text
+from rths_nodes.core.parameters import (
+    AnyParams,
+    Field,
+    OfParams,
+    TestContext,
+    component,
+    integer,
+    number,
+    params,
+    text,
+)
 from rths_nodes.core.samples import ROUNDING, Array
 
 Triple = tuple[Array, Array, Array]

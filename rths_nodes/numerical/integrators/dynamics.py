@@ -26,10 +26,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core.arithmetic import record
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel, copied
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import AnyParams, number, params
 from rths_nodes.core.protocols import Integrator, StepMatrices, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Inverse, Matrix, is_definite, is_sparse

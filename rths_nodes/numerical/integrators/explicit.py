@@ -7,9 +7,8 @@ Central differences and Newmark's method yield the same displacements. KR-alpha:
 
 from __future__ import annotations
 
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import AnyParams, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import (

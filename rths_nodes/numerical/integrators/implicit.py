@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.arithmetic import matvec, place
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.parameters import TestContext, integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Inverse, diagonal, is_sparse, product, zero

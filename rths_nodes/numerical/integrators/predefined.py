@@ -14,11 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.parameters import component, flag, number, params, path, sections, type_of
+from rths_nodes.core.parameters import (
+    OfParams,
+    TestContext,
+    component,
+    flag,
+    number,
+    params,
+    path,
+    sections,
+    type_of,
+)
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core.arithmetic import Numbers, first, groups, matvec, numbers, put
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import params, text
+from rths_nodes.core.parameters import AnyParams, params, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.structure import combined, first_order, transition

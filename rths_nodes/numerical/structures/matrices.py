@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core import registry
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.expressions import FORCES, LENGTHS
-from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
+from rths_nodes.core.parameters import OfParams, component, matrix, params, text, texts, vector
 from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.text_files import read_arrays, read_bytes, read_rows

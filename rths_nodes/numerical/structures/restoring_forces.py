@@ -26,10 +26,9 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import ceiling, copysign, power
 from rths_nodes.core.decay import LONGEST
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.parameters import Field, number, params, type_of
+from rths_nodes.core.parameters import AnyParams, Field, number, params, type_of
 from rths_nodes.core.protocols import StructuralForce, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape

@@ -10,10 +10,17 @@ from typing import Any, cast
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.parameters import completed, component, components, number, params, vector
+from rths_nodes.core.parameters import (
+    OfParams,
+    TestContext,
+    completed,
+    component,
+    components,
+    number,
+    params,
+    vector,
+)
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.numerical.structures.matrices import DAMPING, Partition

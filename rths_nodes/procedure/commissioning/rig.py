@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from rths_nodes.core.declarations import FarEnd, why_opened
 from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.protocols import FarEnd, why_opened
 from rths_nodes.core.samples import HYDRAULICS_OFF, Array, Command, Measurement
 from rths_nodes.loop.pacing import pacer_of
 from rths_nodes.loop.realtime import real_time

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.declarations import Listener, ReportedState
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Listener, ReportedState
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.calibration import Calibration, channels_of

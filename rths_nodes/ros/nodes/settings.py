@@ -27,7 +27,7 @@ from rths_nodes.core.validation import checked_number, to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import EXECUTIVE, LOCKSTEP, NODE, SOCKETS, Option, check_clock, options
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names

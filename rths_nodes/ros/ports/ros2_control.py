@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OfPort, Readback
 from rths_nodes.core.durations import SECOND, Durations, median_count
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import flag, integer, number, params, text, texts
-from rths_nodes.core.protocols import Rig
+from rths_nodes.core.parameters import TestContext, flag, integer, number, params, text, texts
+from rths_nodes.core.protocols import OfPort, Readback, Rig
 from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_SLIPPED, Array, Command, Measurement
 from rths_nodes.laboratory.ports.common import longest_wait_parameter
 from rths_nodes.ros import environment

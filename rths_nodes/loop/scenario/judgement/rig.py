@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 
 from rths_nodes.core import registry
-from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.errors import counted, show
 from rths_nodes.core.limits import (
     ACTIONS,
@@ -22,6 +21,7 @@ from rths_nodes.core.limits import (
     unit_of_level,
 )
 from rths_nodes.core.parameters import declared
+from rths_nodes.core.protocols import drops_heartbeat
 from rths_nodes.laboratory.calibration import Channel, gains_of
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors

@@ -34,12 +34,12 @@ class Seen:
 
 
 class Found(NamedTuple):
-    """Number at ``place`` that violates the named ``rule``: its ``value`` with unit, and the requirement."""
+    """Number at ``path`` that violates the named ``rule``: its ``value`` with unit, and the ``requirement``."""
 
     rule: str
-    place: str
+    path: str
     value: str
-    words: str
+    requirement: str
 
 
 Look = Callable[[Seen], Iterable[Found]]
@@ -60,7 +60,7 @@ class Rule(NamedTuple):
 
     def text(self, finding: Found) -> str:
         value = f" = {finding.value}" if finding.value else ""
-        return f"{finding.place}{value}: {finding.words}. {self.reason}"
+        return f"{finding.path}{value}: {finding.requirement}. {self.reason}"
 
 
 refused, caution = partial(Rule, REFUSED), partial(Rule, CAUTION)

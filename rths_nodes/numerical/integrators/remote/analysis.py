@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analysis in the OpenSees process, which drives the rig step by step.
 
-``core/opensees/model_process.py`` runs this module without importing ``rths_nodes``.
+``core/opensees_program.py`` runs this module without importing ``rths_nodes``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # this module runs without the package
     from rths_nodes.core.data import Data
-    from rths_nodes.core.opensees.model_process import Model
+    from rths_nodes.core.opensees_program import Model
 
 RIG_ELEMENT = 2_000_000_000
 """Tag of the rig's element, larger than any tag of a model."""

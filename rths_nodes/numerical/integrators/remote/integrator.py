@@ -25,11 +25,9 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.addresses import check_address
 from rths_nodes.core.arithmetic import matvec
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError
-from rths_nodes.core.parameters import integer, matrix, number, params, text
+from rths_nodes.core.parameters import AnyParams, TestContext, integer, matrix, number, params, text
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import EMPTY, Array
 

@@ -8,18 +8,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from rths_nodes.core.arithmetic import matvec
-from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError, show, unknown, within
-from rths_nodes.core.opensees.model import (
-    ModelProcess,
-    check_count,
-    check_files,
-    check_rows,
-    commands_of,
-    whole_rows,
-)
-from rths_nodes.core.parameters import matrix, params, path, section, text, texts
+from rths_nodes.core.opensees import ModelProcess, check_count, check_files, check_rows, commands_of, whole_rows
+from rths_nodes.core.parameters import TestContext, matrix, params, path, section, text, texts
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse

@@ -69,7 +69,7 @@ class Model:
                 raise SystemExit(f"{path.name} has no function {step}")
             function(argument)
         except Exception as error:
-            raise SystemExit(told(error, path)) from error
+            raise SystemExit(text_of(error, path)) from error
         except SystemExit as error:  # exit code 0 would leave the test waiting for the model
             if error.code:
                 raise
@@ -103,7 +103,7 @@ class Model:
             raise SystemExit(f"analysis.{name} = {' '.join(map(str, arguments))!r}: OpenSees reports: {reason}")
 
 
-def told(error: Exception, path: Path) -> str:
+def text_of(error: Exception, path: Path) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     location = f"line {line}: " if line else ""

@@ -10,7 +10,7 @@ from rths_nodes.core.child_process import ChildProcess
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.validation import to_data
 
-PROGRAM = Path(__file__).with_name("model_process.py")
+PROGRAM = Path(__file__).with_name("opensees_program.py")
 
 Rows = Sequence[Sequence[float]]
 
