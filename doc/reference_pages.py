@@ -13,7 +13,7 @@ import attrs
 
 from rths_nodes.analysis.index_definitions import DEFINITIONS
 from rths_nodes.app import cli
-from rths_nodes.app.commands import listing
+from rths_nodes.app.commands import lookup
 from rths_nodes.app.emulation import faults
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop import options
@@ -64,8 +64,8 @@ def commands() -> list[str]:
 def shipped() -> list[str]:
     """Return the page of shipped scenarios, rig files and components, as printed by ``rths list``."""
     lines = ["# Scenarios, rig files, components", "", GENERATED]
-    for family in listing.FAMILIES:
-        rows = [(f"`{name}`", line) for name, line in listing.described(family)]
+    for family in lookup.FAMILIES:
+        rows = [(f"`{name}`", line) for name, line in lookup.described(family)]
         lines += ["", f"## {family.replace('_', ' ').capitalize()}", *_table(("name", "description"), rows)]
     return lines
 

@@ -64,7 +64,7 @@ EXTERNAL = {
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
     "app/page/": {"aiohttp"},
-    "app/commands/replay.py": {"aiohttp"},
+    "app/commands/page.py": {"aiohttp"},
     "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow", "cloudpickle", "pandas", "matplotlib"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,

@@ -21,7 +21,7 @@ from rths_nodes.analysis.stability.judgement import judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import cli
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import check, cite
+from rths_nodes.app.commands import check, lookup
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -729,11 +729,11 @@ def test_publications_equal_sources_of_components() -> None:
         if "ros2_control" not in name  # needs ROS
         for source in getattr(registry.load(family, name), "SOURCES", ())
     }
-    assert sources | {source for _, source in cite.EVALUATION} == set(cite.publications())
+    assert sources | {source for _, source in lookup.EVALUATION} == set(lookup.publications())
 
 
 def test_publications_have_required_fields() -> None:
-    for key, text in cite.publications().items():
+    for key, text in lookup.publications().items():
         fields = dict(re.findall(r"^  (\w+) = \{(.+)\},$", text, re.M))
         assert {"author", "title", "year"} <= fields.keys(), key
         assert {"journal", "booktitle", "school", "institution"} & fields.keys(), key

@@ -209,13 +209,13 @@ REHEARSED_S = 2.0
 """Computing time after which the simulated test ends early, s."""
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def check_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
     add("--hops RECORDING", text)
 
 
-def run(options: arguments.Options) -> None:
+def check_command(options: arguments.Options) -> None:
     from rths_nodes.app.commands import file_kinds
 
     if component := component_check.component_of(options.scenario):

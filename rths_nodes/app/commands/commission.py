@@ -36,14 +36,14 @@ FREE = (
 )
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def commission_arguments(add: arguments.Arguments) -> None:
     add("rig", "path of a rig file, or name of a shipped one")
     add("--out FILE", "file of the result; default: RIG.commissioned.yaml next to the rig file")
     text = "pace of the motions: realtime (required for a real rig) or lockstep (for an emulator)"
     add("--pace", text, REALTIME, choices=PACES)
 
 
-def run(options: arguments.Options) -> int:
+def commission_command(options: arguments.Options) -> int:
     from rths_nodes.app.procedure.console import Console, typed
 
     file = files.locate(options.rig, files.RIG)

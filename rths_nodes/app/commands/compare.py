@@ -126,7 +126,7 @@ def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, object]:
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def compare_arguments(add: arguments.Arguments) -> None:
     add("scenario", "name of a shipped scenario or path of a YAML file")
     add.several("--variant 'SECTION.KEY=VALUE ...'", "changes of one variant, separated by spaces or commas")
     text = "cases of the scenario; default: all cases, or none if there is a --variant"
@@ -139,7 +139,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def compare_command(options: arguments.Options) -> int:
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name for names in options.cases for name in names]

@@ -22,7 +22,7 @@ from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantitie
 from rths_nodes.recording.run import Run
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def corridor_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add("--out FILE", "file to write (.npz)", required=True)
     add("--plants N", "number of plants drawn from the scenario's scatter, in addition to the nominal plant", 20)
@@ -32,7 +32,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> None:
+def corridor_command(options: arguments.Options) -> None:
     arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":

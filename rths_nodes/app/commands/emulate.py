@@ -33,7 +33,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.watch import WatchSection
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def emulate_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add("--address", "address of this machine to listen on; default: port.address")
     add("--port", "UDP port to listen on (0: any free port); default: port.port", type=int)
@@ -55,7 +55,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def emulate_command(options: arguments.Options) -> int:
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)

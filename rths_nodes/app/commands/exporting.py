@@ -138,7 +138,7 @@ def _readme(runs: Mapping[str, Run]) -> str:
 ARCHIVE = "designsafe"
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def export_arguments(add: arguments.Arguments) -> None:
     text = "folder of a recording, or of a test with all its rungs; each folder is exported under its own name"
     add("recording", text, nargs="+")
     add("--out DIR", "new or empty folder", required=True)
@@ -167,7 +167,7 @@ def _read(path: Path) -> Run:
     return replace(run, information=run.information | {key: value for key, value in facts.items() if value})
 
 
-def run(options: arguments.Options) -> None:
+def export_command(options: arguments.Options) -> None:
     from rths_nodes.analysis.report.document import write_report
 
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]

@@ -44,7 +44,7 @@ USES = {
 }
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def identify_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     text = (
         f"use of the result: the compensator {MODEL_BASED} (the model excludes the transport delay), the "
@@ -99,7 +99,7 @@ def _add_cycles(group: arguments.Arguments) -> None:
     group("--plan DIR", text)
 
 
-def run(options: arguments.Options) -> None:
+def identify_command(options: arguments.Options) -> None:
     arguments.check_purpose(options, USES)
     scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.purpose == RIG_FILE:

@@ -309,7 +309,7 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     return replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def import_arguments(add: arguments.Arguments) -> None:
     add("file", "file with histories: text in columns, MATLAB, HDF5 or netCDF")
     add("columns", "YAML file that assigns columns and units to quantities (doc/import.md)")
     add("--record DIR", "new directory for the recording", required=True)
@@ -318,7 +318,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.scenario(names=("--rig", "--set", "--case"))
 
 
-def run(options: arguments.Options) -> None:
+def import_command(options: arguments.Options) -> None:
     if not options.scenario and (options.rig or options.set or options.case):
         raise ConfigError("--rig, --set, --case: require --scenario")
     bag.check_free(Path(options.record))

@@ -302,7 +302,7 @@ def check(scenario: Scenario) -> None:
 RESULT = "iteration.json"
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def iterate_arguments(add: arguments.Arguments) -> None:
     add.scenario(may_be_missing=True)
     text = (
         "write the history and the scenario of the next run of the series in FOLDER, without running the test; "
@@ -333,7 +333,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def iterate_command(options: arguments.Options) -> int:
     if options.next:
         _next(options)
         return ExitCode.FINISHED

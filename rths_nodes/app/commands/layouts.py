@@ -120,7 +120,7 @@ def _beside(columns: Sequence[object]) -> object:
     return _split("row", first, _beside(further), 100.0 / len(columns)) if further else first
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def layouts_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add("--namespace NAME", "namespace of the rig", NAMESPACE)
     text = "actuator nodes of the test; per_axis adds the nodes of the axes to the policy of SROS 2"
@@ -128,7 +128,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add("--out DIR", "folder to write", "layouts")
 
 
-def run(options: arguments.Options) -> None:
+def layouts_command(options: arguments.Options) -> None:
     scenario = arguments.scenario(options)
     name, folder = checked_namespace(options.namespace), Path(options.out)
     axes = axes_with_nodes(scenario, options.actuator_nodes)

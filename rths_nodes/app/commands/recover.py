@@ -20,13 +20,13 @@ OUTCOME = "interrupted"
 KILLED = "the program that conducted the test was killed"
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def recover_arguments(add: arguments.Arguments) -> None:
     add.recording("folder of a recording, or of a test (runs/<test id>)")
     text = "write the complete recording to DIR and leave the original unchanged, e.g. because a disk is full"
     add("--out DIR", text)
 
 
-def run(options: arguments.Options) -> int:
+def recover_command(options: arguments.Options) -> int:
     if procedure.exists(options.recording):
         if options.out:
             raise ConfigError("--out: applies to a recording only; the record of a test is completed in place")

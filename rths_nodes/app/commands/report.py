@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNMOVED = "no rung with motion was recorded, so the test has no histories"
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def report_arguments(add: arguments.Arguments) -> None:
     text = (
         "folder of a recording or of a test, or RIG.commissioned.yaml; further folders are compared with the "
         "first folder"
@@ -37,7 +37,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.figures("<page>_figures")
 
 
-def run(options: arguments.Options) -> None:
+def report_command(options: arguments.Options) -> None:
     inputs = [Path(source) for source in options.recording]
     if options.out:
         out = Path(options.out)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.stability.judgement import Judgement
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def stability_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add.figure("stiffness, damping, margins")
     add.json()
 
 
-def run(options: arguments.Options) -> None:
+def stability_command(options: arguments.Options) -> None:
     loaded = arguments.scenario(options)
     figure = arguments.figure(options)
     judgement = api.stability(loaded)

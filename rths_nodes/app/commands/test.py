@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def test_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     text = (
         "YAML file with answers of the operator, so that the test proceeds automatically and asks only for "
@@ -69,7 +69,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def test_command(options: arguments.Options) -> int:
     if options.print_answers:
         print(answering.template(), end="")
         return 0
