@@ -12,9 +12,8 @@ from pathlib import Path
 import attrs
 
 from rths_nodes.analysis.index_definitions import DEFINITIONS
-from rths_nodes.app import cli
+from rths_nodes.app import cli, emulation
 from rths_nodes.app.commands import lookup
-from rths_nodes.app.emulation import faults
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop import options
 from rths_nodes.loop.scenario import judgement
@@ -150,7 +149,7 @@ def indices() -> list[str]:
 def commissioning() -> list[str]:
     """Return the page of the commissioning trials and the faults that they detect."""
     trials = [(", ".join(trial.causes), trial.done, trial.bound, trial.proves) for trial in TRIALS.values()]
-    planted = [(f"`{name}`", meaning) for name, meaning in faults.PLANTED.items()]
+    planted = [(f"`{name}`", meaning) for name, meaning in emulation.PLANTED.items()]
     lines = ["# Commissioning trials", "", GENERATED]
     lines += ["[Safety](../safety.md#commissioning) describes their use."]
     lines += _table(("cause", "action", "requirement", "proves"), trials)
