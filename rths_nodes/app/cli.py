@@ -34,13 +34,20 @@ GROUPS = {
 ``NAME_command(options)``, which returns the exit code; None is 0."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
-    "export": "exporting",
-    "import": "importing",
+    "commission": "procedures",
+    "test": "procedures",
     "replay": "page",
+    "stability": "predictions",
+    "corridor": "predictions",
     "test-node": "node_test",
-    **dict.fromkeys(("list", "params", "schema", "cite"), "lookup"),
-    **dict.fromkeys(("study", "tune", "scoreboard"), "studies"),
+    "report": "recordings",
+    "recover": "recordings",
+    "export": "exchange",
+    "import": "exchange",
+    **dict.fromkeys(("compare", "study", "tune", "scoreboard"), "studies"),
+    **dict.fromkeys(("schema", "list", "params", "cite"), "lookup"),
 }
+"""Modules of commands whose name differs from the name of the command."""
 REPLACED = {
     "characterise": "rths identify --for rig_file",
     "completion": "register-python-argcomplete rths",

@@ -501,7 +501,7 @@ def test_read_error_names_recording(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def read_run(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error", path)
 
-    monkeypatch.setattr("rths_nodes.app.commands.report.read_run", read_run)
+    monkeypatch.setattr("rths_nodes.app.commands.recordings.read_run", read_run)
     assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
     assert mentions(capsys.readouterr().err, "rths", "rec", "Input/output")
 
@@ -512,7 +512,7 @@ def test_read_error_without_name_does_not_blame_the_page(
     def read_run(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("rths_nodes.app.commands.report.read_run", read_run)
+    monkeypatch.setattr("rths_nodes.app.commands.recordings.read_run", read_run)
     assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
     assert capsys.readouterr().err == "rths: Input/output error\n"
 

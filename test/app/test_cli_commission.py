@@ -21,7 +21,7 @@ from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
 from rths_nodes.app import emulation
-from rths_nodes.app.commands.commission import AtTerminal
+from rths_nodes.app.commands.procedures import AtTerminal
 from rths_nodes.app.emulation import Planted, Switches
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console

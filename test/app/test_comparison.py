@@ -19,7 +19,7 @@ from rths_nodes.analysis.figures.histories import compared
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import arguments
-from rths_nodes.app.commands.compare import compare, variants
+from rths_nodes.app.commands.studies import compare, variants
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError

@@ -18,7 +18,7 @@ from loop_parts import Hours
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.analysis.report import document
 from rths_nodes.app.commands import identify
-from rths_nodes.app.commands import test as command
+from rths_nodes.app.commands import procedures as command
 from rths_nodes.app.procedure import procedure_runner
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.procedure_record import RUNGS, ProcedureRecord, RungRecord

@@ -24,9 +24,18 @@ from rich.text import Text
 
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.ladder import SLOW, Ladder, Step
 from rths_nodes.app.procedure.operator_socket import LOOK_S
-from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, loads_at_rest, next_act, wrong
+from rths_nodes.app.procedure.procedure_runner import (
+    NO,
+    SLOW,
+    YES,
+    Ladder,
+    ProcedureRunner,
+    Step,
+    loads_at_rest,
+    next_act,
+    wrong,
+)
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.parameters import declared
