@@ -469,10 +469,6 @@ def _folder(out: Place | None) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _hooks(progress: Shown | None) -> studies.Hooks:
-    return studies.Hooks(progress) if progress else studies.Hooks()
-
-
 def _of_study() -> dict[str, tuple[Spec, object]]:
     specs = declared(StudyFile).items()
     return {name: (spec, UNCHANGED if spec.required else spec.left_out) for name, spec in specs}
@@ -530,7 +526,7 @@ def study(
     """
     where, design = engines.chosen(jobs, scheduler, engine), _design(file, contents)
     with _folder(out) as folder:
-        table = studies.complete(design, folder, where, _hooks(progress))
+        table = studies.complete(design, folder, where, studies.Hooks(progress or tasks.silent))
         if out is not None:
             studies.write_all(table, folder)
     return table
@@ -723,4 +719,4 @@ def scoreboard(
     )
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(benchmark, overrides)
     with _folder(out) as folder:
-        return compete(loaded, conditions, folder, where, _hooks(progress))
+        return compete(loaded, conditions, folder, where, studies.Hooks(progress or tasks.silent))

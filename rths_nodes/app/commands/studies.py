@@ -102,26 +102,24 @@ def _label(assignments: Sequence[str]) -> str:
 
 def compare(
     chosen: Sequence[Variant],
+    where: Where | None = None,
     keep: bool = False,
     response: bool = False,
-    workers: int | None = None,
     progress: tasks.Report | None = None,
-    by: str = AUTO,
 ) -> list[Result]:
-    """Run all variants with the engine ``by`` and return the results in the same order.
+    """Run all variants and return the results in the same order.
 
     ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
     """
-    where = engine.Where(at_once(chosen, workers), engine=by)
     scenarios = [variant.scenario for variant in chosen]
     report = tasks.summed(progress) if progress else None
-    results = dict(runs.all_of(scenarios, where, keep, response, report))
+    results = dict(runs.all_of(scenarios, where or _where(chosen), keep, response, report))
     return [Result(**vars(results[number]), variant=variant) for number, variant in enumerate(chosen)]
 
 
-def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
+def _where(chosen: Sequence[Variant], by: str = AUTO) -> Where:
     few = sum(variant.scenario.samples for variant in chosen) < FEW
-    return min(len(chosen), workers or (1 if few else engine.processors()))
+    return Where(min(len(chosen), 1 if few else engine.processors()), engine=by)
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, object]:
@@ -172,15 +170,14 @@ def compare_command(options: arguments.Options) -> int:
     chosen = variants(loaded, options.variant, cases, options.set)
     scenarios = [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
-    where = engine.Where(at_once(chosen), engine=options.engine)
-    where = runs.decided(where, samples, scenarios, terminal.tell)
-    expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
+    where = runs.decided(_where(chosen, options.engine), samples, scenarios, terminal.tell)
+    expected = engine.expected_s(scenarios[0], samples, where.engine)
     if expected is not None:
         count = f"{len(chosen)} variants with {samples} samples in total, {where.processes} at a time"
         terminal.tell([f"{count}, take about {span(expected / where.processes)}"])
     with terminal.progress(loaded.name) as progress:
         response = options.response or needs_response(name for variant in chosen for name in variant.published)
-        results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
+        results = compare(chosen, where, figure is not None, response, progress)
     terminal.output(options.json, as_json(loaded, results), _print_comparison, loaded.name, results)
     if figure:
         from rths_nodes.analysis.figures.histories import compared

@@ -122,7 +122,7 @@ def test_task_in_another_process_reports_progress(tmp_path: Path, monkeypatch: p
 def test_comparison_reports_progress_within_variants() -> None:
     variants = studies.variants(files.load(PAPER), ["", "compensator.type=none"])
     reports: list[tuple[float, ...]] = []
-    studies.compare(variants, workers=1, progress=lambda *report: reports.append(report))
+    studies.compare(variants, where=Where(1), progress=lambda *report: reports.append(report))
     done = [share for share, _ in reports]
     assert done == sorted(done)
     assert len(set(done)) > 2 * len(variants)
