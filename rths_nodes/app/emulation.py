@@ -29,29 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
-from rths_nodes.core import registry
+from rths_nodes.core import registry, samples
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import (
-    HYDRAULICS_NOT_TOLD,
-    HYDRAULICS_OFF,
-    INTERLOCK_CLOSED,
-    INTERLOCK_OPEN,
-    MODE_DISPLACEMENT,
-    MODE_FORCE,
-    Array,
-    Command,
-    Measurement,
-)
-from rths_nodes.laboratory.calibration import (
-    Calibration,
-    Gains,
-    channels_of,
-    gains_of,
-    in_order_of_rig,
-    limits_of_rig,
-)
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Command, Measurement
+from rths_nodes.laboratory import calibration
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.session import load_of
@@ -212,7 +195,7 @@ class Planted:
         if SWAPPED in kinds and n_axes < 2:
             raise ConfigError(f"--plant = {SWAPPED!r}: requires a rig with at least two axes")
         self._kinds = frozenset(kinds)
-        self._pressure = HYDRAULICS_NOT_TOLD
+        self._pressure = samples.HYDRAULICS_NOT_TOLD
         self._off = 0.0
 
     def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
@@ -251,12 +234,12 @@ class Planted:
         if SWAPPED in self._kinds:
             shown[0], shown[1] = shown[1], shown[0]
         if DEAD_INTERLOCK in self._kinds:
-            sensors.interlock = INTERLOCK_CLOSED
+            sensors.interlock = samples.INTERLOCK_CLOSED
 
     def leads(self, command: Array, hydraulics: int) -> Array:
         if JUMP not in self._kinds:
             return command
-        if self._pressure == HYDRAULICS_OFF != hydraulics:
+        if self._pressure == samples.HYDRAULICS_OFF != hydraulics:
             self._off = JUMP_M
         self._pressure = hydraulics
         return np.asarray(command + self._off)
@@ -287,7 +270,7 @@ FROZEN_S = 0.05
 """Time within which the reading of a noisy load cell must change, s."""
 
 
-def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
+def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> ReceiverLimits:
     """Return the limits of an axis in port units.
 
     The limit of the tracking error is the travel at the velocity limit in ``away`` s, but at most the stroke.
@@ -305,7 +288,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 
 
 def receiver_loads(
-    axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
+    axes: Mapping[str, Axis], gains: Sequence[calibration.Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
     """Return a force loop for each axis, in port units; empty unless a controller closes the loop."""
     names, loads = list(axes), list[ReceiverLoad]()
@@ -470,10 +453,10 @@ class Emulator:
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))
         self._rig: Any = assembly.port
-        self._edge: Calibration | None = None
+        self._edge: calibration.Calibration | None = None
         if scenario.rig_file is not None:  # the datagrams use the units of the real receiver
-            channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
-            self._edge = Calibration(scenario.axes, channels)
+            channels = calibration.channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
+            self._edge = calibration.Calibration(scenario.axes, channels)
         self._controllers = Controllers(scenario.axes, scenario.dt)
         self._limit()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -493,16 +476,16 @@ class Emulator:
     @property
     def rest(self) -> float:
         """Longest time from the last command to rest, including the scenario's transport delay, s."""
-        samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
-        return float(samples * self.scenario.dt)
+        ticks = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
+        return float(ticks * self.scenario.dt)
 
     def _limit(self) -> None:
         scenario = self.scenario
-        axes = in_order_of_rig(scenario.axes)
-        gains = [gains_of(axis.rig_axis) for axis in axes.values()]
+        axes = calibration.in_order_of_rig(scenario.axes)
+        gains = [calibration.gains_of(axis.rig_axis) for axis in axes.values()]
         away = LAG_S + (scenario.port.transport_samples + self._bridged) * scenario.dt
         self._limits = [
-            receiver_limits(limits_of_rig(axis), away, gain)
+            receiver_limits(calibration.limits_of_rig(axis), away, gain)
             for axis, gain in zip(axes.values(), gains, strict=True)
         ]
         self._loads = receiver_loads(axes, gains, scenario.moved_axes, scenario.dt) if self._controllers else []
@@ -602,9 +585,9 @@ class Emulator:
     def _switch(self, sample: int) -> None:
         rig, sensors = self._rig, self._receiver.sensors
         self._turned(self.switches.at(sample))
-        if self._saboteur.interlock_open(sample) and sensors.interlock != INTERLOCK_OPEN:
+        if self._saboteur.interlock_open(sample) and sensors.interlock != samples.INTERLOCK_OPEN:
             rig.set_interlock(closed=False)
-            sensors.interlock = INTERLOCK_OPEN
+            sensors.interlock = samples.INTERLOCK_OPEN
         if pressure := self._saboteur.pressure(sample):
             rig.set_hydraulics(pressure)
             sensors.hydraulics = rig.hydraulics
@@ -655,7 +638,7 @@ class Emulator:
             self._warning = on
             self.warned(on)
         if self._controllers:
-            shut = rig.hydraulics == HYDRAULICS_OFF or receiver.sensors.interlock == INTERLOCK_OPEN
+            shut = rig.hydraulics == samples.HYDRAULICS_OFF or receiver.sensors.interlock == samples.INTERLOCK_OPEN
             command = self._controllers.led(command, modes, self._shown, shut)
         rig.write(Command(rig.wait_tick(), command, command, np.array(receiver.inputs)))
         self._tell(rig.read())

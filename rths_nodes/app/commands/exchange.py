@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,13 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
     yield path
 
 
-def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
+def write_archive(runs: Mapping[str, Run], folder: Path) -> Iterator[Path]:
     """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file.
 
-    ``report(run, path)`` writes the page of one test. Raises OSError if a file cannot be written.
+    Raises OSError if a file cannot be written.
     """
+    from rths_nodes.analysis.report.document import write_report
+
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}
@@ -104,7 +106,7 @@ def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, 
         yield from _outputs(name, run, folder)
         page = folder / REPORT / f"{name}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
-        report(run, page)
+        write_report(run, page)
         yield page
     yield _text(folder / "README.md", _readme(runs))
 
@@ -198,8 +200,6 @@ def _read(path: Path) -> Run:
 
 
 def export_command(options: arguments.Options) -> None:
-    from rths_nodes.analysis.report.document import write_report
-
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
     if len(set(names := [name for name, _ in recordings])) < len(names):
@@ -219,12 +219,11 @@ def export_command(options: arguments.Options) -> None:
         for path in filter(procedure.exists, inputs):
             print(shutil.copy(path / procedure.FILE, folder / f"{path.resolve().name}_{procedure.FILE}"))
         if options.form == ARCHIVE:
-            for path in write_archive(runs, folder, write_report):
-                print(path)
-            return
-        for name, run_read in runs.items():
-            for path in write(run_read, folder / name, options.form):
-                print(path)
+            paths = write_archive(runs, folder)
+        else:
+            paths = (path for name, run in runs.items() for path in write(run, folder / name, options.form))
+        for path in paths:
+            print(path)
 
 
 AXIS = ("target", "command", "displacement", "force")
@@ -329,11 +328,40 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
     """
     wanted = read_map(columns)
     with within(str(columns)):
-        histories = _Histories(wanted, Table(file, most))
+        table = Table(file, most)
+        histories = _histories(wanted, table)
+        times, cautions = histories.get("time"), list(table.notes)
+        rate = float(wanted.servo_rate or 0.0) if times is None else _rate(times)
+        if times is not None and not SLOWEST <= rate <= FASTEST:
+            cautions.append(
+                f"time: the rate is {rate:g} Hz, but rates of {SLOWEST:g} to {FASTEST:g} Hz are usual; check "
+                "time.unit"
+            )
+        samples = len(next(iter(histories.values())))
+        dof_names = tuple(wanted.degrees_of_freedom or wanted.axes)
         if scenario is None:
-            return histories.of(_new_scenario(wanted, histories))
-        fitting = _fitting(scenario, wanted, histories)
-        return histories.of(fitting, Assembly(fitting).names.observed)
+            test = _new_scenario(wanted, rate, samples)
+        else:
+            test = _fitting(scenario, wanted, rate, samples)
+            dof_names = Assembly(test).names.observed or dof_names
+        for name in wanted.degrees_of_freedom:
+            if name not in dof_names:
+                raise unknown("degrees_of_freedom", "degree of freedom", name, dof_names)
+        for name in wanted.axes:
+            limits = test.axes[name].limits
+            if not limits.are_stated:
+                cautions.append(f"axes.{name}.limits: missing, so that the units cannot be checked")
+            cautions += _beyond(histories, limits, rate, f"axes.{name}")
+
+    def side_by_side(section: str, names: Iterable[str], key: str) -> Array:
+        missing = np.full(test.samples + 1, math.nan)
+        return np.column_stack(
+            [histories.get(f"{section}.{name}.{key}", missing)[: test.samples + 1] for name in names]
+        )
+
+    axes = [side_by_side("axes", wanted.axes, key) for key in AXIS]
+    dof = [side_by_side("degrees_of_freedom", dof_names, key) for key in MOTION]
+    return Elsewhere(test, tuple(cautions), dof_names, *axes, *dof)
 
 
 def read_map(path: Path) -> Columns:
@@ -342,77 +370,38 @@ def read_map(path: Path) -> Columns:
         return from_data(Columns, data)
 
 
-class _Histories:
-    def __init__(self, wanted: Columns, table: Table) -> None:
-        self._lengths = dict[str, int]()
-        times = None if wanted.time is None else self._numbers(wanted.time, table, "time")
-        self.rate = float(wanted.servo_rate or 0.0) if times is None else _rate(times)
-        self.axes = {
-            name: self._axis(columns_of_axis, table, f"axes.{name}")
-            for name, columns_of_axis in wanted.axes.items()
-        }
-        self.dof = {
-            name: [
-                self._numbers(getattr(columns_of_axis, key), table, f"degrees_of_freedom.{name}.{key}")
-                for key in MOTION
-            ]
-            for name, columns_of_axis in wanted.degrees_of_freedom.items()
-        }
-        if len(set(self._lengths.values())) > 1:
-            lengths = ", ".join(f"{path} {count}" for path, count in self._lengths.items())
-            raise ConfigError(f"the columns have different lengths: {lengths}")
-        self.samples = next(iter(self._lengths.values()))
-        self.cautions = list(table.notes)
-        if times is not None and not SLOWEST <= self.rate <= FASTEST:
-            self.cautions.append(
-                f"time: the rate is {self.rate:g} Hz, but rates of {SLOWEST:g} to {FASTEST:g} Hz are usual; check "
-                "time.unit"
-            )
+def _histories(wanted: Columns, table: Table) -> dict[str, Array]:
+    """Return the histories by the path of their column in the map.
 
-    def _axis(self, columns: AxisColumns, table: Table, path: str) -> list[Array | None]:
-        values = [self._numbers(getattr(columns, key), table, f"{path}.{key}") for key in AXIS]
-        target, command, *measured = values
-        return [command if target is None else target, target if command is None else command, *measured]
-
-    def _numbers(self, column: Placed | None, table: Table, path: str) -> Array | None:
-        if column is None:
-            return None
-        values = column.read(table, path)
-        if len(values) < FEWEST:
-            raise ConfigError(f"{path}: has {len(values)} samples, but must have at least {FEWEST}")
-        self._lengths[path] = len(values)
-        return values
-
-    def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return the histories as a test of ``scenario``.
-
-        ``dof_names`` defaults to the degrees of freedom of the map or, if the map has none, to the axes.
-        """
-        names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
-        sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
-        for name in self.dof:
-            if name not in names:
-                raise unknown("degrees_of_freedom", "degree of freedom", name, names)
-        for name, columns in self.axes.items():
-            if not scenario.axes[name].limits.are_stated:
-                self.cautions.append(f"axes.{name}.limits: missing, so that the units cannot be checked")
-            self.cautions += _beyond(columns, scenario.axes[name].limits, self.rate, f"axes.{name}")
-        samples = scenario.samples + 1
-        axes = [_side_by_side(columns, samples) for columns in zip(*self.axes.values(), strict=True)]
-        dof = zip(*[sources.get(name, nothing) for name in names], strict=True)
-        return Elsewhere(
-            scenario, tuple(self.cautions), names, *axes, *[_side_by_side(columns, samples) for columns in dof]
-        )
+    A missing target or command equals the other. A degree of freedom without columns moves like the target of the
+    axis with the same name. Raises ConfigError if a column is too short, or if the lengths differ.
+    """
+    columns = {"time": wanted.time}
+    for name, axis in wanted.axes.items():
+        columns |= {f"axes.{name}.{key}": getattr(axis, key) for key in AXIS}
+    for name, motion in wanted.degrees_of_freedom.items():
+        columns |= {f"degrees_of_freedom.{name}.{key}": getattr(motion, key) for key in MOTION}
+    histories = {path: column.read(table, path) for path, column in columns.items() if column is not None}
+    lengths = {path: len(values) for path, values in histories.items()}
+    for path, count in lengths.items():
+        if count < FEWEST:
+            raise ConfigError(f"{path}: has {count} samples, but must have at least {FEWEST}")
+    if len(set(lengths.values())) > 1:
+        text = ", ".join(f"{path} {count}" for path, count in lengths.items())
+        raise ConfigError(f"the columns have different lengths: {text}")
+    for name in wanted.axes:
+        target, command = f"axes.{name}.target", f"axes.{name}.command"
+        if target not in histories:
+            histories[target] = histories[command]
+        histories.setdefault(command, histories[target])
+        if name not in wanted.degrees_of_freedom:
+            histories[f"degrees_of_freedom.{name}.displacement"] = histories[target]
+    return histories
 
 
-def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
-    return np.column_stack(
-        [np.full(samples, math.nan) if column is None else column[:samples] for column in columns]
-    )
-
-
-def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    for key, values in zip(AXIS, columns, strict=True):
+def _beyond(histories: Mapping[str, Array], limits: Limits, rate: float, path: str) -> Iterator[str]:
+    for key in AXIS:
+        values = histories.get(f"{path}.{key}")
         if values is None:
             continue
         name, limit, units = (
@@ -456,7 +445,7 @@ def _rate(times: Array) -> float:
     return float(f"{rate:.6g}")
 
 
-def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
+def _new_scenario(wanted: Columns, rate: float, samples: int) -> Scenario:
     if not wanted.name:
         raise ConfigError("name: missing; required without a scenario")
     nobody = {"type": ELSEWHERE}
@@ -467,9 +456,9 @@ def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
     data = {
         "version": 1,
         "name": wanted.name,
-        "servo_rate": histories.rate,
+        "servo_rate": rate,
         "substeps": 1,
-        "duration": (histories.samples - 1) / histories.rate,
+        "duration": (samples - 1) / rate,
         "seed": 0,
         "integrator": nobody,
         "compensator": nobody,
@@ -478,7 +467,7 @@ def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
     return recorded_scenario(yaml_text.dump(data), "the test")
 
 
-def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scenario:
+def _fitting(scenario: Scenario, wanted: Columns, rate: float, samples: int) -> Scenario:
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
@@ -486,12 +475,12 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     for name, axis in wanted.axes.items():
         if axis.limits is not None:
             problems.append(f"axes.{name}.limits: must be left out, because the scenario has limits")
-    if abs(histories.rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
+    if abs(rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
         problems.append(
-            f"the rate is {histories.rate:.9g} Hz, but must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}"
+            f"the rate is {rate:.9g} Hz, but must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}"
         )
     problems.refuse()
-    steps = (histories.samples - 1) // scenario.samples_per_step
+    steps = (samples - 1) // scenario.samples_per_step
     return overrides.replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])
 
 

@@ -21,23 +21,14 @@ from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.rung_differences import differences, peaks_of
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
+from rths_nodes.app.procedure.answers import NO, YES
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.protocols import Port
+from rths_nodes.loop import procedure_record as records
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, EXECUTIVE, LOCKSTEP, REALTIME, STAGES
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import (
-    PAGE,
-    REDUCED,
-    REHEARSAL,
-    RUNGS,
-    TERMINAL,
-    ChecklistAnswer,
-    ProcedureRecord,
-    Rung,
-    RungRecord,
-    moves,
-)
+from rths_nodes.loop.procedure_record import REDUCED, RUNGS, ProcedureRecord, Rung, RungRecord
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.files import with_copied_files
@@ -265,7 +256,9 @@ class Ladder:
             entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
             return text
         # not in place: a stop in another thread may be writing the record
-        entry.differences = entry.differences | {f"{name}{REHEARSAL}": value for name, value in result.items()}
+        entry.differences = entry.differences | {
+            f"{name}{records.REHEARSAL}": value for name, value in result.items()
+        }
         return f"{text}; differs from its rehearsal: {differences_text(result, record)}"
 
 
@@ -287,7 +280,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     """Begin or complete a rung's row in the specimen's history; return true if the rung loads the specimen."""
-    if record.simulation or not moves(entry.name):
+    if record.simulation or not records.moves(entry.name):
         return False
     largest = {
         name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")
@@ -311,9 +304,6 @@ def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path
         entry.remarks.append(f"the recording of the rung cannot be read: {error}")
         return
     update_specimen(record, entry)
-
-
-YES, NO = "y", "n"
 
 
 class ProcedureRunner(Test):
@@ -387,6 +377,16 @@ class ProcedureRunner(Test):
         return next((name for name in self.ladder.planned if name not in done), "")
 
     @property
+    def findings(self) -> list[str]:
+        """Findings of all checks. No signature can clear a finding."""
+        return [finding for row in self.record.checks.values() for finding in row.findings]
+
+    @property
+    def loads_at_rest(self) -> list[str]:
+        axes = {name: axis.rig_axis for name, axis in self.session.scenario.axes.items() if axis.rig_axis}
+        return list(self.session.taken.forces_at_rest(axes).values()) if self.session.taken is not None else []
+
+    @property
     def unconfirmed(self) -> list[str]:
         answers = {row.item: row.answer for row in self.record.checklist}
         return [item for item in self._items if answers.get(item) != YES]
@@ -421,10 +421,10 @@ class ProcedureRunner(Test):
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
             return ""
         port = self.session.drive.port
-        if not port.simulated and way not in (TERMINAL, PAGE):
+        if not port.simulated and way not in (records.TERMINAL, records.PAGE):
             raise ActRefused(
                 f"{act}: refused, because the source of the request is {way or 'a program'}. On a real rig "
-                f"({port.label}), a person performs this act at the {TERMINAL} or at the {PAGE}"
+                f"({port.label}), a person performs this act at the {records.TERMINAL} or at the {records.PAGE}"
             )
         motion = self.motion(act, arguments)
         if motion and clear != CLEAR:
@@ -466,7 +466,7 @@ class ProcedureRunner(Test):
         if not (stopped or self.next_rung):
             return ExitCode.FINISHED, ""
         before = f"the operator ended the test before rung {self.next_rung}"
-        held = ended if doubt or last.outcome == "held" else ": ".join([before, *wrong(self.record)[:1]])
+        held = ended if doubt or last.outcome == "held" else ": ".join([before, *self.findings[:1]])
         not_valid = doubt and last.name == self.record.planned[-1]
         return ExitCode.NOT_VALID if not_valid else ExitCode.HELD, stopped or held
 
@@ -504,7 +504,7 @@ class ProcedureRunner(Test):
             raise unknown("checklist.item", "item", item, self._items)
         if answer not in (YES, NO):
             raise ActRefused(f"checklist: answer = {show(answer)}: must be {YES} or {NO}")
-        self.record.checklist.append(ChecklistAnswer(now(), item, answer, by))
+        self.record.checklist.append(records.ChecklistAnswer(now(), item, answer, by))
         return f"{item}: {answer}"
 
     def _unload(self, to: str = "", signed: str = "") -> str:
@@ -584,11 +584,6 @@ class ProcedureRunner(Test):
             run_id=f"{self.record.test_id}_{folder.name}",
             **handed,
         )
-
-
-def loads_at_rest(session: RigSession) -> list[str]:
-    axes = {name: axis.rig_axis for name, axis in session.scenario.axes.items() if axis.rig_axis}
-    return list(session.taken.forces_at_rest(axes).values()) if session.taken is not None else []
 
 
 def _free(folder: Path, rung: str) -> Path:
@@ -689,11 +684,6 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
         return "run" if state is State.ARMED else "arm"
     if not record.checks:
         return "checklist" if runner.unconfirmed else "check"
-    if wrong(record):
+    if runner.findings:
         return "finish"  # no signature is possible: the rig must be repaired
     return "position" if session.why_not("sign_for") else "sign_for"
-
-
-def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of all checks. No signature can clear a finding."""
-    return [finding for row in record.checks.values() for finding in row.findings]

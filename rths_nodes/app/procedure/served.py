@@ -17,7 +17,7 @@ from pathlib import Path
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.operator_socket import LOOK_S, UNSEEN, Answer, OperatorSocket, Request
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, loads_at_rest, next_act
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
@@ -205,7 +205,7 @@ class Served:
                 f"{KN * row.force_scatter:.3g} kN)"
                 for name, row in session.taken.record().axes.items()
             ]
-            return rows + loads_at_rest(session)
+            return rows + self._runner.loads_at_rest
         if act == "check":
             return [finding for row in record.checks.values() for finding in (*row.findings, *row.remarks)]
         return []
