@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -186,7 +186,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """Applies planted faults. Raises ConfigError for an unknown fault, or swapped axes on a rig with one."""
+    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes on a rig with one axis."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:
@@ -318,7 +318,10 @@ def receiver_loads(
 
 
 class Controllers:
-    """Moves pistons by controllers, or to the command. Raises ConfigError if a law is not ``servo_valve``."""
+    """Controllers of pistons; a piston without a controller follows its command.
+
+    Raises ConfigError if a law is not ``servo_valve``.
+    """
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -366,7 +369,7 @@ class Controllers:
 
 
 class Switches:
-    """Holds the positions of switches at the rig that were turned: interlock, pressure, cable. Thread-safe."""
+    """Positions of the switches that were turned at the rig: interlock, pressure, cable. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -675,7 +678,8 @@ class Emulator:
             except OSError:
                 continue  # ICMP error in response to a sent datagram
             if not self.switches.out():
-                received.append((data, _number_of(sender)))
+                number = int.from_bytes(socket.inet_aton(sender[0]), "big") << 16 | sender[1]
+                received.append((data, number))
 
     def _take(self, came: list[Came]) -> None:
         receiver = self._receiver
@@ -699,15 +703,6 @@ class Emulator:
     def _to(self, sender: int, data: bytes) -> None:
         if self.switches.out():
             return
-        try:
-            self._socket.sendto(data, _address_of(sender))
-        except OSError:
-            return  # treat as lost in transit
-
-
-def _number_of(sender: tuple[str, int]) -> int:
-    return int.from_bytes(socket.inet_aton(sender[0]), "big") << 16 | sender[1]
-
-
-def _address_of(number: int) -> tuple[str, int]:
-    return socket.inet_ntoa((number >> 16).to_bytes(4, "big")), number & 0xFFFF
+        address = socket.inet_ntoa((sender >> 16).to_bytes(4, "big")), sender & 0xFFFF
+        with suppress(OSError):  # treat as lost in transit
+            self._socket.sendto(data, address)

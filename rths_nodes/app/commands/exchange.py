@@ -57,7 +57,7 @@ NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start
 RIG = ("axes", "rig", "port", "rig_file")
 HEAD = ("version", "name", "description")
 
-FORMS = ("csv", "mat", "hdf5")
+FORMS, ARCHIVE = ("csv", "mat", "hdf5"), "designsafe"
 ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 
@@ -165,9 +165,6 @@ def _readme(runs: Mapping[str, Run]) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-ARCHIVE = "designsafe"
 
 
 def export_arguments(add: arguments.Arguments) -> None:
@@ -280,7 +277,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Holds a test from another program, in SI units. Unknown values are NaN.
+    """Test from another program, in SI units. Unknown values are NaN.
 
     The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
     other histories have the shape ``(n, n_axes)``.

@@ -89,7 +89,7 @@ class Step:
 
 @dataclass(eq=False)
 class Ladder:
-    """Provides the ``planned`` rungs of ``scenario``, with their rehearsals.
+    """Rungs of ``scenario`` that are ``planned``, with their rehearsals.
 
     ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` is the code that computes the
     test, as it was when the ladder was built. ``abandoned`` returns True once the operator cancels rehearsals.

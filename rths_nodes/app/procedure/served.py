@@ -96,7 +96,7 @@ class Served:
             return console.run(walk, node.close)
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig. So that the record stays small, record only a stop of an act or of an armed rung."""
+        """Stop the rig. Record only a stop of an act or of an armed rung, so that the record stays small."""
         session = self._runner.session
         if session.busy or session.state is State.ARMED:
             self._runner.do("stop", by, ANYBODY, reason=reason)
