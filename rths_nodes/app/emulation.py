@@ -531,7 +531,7 @@ class Emulator:
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
                 return None
-            self._await(LOOK_S)
+            self._await()
         with ExitStack() as stack:
             pacer: Pacer | None = None
             self._received_at = self._moved_at = time.monotonic()
@@ -613,7 +613,7 @@ class Emulator:
     def _step(self, ended: Callable[[], bool]) -> bool:
         receiver = self._receiver
         if receiver.state_number == datagrams.WAITING:
-            self._await(LOOK_S)
+            self._await()
             return True
         sample = receiver.counter
         if self._saboteur.frozen(sample):
@@ -625,7 +625,7 @@ class Emulator:
         while receiver.newest < receiver.counter and receiver.state_number == datagrams.RUNNING and not ended():
             if time.monotonic() > patience:
                 break
-            self._await(LOOK_S)
+            self._await()
         self._drive()
         return receiver.state_number == datagrams.RUNNING and time.monotonic() <= patience
 
@@ -664,8 +664,8 @@ class Emulator:
         sensors.saturated = bool(measured.flags)
         self._planted.shows(sensors)
 
-    def _await(self, seconds: float) -> None:
-        if select.select([self._socket], [], [], seconds)[0]:
+    def _await(self) -> None:
+        if select.select([self._socket], [], [], LOOK_S)[0]:
             self._take(self._received())
 
     def _received(self) -> list[Came]:

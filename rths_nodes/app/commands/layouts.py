@@ -39,13 +39,13 @@ def plotjuggler(rig: str, axes: Sequence[str]) -> str:
     tabs = below(root, "tabbed_widget", name="Main Window", parent="main_window")
     for axis in axes:
         tab = below(tabs, "Tab", tab_name=axis, containers="1")
-        rows = _splitter(below(tab, "Container"), "-", 2)
+        rows = _splitter(below(tab, "Container"), "-")
         _plot(
             rows,
             f"{axis}: displacement [m]",
             [(f"{rig}/{stream}/{axis}/position", COLORS[stream]) for stream in SHOWN],
         )
-        columns = _splitter(rows, "|", 2)
+        columns = _splitter(rows, "|")
         effort = f"{rig}/{STATES}/{axis}/effort"
         _plot(columns, f"{axis}: force [N]", [(effort, COLORS[STATES])])
         loop = _plot(columns, f"{axis}: force [N] against displacement [m]", [], "XYPlot")
@@ -60,9 +60,8 @@ def plotjuggler(rig: str, axes: Sequence[str]) -> str:
     return xml_text(root)
 
 
-def _splitter(above: ElementTree.Element, orientation: str, count: int) -> ElementTree.Element:
-    sizes = ";".join([f"{1.0 / count:g}"] * count)
-    return below(above, "DockSplitter", orientation=orientation, count=str(count), sizes=sizes)
+def _splitter(above: ElementTree.Element, orientation: str) -> ElementTree.Element:
+    return below(above, "DockSplitter", orientation=orientation, count="2", sizes="0.5;0.5")
 
 
 def _plot(

@@ -32,11 +32,6 @@ PROGRAM_LEFT = "the operator's program has disconnected during its act"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung armed by the page is disarmed, s."""
 _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
-_KINDS: dict[str, tuple[Callable[[str], object], str]] = {
-    "seconds": (float, "a number of seconds"),
-    "unloaded": (lambda text: _FLAGS[text.lower()], "true or false"),
-}
-"""Conversions of arguments, by name. Other arguments are texts."""
 
 
 class Served:
@@ -219,8 +214,11 @@ def _parent(process: int) -> int:
 
 
 def _value(act: str, name: str, text: str) -> object:
-    kind, expected = _KINDS.get(name, (str, "text"))
+    """Return an argument of an act, converted from text. All arguments without a conversion are texts."""
     try:
-        return kind(text)
+        if name == "seconds":
+            return float(text)
+        return _FLAGS[text.lower()] if name == "unloaded" else text
     except (KeyError, ValueError):
+        expected = "a number of seconds" if name == "seconds" else "true or false"
         raise ConfigError(f"{act}.{name} = {text!r}: must be {expected}") from None
