@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.app import hosts
-from rths_nodes.app.keywords import (
-    UNCHANGED,
-    OfRun,
-    OfStudy,
-    Place,
-    Sections,
-    declared_by,
-    documented,
-    of_run,
-    split,
-)
+from rths_nodes.app.keywords import UNCHANGED, OfRun, OfStudy, Place, Sections, declared_by, documented, split
 from rths_nodes.app.results import Run
 from rths_nodes.app.studies import engine as engines
 from rths_nodes.app.studies import identification, prediction, runs, tasks, tuning
@@ -61,7 +51,7 @@ if TYPE_CHECKING:
 Laws = Sequence[str | type | Kernel | Function]
 
 
-@declared_by(Sections, of_run())
+@declared_by(Sections)
 def load(
     scenario: Source,
     overrides: Overrides = (),
@@ -106,7 +96,7 @@ def load(
     return files.load(scenario, changes, case, rig, **unknown)
 
 
-@declared_by(OfRun, of_run())
+@declared_by(OfRun)
 def run(
     scenario: Source,
     overrides: Overrides = (),
@@ -228,7 +218,7 @@ def overlay(
     return plot.overlay(runs, quantity, ax, style, width)
 
 
-@declared_by(Sections, of_run())
+@declared_by(Sections)
 def stability(
     scenario: Source,
     overrides: Overrides = (),

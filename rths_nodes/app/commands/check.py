@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -79,9 +80,8 @@ def check_command(options: arguments.Options) -> None:
         return
     if other := described_file(options.scenario):
         description, command = other
-        arguments.refuse_idle(
-            options, ("rig", "set", "case", "hops"), f"applies to a scenario, not to a {description}"
-        )
+        why = f"applies to a scenario, not to a {description}"
+        arguments.refuse_idle(options, ("rig", "set", "case", "hops"), why)
         terminal.say(f"{options.scenario}: {description}")
         terminal.say(f"  used by: {command}")
         return
@@ -94,9 +94,8 @@ def check_command(options: arguments.Options) -> None:
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
     rehearsed = cache(partial(_rehearsed, loaded))
-    for line in _facts(loaded, assembly, options.rig, rehearsed):
-        terminal.say(f"  {line}")
-    for line in _hops(loaded, measured, rehearsed) if measured else ():
+    hops = _hops(loaded, measured, rehearsed) if measured else ()
+    for line in chain(_facts(loaded, assembly, options.rig, rehearsed), hops):
         terminal.say(f"  {line}")
 
 
@@ -245,11 +244,12 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
-    """Yield the limits of the axes that stop together, and their braking time, s."""
+    """Yield the limits of the displacement axes that stop together, and their braking time, s."""
     names = list(loaded.limits)
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         members = {names[axis]: loaded.limits[names[axis]] for axis in group}
-        yield members, braking_time(members.values())
+        if not any(limits.of_force for limits in members.values()):  # force axes stop alone
+            yield members, braking_time(members.values())
 
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
@@ -258,8 +258,6 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
     sharpest = SHARPEST if loaded.bridge.pauses else 1.0
     for members, time in _groups(loaded):
         for name, limits in members.items():
-            if limits.of_force:
-                continue
             travel = excess_travel(limits, bridge + transport, sharpest, time)
             yield (
                 f"axes.{name}: after a failure the command moves at most {1e3 * travel:.3g} mm further "
@@ -291,8 +289,6 @@ def _margins(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
     names = list(loaded.limits)
     for members, time in _groups(loaded):
         for name, limits in members.items():
-            if limits.of_force:
-                continue
             way = 0.5 * limits.velocity * time
             text = (
                 f"axes.{name}: usable stroke {1e3 * (limits.stroke - way):.4g} mm ({1e3 * limits.stroke:.4g} mm "

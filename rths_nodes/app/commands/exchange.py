@@ -223,6 +223,8 @@ def export_command(options: arguments.Options) -> None:
             print(path)
 
 
+# Import
+
 AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
 FEWEST = 3

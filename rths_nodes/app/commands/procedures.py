@@ -262,6 +262,8 @@ def _tell(options: arguments.Options, screen: Screen, record: ProcedureRecord, f
             document.write_report(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)
 
 
+# Commissioning
+
 FREE = (
     "Do you confirm that no specimen is mounted, that all axes are near the middle of their stroke, that no "
     "person is near the rig, and that you can reach the emergency stop of the rig?"
@@ -401,9 +403,7 @@ class AtTerminal:
         self._asking: Future[None] | None = None
 
     def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
-        from rths_nodes.app.procedure.console import TYPE_CLEAR
-
-        question = self._numbered(f"{instruction}.\n{TYPE_CLEAR if moves else 'Then press Enter: '}")
+        question = self._numbered(f"{instruction}.\n{answering.TYPE_CLEAR if moves else 'Then press Enter: '}")
 
         def ask() -> None:
             while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
@@ -421,7 +421,7 @@ class AtTerminal:
         asking.result()
 
     def agrees(self, question: str) -> bool:
-        return bool(self._dialogue.yes(self._numbered(question)))
+        return self._dialogue.yes(self._numbered(question))
 
     def settle(self) -> None:
         """Wait for Enter if the operator did not answer before the motion ended."""

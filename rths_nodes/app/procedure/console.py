@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
-from rths_nodes.app.procedure.answers import NO, YES, Answers
+from rths_nodes.app.procedure.answers import NO, TYPE_CLEAR, YES, Answers
 from rths_nodes.app.procedure.operator_socket import LOOK_S
 from rths_nodes.app.procedure.procedure_runner import SLOW, Ladder, ProcedureRunner, Step, next_act
 from rths_nodes.app.streams import Printer
@@ -58,7 +58,6 @@ TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)
 NAMED_BY = 6
 """Number of characters of a hash that an operator types to arm a rung."""
 UNITS = {"displacement": (MM, "mm"), "force": (KN, "kN")}
-TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
