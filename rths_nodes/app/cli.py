@@ -34,20 +34,17 @@ GROUPS = {
 ``NAME_command(options)``, which returns the exit code; None is 0."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
-    "commission": "procedures",
-    "test": "procedures",
-    "replay": "page",
-    "stability": "predictions",
-    "corridor": "predictions",
-    "test-node": "node_test",
-    "report": "recordings",
-    "recover": "recordings",
-    "export": "exchange",
-    "import": "exchange",
-    **dict.fromkeys(("compare", "study", "tune", "scoreboard"), "studies"),
-    **dict.fromkeys(("schema", "list", "params", "cite"), "lookup"),
+    "procedures": ("test", "commission"),
+    "page": ("page", "replay"),
+    "predictions": ("stability", "corridor"),
+    "node_test": ("test-node",),
+    "recordings": ("report", "recover"),
+    "exchange": ("export", "import"),
+    "studies": ("compare", "study", "tune", "scoreboard"),
+    "lookup": ("schema", "list", "params", "cite"),
 }
-"""Modules of commands whose name differs from the name of the command."""
+"""Commands of each module that is not named after its command."""
+MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 REPLACED = {
     "characterise": "rths identify --for rig_file",
     "completion": "register-python-argcomplete rths",
@@ -105,7 +102,7 @@ def _check_name(typed: Sequence[str]) -> None:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"rths_nodes.app.commands.{MODULES.get(name, name)}")
+    return import_module(f"rths_nodes.app.commands.{MODULE_OF.get(name, name)}")
 
 
 def purpose(name: str) -> str:
