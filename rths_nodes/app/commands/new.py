@@ -14,7 +14,7 @@ from string import Template
 from typing import TypeVar
 
 from rths_nodes.app.commands import arguments, component_check, lookup, terminal
-from rths_nodes.app.commands.lookup import RIG_FILE, SCENARIO
+from rths_nodes.app.commands.lookup import FILES, RIG_FILE, SCENARIO
 from rths_nodes.core import inputs, registry, yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -27,7 +27,6 @@ from rths_nodes.loop.scenario import files as scenario_files
 from rths_nodes.loop.scenario.schema import Scenario
 
 T = TypeVar("T")
-SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
 TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
@@ -44,7 +43,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def new_arguments(add: arguments.Arguments) -> None:
-    add("kind", "kind of file or package", choices=(*TRIED, *SHIPPED))
+    add("kind", "kind of file or package", choices=(*TRIED, *FILES))
     add("name", "name of the component or file: lowercase letters, digits, underscores")
     text = "new folder for a package (default: NAME), or folder of a file (default: the current folder)"
     add("folder", text, nargs="?")
@@ -59,10 +58,10 @@ def new_command(options: arguments.Options) -> None:
             f"name = {name!r}: must consist of lowercase letters, digits and underscores, begin with a letter, "
             "and not be a Python keyword"
         )
-    if kind in SHIPPED:
+    if kind in FILES:
         write_file(kind, name, Path(options.folder or "."), options.from_ or "")
         return
-    arguments.refuse_idle(options, ["from_"], f"applies to {' and '.join(SHIPPED)}, not to {kind}")
+    arguments.refuse_idle(options, ["from_"], f"applies to {' and '.join(FILES)}, not to {kind}")
     if name in registry.names(kind):
         raise ConfigError(
             f"name = {name!r}: a {kind} with this name exists; names in use: {', '.join(registry.names(kind))}"
@@ -140,8 +139,8 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> None:
 
 
 def _copied(kind: str, name: str, source: str) -> str:
-    path = scenario_files.locate(source, SHIPPED[kind])
-    text = scenario_files.text_of(path, SHIPPED[kind])
+    path = scenario_files.locate(source, FILES[kind])
+    text = scenario_files.text_of(path, FILES[kind])
     data = yaml_text.parse(text, str(path))
     if not isinstance(data, dict) or not re.search(r"^name:", text, re.MULTILINE):
         raise ConfigError(f"{path}: must be a {kind.replace('_', ' ')} with a name")
@@ -237,4 +236,4 @@ def _names(text: str) -> list[str]:
 
 
 def completed(prefix: str, options: arguments.Options) -> Iterator[str]:
-    yield from scenario_files.shipped(SHIPPED[options.kind]) if options.kind in SHIPPED else ()
+    yield from scenario_files.shipped(FILES[options.kind]) if options.kind in FILES else ()
