@@ -34,16 +34,6 @@ SCENARIO, RIG_FILE = "scenario", "rig_file"
 FILES = {SCENARIO: files.SCENARIO, RIG_FILE: files.RIG}
 FAMILIES = (*FILES, *registry.FAMILIES)
 KINDS = {SCENARIO: Scenario, RIG_FILE: RigFile}
-PUBLICATIONS = "references.bib"
-EVALUATION = (
-    ("tracking indicator", "mercan_2007"),
-    ("hybrid simulation energy monitor", "mosqueda_2007"),
-    ("frequency evaluation index", "guo_2014"),
-)
-OWN = (
-    "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
-    f"  version = {{{__version__}}},\n}}"
-)
 
 
 def list_arguments(add: arguments.Arguments) -> None:
@@ -203,6 +193,18 @@ def schema_text(kind: str) -> str:
 
 def schema_file(kind: str) -> str:
     return f"{kind}.schema.json"
+
+
+PUBLICATIONS = "references.bib"
+EVALUATION = (
+    ("tracking indicator", "mercan_2007"),
+    ("hybrid simulation energy monitor", "mosqueda_2007"),
+    ("frequency evaluation index", "guo_2014"),
+)
+OWN = (
+    "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
+    f"  version = {{{__version__}}},\n}}"
+)
 
 
 def cite_arguments(add: arguments.Arguments) -> None:

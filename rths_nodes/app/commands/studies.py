@@ -260,14 +260,6 @@ def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: s
 VALUES = ("low", "median", "high", "worst")
 """Statistics that ``--json`` prints for each group; infinite values are printed as null."""
 SHOWN = 10
-BENCHMARK = "rths_benchmark_2020"
-PLANTS = 100
-OF_RUNS = (
-    *("set", "cases", "laws", "settings", "training", "plants", "records", "indices", "rank", "response"),
-    *("out", "entry", "figures", "format", "width", "json"),
-)
-OF_PLACE = ("jobs", "scheduler", "run_programs")
-DEFAULTS = {"benchmark": BENCHMARK, "tune": 0, "training_plants": 2, "noise_seeds": 3, "seed": 1}
 
 
 def study_arguments(add: arguments.Arguments) -> None:
@@ -449,6 +441,16 @@ def _text(value: float) -> str:
     if value >= tuning.UNSTABLE:
         return "judged unstable"
     return "not finished" if value >= tuning.BROKEN else plain(value)
+
+
+BENCHMARK = "rths_benchmark_2020"
+PLANTS = 100
+OF_RUNS = (
+    *("set", "cases", "laws", "settings", "training", "plants", "records", "indices", "rank", "response"),
+    *("out", "entry", "figures", "format", "width", "json"),
+)
+OF_PLACE = ("jobs", "scheduler", "run_programs")
+DEFAULTS = {"benchmark": BENCHMARK, "tune": 0, "training_plants": 2, "noise_seeds": 3, "seed": 1}
 
 
 def scoreboard_arguments(add: arguments.Arguments) -> None:
