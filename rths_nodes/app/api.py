@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.app import hosts
-from rths_nodes.app.keywords import UNCHANGED, OfRun, OfStudy, Place, Sections, declared_by, documented, split
+from rths_nodes.app.keywords import UNCHANGED, OfRun, OfStudy, Place, Sections, declared_by, split
 from rths_nodes.app.results import Run
 from rths_nodes.app.studies import engine as engines
 from rths_nodes.app.studies import identification, prediction, runs, tasks, tuning
@@ -272,7 +272,15 @@ def estimate(
 def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str = AUTO) -> Prediction: ...
 
 
-@documented(
+def estimate(
+    recording: Place | recordings.Run,
+    axis: str | None = None,
+    *,
+    begin: float | None = None,
+    end: float | None = None,
+    set: Overrides | None = None,
+    engine: str = AUTO,
+) -> dict[str, Estimate] | Prediction:
     """Estimate the delay and amplitude ratio of a loading system, or predict a test with other settings.
 
     Parameters
@@ -309,16 +317,6 @@ def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str =
     >>> rths_nodes.estimate(test, set="compensator.type=none").indices["predicted"]["story_1"]["delay_s"] > 0.025
     True
     """
-)
-def estimate(
-    recording: Place | recordings.Run,
-    axis: str | None = None,
-    *,
-    begin: float | None = None,
-    end: float | None = None,
-    set: Overrides | None = None,
-    engine: str = AUTO,
-) -> dict[str, Estimate] | Prediction:
     from rths_nodes.analysis.identification.estimate import estimate as estimated
 
     test = recording if isinstance(recording, recordings.Run) else read_run(recording)
@@ -361,7 +359,20 @@ def identify(
 ) -> Fit: ...
 
 
-@documented(
+def identify(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    purpose: str = "model_based",
+    noise: Mapping[str, float] | None = None,
+    resolution: float | None = None,
+    transport: str | None = None,
+    fit_up_to: float | None = None,
+    out: Place | None = None,
+    progress: Shown | None = None,
+) -> Identified | Fit:
     """Identify a loading system from tests with noise on one axis at a time.
 
     Parameters
@@ -404,21 +415,6 @@ def identify(
     >>> bool(model.fit.error.max() < 0.2), model.measured.response.shape[1:]
     (True, (1, 1))
     """
-)
-def identify(
-    scenario: Source,
-    overrides: Overrides = (),
-    *,
-    rig: Place = "",
-    case: str = "",
-    purpose: str = "model_based",
-    noise: Mapping[str, float] | None = None,
-    resolution: float | None = None,
-    transport: str | None = None,
-    fit_up_to: float | None = None,
-    out: Place | None = None,
-    progress: Shown | None = None,
-) -> Identified | Fit:
     purposes = identification.MODEL_BASED, identification.IDENTIFIED_INVERSE
     if purpose not in purposes:
         raise unknown("purpose", "purpose", purpose, purposes)
@@ -534,7 +530,24 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     return Design(from_data(StudyFile, data), Path(), loaded)
 
 
-@documented(
+def tune(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    parameters: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
+    index: str = "J2",
+    cases: Sequence[str] = (),
+    plants: int = 0,
+    seed: int = 1,
+    evaluations: int = 60,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+    say: Say | None = None,
+) -> Tuned:
     """Optimise parameters for the worst case of an ensemble.
 
     Parameters
@@ -578,25 +591,6 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     >>> round(best.values["compensator.alpha"]), best.worst < 0.1 * best.before
     (29, True)
     """
-)
-def tune(
-    scenario: Source,
-    overrides: Overrides = (),
-    *,
-    rig: Place = "",
-    case: str = "",
-    parameters: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
-    index: str = "J2",
-    cases: Sequence[str] = (),
-    plants: int = 0,
-    seed: int = 1,
-    evaluations: int = 60,
-    jobs: int | None = None,
-    scheduler: str = "",
-    engine: str = AUTO,
-    progress: Shown | None = None,
-    say: Say | None = None,
-) -> Tuned:
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(scenario, overrides, case, rig)
     counts = ("evaluations", evaluations, tuning.LEAST), ("plants", plants, 0), ("seed", seed, 0)
     for name, value, least in counts:
@@ -611,7 +605,30 @@ def tune(
         return search.tune(evaluations, seed, report)
 
 
-@documented(
+def scoreboard(
+    benchmark: Source = "rths_benchmark_2020",
+    overrides: Overrides = (),
+    *,
+    laws: Laws = (),
+    settings: Place | Mapping[str, Mapping[str, object]] = "",
+    cases: Sequence[str] = (),
+    plants: int | None = None,
+    noise_seeds: int = 3,
+    seed: int = 1,
+    records: Sequence[str] = (),
+    indices: Sequence[str] = (),
+    rank: str | None = None,
+    response: str | None = None,
+    tune: int = 0,
+    training: Overrides = (),
+    training_plants: int = 2,
+    entry: Place | None = None,
+    out: Place | None = None,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+) -> Scoreboard:
     """Compare compensators on the same cases, plants and noise, and rank them.
 
     Parameters
@@ -663,31 +680,6 @@ def tune(
     >>> [(score.place, score.law) for score in board.scores]
     [('1', 'inverse'), ('2', 'none')]
     """
-)
-def scoreboard(
-    benchmark: Source = "rths_benchmark_2020",
-    overrides: Overrides = (),
-    *,
-    laws: Laws = (),
-    settings: Place | Mapping[str, Mapping[str, object]] = "",
-    cases: Sequence[str] = (),
-    plants: int | None = None,
-    noise_seeds: int = 3,
-    seed: int = 1,
-    records: Sequence[str] = (),
-    indices: Sequence[str] = (),
-    rank: str | None = None,
-    response: str | None = None,
-    tune: int = 0,
-    training: Overrides = (),
-    training_plants: int = 2,
-    entry: Place | None = None,
-    out: Place | None = None,
-    jobs: int | None = None,
-    scheduler: str = "",
-    engine: str = AUTO,
-    progress: Shown | None = None,
-) -> Scoreboard:
     from rths_nodes.app.studies.competition import compete
     from rths_nodes.app.studies.scoreboard import Conditions
 

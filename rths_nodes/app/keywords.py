@@ -104,14 +104,6 @@ def _of_run() -> dict[str, tuple[Spec, object]]:
     return rows | {name: (sections[name], UNCHANGED) for name in Sections.__annotations__}
 
 
-def documented(text: str) -> Callable[[F], F]:
-    def decorated(function: F) -> F:
-        function.__doc__ = text
-        return function
-
-    return decorated
-
-
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]] | None = None) -> Callable[[F], F]:
     """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring.
 
