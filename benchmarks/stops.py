@@ -36,7 +36,7 @@ from stop_figures import HEAD, MEASURED, UDP, Copies, Figures, Row, figures_of, 
 from stop_journal import Journal
 
 from rths_nodes.app import hosts
-from rths_nodes.app.emulation.emulator import Emulator
+from rths_nodes.app.emulation import Emulator
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head

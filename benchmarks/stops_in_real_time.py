@@ -23,8 +23,7 @@ from stop_journal import Journal
 
 import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.app.emulation.emulator import Emulator
-from rths_nodes.app.emulation.faults import Misbehaviour
+from rths_nodes.app.emulation import Emulator, Misbehaviour
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.wire import decode

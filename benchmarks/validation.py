@@ -22,8 +22,8 @@ import numpy as np
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import MARTHS_2023, TRUE
 from rths_nodes.analysis.units import MS
-from rths_nodes.app.commands import compare
-from rths_nodes.app.commands.compare import Result
+from rths_nodes.app.commands import studies
+from rths_nodes.app.commands.studies import Result
 from rths_nodes.app.studies.runs import AXIS_INDICES, needs_response, of_set
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core.samples import Array
@@ -118,9 +118,9 @@ def cases_of(scenario: Scenario) -> list[str]:
 
 def computed(scenario: Scenario, cases: Sequence[str], common: Sequence[str] = ()) -> list[Result]:
     """Return the results of ``cases`` with their histories. Exit if a run did not finish."""
-    chosen = compare.variants(scenario, cases=cases, common=common)
+    chosen = studies.variants(scenario, cases=cases, common=common)
     response = needs_response(name for variant in chosen for name in variant.published)
-    results = compare.compare(chosen, keep=True, response=response)
+    results = studies.compare(chosen, keep=True, response=response)
     for result in results:
         if result.outcome != "finished":
             sys.exit(f"{scenario.name}, {result.variant.name}: {result.outcome}: {result.reason}")
@@ -225,8 +225,8 @@ def phillips_spencer() -> Iterator[str]:
     """Yield the lines on case (b) of Phillips & Spencer."""
     text = 'The paper has no figures for case (b): the test "immediately went unstable".'
     yield intro("Phillips & Spencer without compensation", "Computed", text, QUANTITIES)
-    chosen = compare.variants(files.load("phillips_spencer_2012"), cases=["b"])
-    (result,) = compare.compare(chosen, keep=True)
+    chosen = studies.variants(files.load("phillips_spencer_2012"), cases=["b"])
+    (result,) = studies.compare(chosen, keep=True)
     yield f"| case b | unstable | {result.outcome} after {result.run.time[-1]:.1f} s |"
 
 
@@ -281,7 +281,7 @@ def marths() -> Iterator[str]:
         "numbers refer to both actuators, to x and theta, or to both stories.",
         "| index | ours, measured | ours, true |\n|---|---|---|",
     )
-    (result,) = compare.compare([compare.Variant("law", files.load("marths_2023"))])
+    (result,) = studies.compare([studies.Variant("law", files.load("marths_2023"))])
     for number, names in MARTHS_2023.items():
         cells = (_list(np.array([result.values[name + kind] for name in names]), ".3g") for kind in ("", TRUE))
         yield f"| {number} | {' | '.join(cells)} |"

@@ -12,9 +12,8 @@ from pathlib import Path
 import attrs
 
 from rths_nodes.analysis.index_definitions import DEFINITIONS
-from rths_nodes.app import cli
-from rths_nodes.app.commands import listing
-from rths_nodes.app.emulation import faults
+from rths_nodes.app import cli, emulation
+from rths_nodes.app.commands import lookup
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop import options
 from rths_nodes.loop.scenario import judgement
@@ -64,8 +63,8 @@ def commands() -> list[str]:
 def shipped() -> list[str]:
     """Return the page of shipped scenarios, rig files and components, as printed by ``rths list``."""
     lines = ["# Scenarios, rig files, components", "", GENERATED]
-    for family in listing.FAMILIES:
-        rows = [(f"`{name}`", line) for name, line in listing.described(family)]
+    for family in lookup.FAMILIES:
+        rows = [(f"`{name}`", line) for name, line in lookup.described(family)]
         lines += ["", f"## {family.replace('_', ' ').capitalize()}", *_table(("name", "description"), rows)]
     return lines
 
@@ -150,7 +149,7 @@ def indices() -> list[str]:
 def commissioning() -> list[str]:
     """Return the page of the commissioning trials and the faults that they detect."""
     trials = [(", ".join(trial.causes), trial.done, trial.bound, trial.proves) for trial in TRIALS.values()]
-    planted = [(f"`{name}`", meaning) for name, meaning in faults.PLANTED.items()]
+    planted = [(f"`{name}`", meaning) for name, meaning in emulation.PLANTED.items()]
     lines = ["# Commissioning trials", "", GENERATED]
     lines += ["[Safety](../safety.md#commissioning) describes their use."]
     lines += _table(("cause", "action", "requirement", "proves"), trials)

@@ -64,7 +64,7 @@ EXTERNAL = {
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
     "app/page/": {"aiohttp"},
-    "app/commands/replay.py": {"aiohttp"},
+    "app/commands/page.py": {"aiohttp"},
     "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow", "cloudpickle", "pandas", "matplotlib"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
@@ -227,12 +227,13 @@ def test_imports_are_not_circular() -> None:
 
 
 def test_classes_and_functions_are_short() -> None:
-    """At most 25 methods in a class, 60 lines in a function."""
+    """At most 25 methods in a class, 60 lines in a function, without those of its docstring."""
     long = []
     for module in MODULES:
         for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
-            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60:
-                long.append(f"{module}: {node.name}")
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno - (ast.get_docstring(node) or "").count("\n")
+                long += [f"{module}: {node.name}"] * (lines >= 60)
             if isinstance(node, ast.ClassDef) and sum(isinstance(e, ast.FunctionDef) for e in node.body) > 25:
                 long.append(f"{module}: {node.name}")
     assert long == []

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from rths_nodes.app.commands.cite import publications
+from rths_nodes.app.commands.lookup import publications
 from rths_nodes.app.studies import entries
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import declared

@@ -19,7 +19,7 @@ from rig_runner import conducted, positioned
 
 from rths_nodes.analysis.report.document import NO_SAFETY
 from rths_nodes.app import hosts
-from rths_nodes.app.commands.commission import AtTerminal
+from rths_nodes.app.commands.procedures import AtTerminal
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, arms
 from rths_nodes.core.limits import Limits

@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.app import hosts
-from rths_nodes.app.keywords import (
-    UNCHANGED,
-    OfRun,
-    OfStudy,
-    Place,
-    Sections,
-    declared_by,
-    documented,
-    of_run,
-    split,
-)
+from rths_nodes.app.keywords import UNCHANGED, OfRun, OfStudy, Place, Sections, declared_by, split
 from rths_nodes.app.results import Run
 from rths_nodes.app.studies import engine as engines
 from rths_nodes.app.studies import identification, prediction, runs, tasks, tuning
@@ -60,7 +50,7 @@ if TYPE_CHECKING:
 Laws = Sequence[str | type | Kernel | Function]
 
 
-@declared_by(Sections, of_run())
+@declared_by(Sections)
 def load(
     scenario: Source,
     overrides: Overrides = (),
@@ -105,7 +95,7 @@ def load(
     return files.load(scenario, changes, case, rig, **unknown)
 
 
-@declared_by(OfRun, of_run())
+@declared_by(OfRun)
 def run(
     scenario: Source,
     overrides: Overrides = (),
@@ -227,7 +217,7 @@ def overlay(
     return plot.overlay(runs, quantity, ax, style, width)
 
 
-@declared_by(Sections, of_run())
+@declared_by(Sections)
 def stability(
     scenario: Source,
     overrides: Overrides = (),
@@ -281,7 +271,15 @@ def estimate(
 def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str = AUTO) -> Prediction: ...
 
 
-@documented(
+def estimate(
+    recording: Place | recordings.Run,
+    axis: str | None = None,
+    *,
+    begin: float | None = None,
+    end: float | None = None,
+    set: Overrides | None = None,
+    engine: str = AUTO,
+) -> dict[str, Estimate] | Prediction:
     """Estimate the delay and amplitude ratio of a loading system, or predict a test with other settings.
 
     Parameters
@@ -318,16 +316,6 @@ def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str =
     >>> rths_nodes.estimate(test, set="compensator.type=none").indices["predicted"]["story_1"]["delay_s"] > 0.025
     True
     """
-)
-def estimate(
-    recording: Place | recordings.Run,
-    axis: str | None = None,
-    *,
-    begin: float | None = None,
-    end: float | None = None,
-    set: Overrides | None = None,
-    engine: str = AUTO,
-) -> dict[str, Estimate] | Prediction:
     from rths_nodes.analysis.identification.estimate import estimate as estimated
 
     test = recording if isinstance(recording, recordings.Run) else read_run(recording)
@@ -370,7 +358,20 @@ def identify(
 ) -> Fit: ...
 
 
-@documented(
+def identify(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    purpose: str = "model_based",
+    noise: Mapping[str, float] | None = None,
+    resolution: float | None = None,
+    transport: str | None = None,
+    fit_up_to: float | None = None,
+    out: Place | None = None,
+    progress: Shown | None = None,
+) -> Identified | Fit:
     """Identify a loading system from tests with noise on one axis at a time.
 
     Parameters
@@ -413,21 +414,6 @@ def identify(
     >>> bool(model.fit.error.max() < 0.2), model.measured.response.shape[1:]
     (True, (1, 1))
     """
-)
-def identify(
-    scenario: Source,
-    overrides: Overrides = (),
-    *,
-    rig: Place = "",
-    case: str = "",
-    purpose: str = "model_based",
-    noise: Mapping[str, float] | None = None,
-    resolution: float | None = None,
-    transport: str | None = None,
-    fit_up_to: float | None = None,
-    out: Place | None = None,
-    progress: Shown | None = None,
-) -> Identified | Fit:
     purposes = identification.MODEL_BASED, identification.IDENTIFIED_INVERSE
     if purpose not in purposes:
         raise unknown("purpose", "purpose", purpose, purposes)
@@ -466,10 +452,6 @@ def _folder(out: Place | None) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="rths_"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _hooks(progress: Shown | None) -> studies.Hooks:
-    return studies.Hooks(progress) if progress else studies.Hooks()
 
 
 def _of_study() -> dict[str, tuple[Spec, object]]:
@@ -529,7 +511,7 @@ def study(
     """
     where, design = engines.chosen(jobs, scheduler, engine), _design(file, contents)
     with _folder(out) as folder:
-        table = studies.complete(design, folder, where, _hooks(progress))
+        table = studies.complete(design, folder, where, studies.Hooks(progress or tasks.silent))
         if out is not None:
             studies.write_all(table, folder)
     return table
@@ -547,7 +529,24 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     return Design(from_data(StudyFile, data), Path(), loaded)
 
 
-@documented(
+def tune(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    parameters: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
+    index: str = "J2",
+    cases: Sequence[str] = (),
+    plants: int = 0,
+    seed: int = 1,
+    evaluations: int = 60,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+    say: Say | None = None,
+) -> Tuned:
     """Optimise parameters for the worst case of an ensemble.
 
     Parameters
@@ -591,25 +590,6 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     >>> round(best.values["compensator.alpha"]), best.worst < 0.1 * best.before
     (29, True)
     """
-)
-def tune(
-    scenario: Source,
-    overrides: Overrides = (),
-    *,
-    rig: Place = "",
-    case: str = "",
-    parameters: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
-    index: str = "J2",
-    cases: Sequence[str] = (),
-    plants: int = 0,
-    seed: int = 1,
-    evaluations: int = 60,
-    jobs: int | None = None,
-    scheduler: str = "",
-    engine: str = AUTO,
-    progress: Shown | None = None,
-    say: Say | None = None,
-) -> Tuned:
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(scenario, overrides, case, rig)
     counts = ("evaluations", evaluations, tuning.LEAST), ("plants", plants, 0), ("seed", seed, 0)
     for name, value, least in counts:
@@ -624,7 +604,30 @@ def tune(
         return search.tune(evaluations, seed, report)
 
 
-@documented(
+def scoreboard(
+    benchmark: Source = "rths_benchmark_2020",
+    overrides: Overrides = (),
+    *,
+    laws: Laws = (),
+    settings: Place | Mapping[str, Mapping[str, object]] = "",
+    cases: Sequence[str] = (),
+    plants: int | None = None,
+    noise_seeds: int = 3,
+    seed: int = 1,
+    records: Sequence[str] = (),
+    indices: Sequence[str] = (),
+    rank: str | None = None,
+    response: str | None = None,
+    tune: int = 0,
+    training: Overrides = (),
+    training_plants: int = 2,
+    entry: Place | None = None,
+    out: Place | None = None,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+) -> Scoreboard:
     """Compare compensators on the same cases, plants and noise, and rank them.
 
     Parameters
@@ -676,31 +679,6 @@ def tune(
     >>> [(score.place, score.law) for score in board.scores]
     [('1', 'inverse'), ('2', 'none')]
     """
-)
-def scoreboard(
-    benchmark: Source = "rths_benchmark_2020",
-    overrides: Overrides = (),
-    *,
-    laws: Laws = (),
-    settings: Place | Mapping[str, Mapping[str, object]] = "",
-    cases: Sequence[str] = (),
-    plants: int | None = None,
-    noise_seeds: int = 3,
-    seed: int = 1,
-    records: Sequence[str] = (),
-    indices: Sequence[str] = (),
-    rank: str | None = None,
-    response: str | None = None,
-    tune: int = 0,
-    training: Overrides = (),
-    training_plants: int = 2,
-    entry: Place | None = None,
-    out: Place | None = None,
-    jobs: int | None = None,
-    scheduler: str = "",
-    engine: str = AUTO,
-    progress: Shown | None = None,
-) -> Scoreboard:
     from rths_nodes.app.studies.competition import compete
     from rths_nodes.app.studies.scoreboard import Conditions
 
@@ -722,4 +700,4 @@ def scoreboard(
     )
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(benchmark, overrides)
     with _folder(out) as folder:
-        return compete(loaded, conditions, folder, where, _hooks(progress))
+        return compete(loaded, conditions, folder, where, studies.Hooks(progress or tasks.silent))

@@ -30,16 +30,21 @@ GROUPS = {
     "run many variants": ("compare", "study", "tune", "scoreboard"),
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
-"""Sub-commands by purpose. The module of a command defines ``add_arguments(add)`` and ``run(options)``; ``run``
-returns the exit code; None is 0."""
+"""Sub-commands by purpose. The module of the command NAME defines ``NAME_arguments(add)`` and
+``NAME_command(options)``, which returns the exit code; None is 0."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
-    "export": "exporting",
-    "import": "importing",
-    "list": "listing",
-    "params": "parameters",
-    "test-node": "node_test",
+    "procedures": ("test", "commission"),
+    "page": ("page", "replay"),
+    "predictions": ("stability", "corridor"),
+    "node_test": ("test-node",),
+    "recordings": ("report", "recover"),
+    "exchange": ("export", "import"),
+    "studies": ("compare", "study", "tune", "scoreboard"),
+    "lookup": ("schema", "list", "params", "cite"),
 }
+"""Commands of each module that is not named after its command."""
+MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 REPLACED = {
     "characterise": "rths identify --for rig_file",
     "completion": "register-python-argcomplete rths",
@@ -97,13 +102,13 @@ def _check_name(typed: Sequence[str]) -> None:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"rths_nodes.app.commands.{MODULES.get(name, name.replace('-', '_'))}")
+    return import_module(f"rths_nodes.app.commands.{MODULE_OF.get(name, name)}")
 
 
 def purpose(name: str) -> str:
-    """Return the first paragraph of the docstring of a command's module, without the command's name."""
-    paragraph = inspect.cleandoc(_module(name).__doc__ or "").partition("\n\n")[0]
-    return " ".join(paragraph.split()).partition(": ")[2].removesuffix(".")
+    """Return the paragraph about a command in the docstring of its module, without the command's name."""
+    text = inspect.cleandoc(_module(name).__doc__ or "").partition(f"``rths {name}``: ")[2]
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
 def _groups() -> str:
@@ -131,10 +136,10 @@ def _parser(names: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rths {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in wanted or COMMANDS:
-        text, command = purpose(name), _module(name)
+        text, members, prefix = purpose(name), vars(_module(name)), name.replace("-", "_")
         sub = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
-        command.add_arguments(Arguments(sub))
-        sub.set_defaults(run=command.run)
+        members[f"{prefix}_arguments"](Arguments(sub))
+        sub.set_defaults(run=members[f"{prefix}_command"])
     return parser
 
 

@@ -19,29 +19,14 @@ from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop import faults as faulty
-from rths_nodes.loop import outcomes
+from rths_nodes.loop import options, outcomes
 from rths_nodes.loop.compiled.running import KernelLoop, loop_over_kernels
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import FaultyLoop
 from rths_nodes.loop.indices.tracking import Delay
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import (
-    AUTO,
-    COMPILED,
-    EMBEDDED,
-    EXECUTIVE,
-    KERNELS,
-    LOCKSTEP,
-    ONE_NODE,
-    OVER_KERNELS,
-    PROCESSES,
-    REALTIME,
-    STAGES,
-    RunOptions,
-    checked_namespace,
-    run_options,
-)
+from rths_nodes.loop.options import EMBEDDED, EXECUTIVE, RunOptions
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -128,12 +113,12 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
     port: Port | None = None,
-    preferred: str = AUTO,
-    **options: Any,
+    preferred: str = options.AUTO,
+    **values: Any,
 ) -> RunResult:
     """Run ``scenario`` with ``overrides``, and return the result.
 
-    ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
+    ``values`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
     a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
     ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
@@ -142,15 +127,15 @@ def run(
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
-            how: dict[str, Any] = {"keep": keep, "brief": brief, "port": port, "preferred": preferred}
-            how |= {"progress": progress, "interrupted": asked, "starting": starting}
-            return run(scenario, overrides, **how, **options)
+            values |= {"keep": keep, "brief": brief, "port": port, "preferred": preferred}
+            values |= {"progress": progress, "interrupted": asked, "starting": starting}
+            return run(scenario, overrides, **values)
     name = scenario if isinstance(scenario, (str, os.PathLike)) else "scenario"
-    loaded = files.load(scenario, overrides, options.get("case") or "", options.get("rig") or "")
-    loaded, options["engine"] = _of_one_engine(loaded, options.get("engine") or AUTO, preferred)
-    chosen = run_options({"scenario": name} | options)
+    loaded = files.load(scenario, overrides, values.get("case") or "", values.get("rig") or "")
+    loaded, values["engine"] = _of_one_engine(loaded, values.get("engine") or options.AUTO, preferred)
+    chosen = options.run_options({"scenario": name} | values)
     chosen = chosen.changed(
-        namespace=checked_namespace(chosen.namespace),
+        namespace=options.checked_namespace(chosen.namespace),
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
         run_id=chosen.run_id or loaded.run_id(),
     )
@@ -167,7 +152,7 @@ def run(
             loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
     watch = (lambda sample: progress(sample, samples)) if progress else None, interrupted, starting
-    loop = _engine(embedded, chosen, preferred if port is None else STAGES)
+    loop = _engine(embedded, chosen, preferred if port is None else options.STAGES)
     if isinstance(loop, KernelLoop):
         loop.brief = brief and not chosen.record and loaded.soft_start is None
     started = time.monotonic()
@@ -181,78 +166,79 @@ def run(
 
 
 def _of_one_engine(scenario: Scenario, engine: str, preferred: str) -> tuple[Scenario, str]:
-    if engine == AUTO and preferred == AUTO:
+    if engine == options.AUTO and preferred == options.AUTO:
         engine = scenario.engine
-    named = EXECUTIVE if engine == EXECUTIVE else AUTO
+    named = EXECUTIVE if engine == EXECUTIVE else options.AUTO
     return (scenario if scenario.engine == named else override(scenario, {"engine": named})), engine
 
 
-def _check_handed(port: Port | None, options: RunOptions) -> None:
+def _check_handed(port: Port | None, chosen: RunOptions) -> None:
     if port is None:
         return
-    if options.engine == EXECUTIVE:
+    if chosen.engine == EXECUTIVE:
         raise ConfigError(f"engine = {EXECUTIVE!r}: a procedure already holds the session of the rig; use python")
-    if options.host == PROCESSES:
+    if chosen.host == options.PROCESSES:
         raise ConfigError(
             "host = 'processes': the port of a procedure cannot move to another process; use embedded or composed"
         )
-    if options.actuator_nodes != ONE_NODE:
+    if chosen.actuator_nodes != options.ONE_NODE:
         raise ConfigError(
-            f"actuator_nodes = {options.actuator_nodes}: the port of a procedure has one node; use one"
+            f"actuator_nodes = {chosen.actuator_nodes}: the port of a procedure has one node; use one"
         )
-    if port.paced != (options.pace == REALTIME):
-        here = REALTIME if port.paced else LOCKSTEP
-        raise ConfigError(f"pace = {options.pace!r}: must be {here}, the pace of the open port")
+    if port.paced != (chosen.pace == options.REALTIME):
+        here = options.REALTIME if port.paced else options.LOCKSTEP
+        raise ConfigError(f"pace = {chosen.pace!r}: must be {here}, the pace of the open port")
 
 
-def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> Loop:
-    faults = [faulty.parse(fault) for fault in options.faults]
-    faulty.check(faults, scenario, options.host, options.pace, options.recorded)
-    if faults and options.host == EMBEDDED:
+def _loop(scenario: Scenario, chosen: RunOptions, port: Port | None = None) -> Loop:
+    faults = [faulty.parse(fault) for fault in chosen.faults]
+    faulty.check(faults, scenario, chosen.host, chosen.pace, chosen.recorded)
+    if faults and chosen.host == EMBEDDED:
         return checked_loop(scenario, lambda assembly: FaultyLoop(assembly, faults), port)
     return checked_loop(scenario, port=port)
 
 
-def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
+def _engine(loop: Loop, chosen: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine. By default, the loop of a recorded test runs stage by stage.
 
     The recording then grows during the test. Raises ConfigError if a kernel is missing or cannot be translated.
     """
-    engine = preferred if options.engine == AUTO else options.engine
+    engine = preferred if chosen.engine == options.AUTO else chosen.engine
     if engine == EXECUTIVE:
-        return ExecutiveLoop(loop, options.pace == REALTIME, nodes=options.host != EMBEDDED)
-    if engine == AUTO:
-        engine = STAGES if options.record else KERNELS
-    if engine == STAGES or options.host != EMBEDDED or options.faults:
+        return ExecutiveLoop(loop, chosen.pace == options.REALTIME, nodes=chosen.host != EMBEDDED)
+    if engine == options.AUTO:
+        engine = options.STAGES if chosen.record else options.KERNELS
+    if engine == options.STAGES or chosen.host != EMBEDDED or chosen.faults:
         return loop
-    kernels = loop_over_kernels(loop, engine == COMPILED)
-    if isinstance(kernels, str) and options.engine in OVER_KERNELS:
+    kernels = loop_over_kernels(loop, engine == options.COMPILED)
+    if isinstance(kernels, str) and chosen.engine in options.OVER_KERNELS:
         raise ConfigError(f"engine = {engine!r}: {kernels}; use python")
     if isinstance(kernels, str):
         return loop
-    if kernels.untranslatable and options.engine == COMPILED:
-        raise ConfigError(f"engine = {COMPILED!r}: {kernels.untranslatable}; correct the kernel, or use {KERNELS}")
+    if kernels.untranslatable and chosen.engine == options.COMPILED:
+        reason = f"{kernels.untranslatable}; correct the kernel, or use {options.KERNELS}"
+        raise ConfigError(f"engine = {options.COMPILED!r}: {reason}")
     return kernels
 
 
-def _result(scenario: Scenario, options: RunOptions, **fields: Any) -> RunResult:
-    recording = Path(options.record) if options.record else None
-    how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
+def _result(scenario: Scenario, chosen: RunOptions, **fields: Any) -> RunResult:
+    recording = Path(chosen.record) if chosen.record else None
+    how: dict[str, Any] = {"host": chosen.host, "pace": chosen.pace, "faults": chosen.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **fields)
     result.exit_code = outcomes.valid(fields["exit_code"], result.late, result.samples)
     return result
 
 
-def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
-    scenario, engine = loop.scenario, STAGES if isinstance(loop, Loop) else loop.engine
-    how = scenario, options.run_id, options.host, options.pace, options.faults
+def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, chosen: RunOptions, keep: bool, watch: Watch) -> RunResult:
+    scenario, engine = loop.scenario, options.STAGES if isinstance(loop, Loop) else loop.engine
+    how = scenario, chosen.run_id, chosen.host, chosen.pace, chosen.faults
     library = "" if isinstance(loop, Loop) else loop.library
-    about = information(*how, engine=engine, library=library, recorded=bool(options.record))
+    about = information(*how, engine=engine, library=library, recorded=bool(chosen.record))
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
-    if options.record:
-        writer = open_writer(options.record, recorded_topics(options.namespace, scenario), about)
-        recording = RecordingSink(writer, scenario, loop.assembly.names, options.namespace, about)
+    if chosen.record:
+        writer = open_writer(chosen.record, recorded_topics(chosen.namespace, scenario), about)
+        recording = RecordingSink(writer, scenario, loop.assembly.names, chosen.namespace, about)
     try:
         outcome = loop.run([sink for sink in (collector, recording) if sink is not None], *watch[:2])
     except BaseException:
@@ -261,7 +247,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         raise
     code = outcomes.ExitCode.FAILED if outcome.failed else outcomes.of_state(outcome.state)
     if isinstance(loop, KernelLoop) and not loop.by_kernels:
-        engine = STAGES
+        engine = options.STAGES
         about |= {"engine": engine}
         about.pop("library", None)
     if recording is not None:
@@ -269,7 +255,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
     about |= {"outcome": code.recorded, "reason": outcome.reason}
     return _result(
         scenario,
-        options,
+        chosen,
         outcome=code.recorded,
         reason=outcome.reason,
         samples=outcome.samples,
@@ -281,14 +267,14 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         notes=[] if isinstance(loop, Loop) else list(loop.notes),
         engine=engine,
-        assembly=loop.assembly.twin() if engine != STAGES else None,
+        assembly=loop.assembly.twin() if engine != options.STAGES else None,
         delays=loop.delays if isinstance(loop, KernelLoop) and loop.by_kernels and loop.brief else [],
     )
 
 
 def _nodes(
     scenario: Scenario,
-    options: RunOptions,
+    chosen: RunOptions,
     watch: Watch,
     port: Port | None,
     loop: Loop | KernelLoop | ExecutiveLoop,
@@ -300,24 +286,24 @@ def _nodes(
 
     executive = loop if isinstance(loop, ExecutiveLoop) else None
     if executive is not None:
-        port, executive.stops_at = FollowedPort(executive), stop_address(options.namespace)
+        port, executive.stops_at = FollowedPort(executive), stop_address(chosen.namespace)
 
-    axes = node_processes.axes_with_nodes(scenario, options.actuator_nodes)
-    console = options.host == PROCESSES or bool(options.separate)
-    nodes = node_processes.describe(options, axes, console, scenario)
+    axes = node_processes.axes_with_nodes(scenario, chosen.actuator_nodes)
+    console = chosen.host == options.PROCESSES or bool(chosen.separate)
+    nodes = node_processes.describe(chosen, axes, console, scenario)
     if starting := watch[2]:  # on a busy machine nodes may start before the runner subscribes
         starting(node_processes.starting_words({node.peer: "" for node in nodes}))
-    if options.host == PROCESSES:
+    if chosen.host == options.PROCESSES:
         from rths_nodes.ros.hosting import processes
 
         result = processes.run(nodes, *watch)
     else:
         from rths_nodes.ros.hosting import composed
 
-        result = composed.run(nodes, open_writer, *watch, options.separate, port)
+        result = composed.run(nodes, open_writer, *watch, chosen.separate, port)
     return _result(
         scenario,
-        options,
+        chosen,
         outcome=result.outcome,
         reason=result.reason,
         samples=result.sample,
@@ -329,7 +315,7 @@ def _nodes(
         messages=_messages(result.section("recording")),
         notes=[*result.notes, *(executive.notes if executive else ())],
         engine=executive.engine if executive else "",
-        actuator_nodes=options.actuator_nodes,
+        actuator_nodes=chosen.actuator_nodes,
     )
 
 

@@ -95,7 +95,7 @@ def split(keywords: Mapping[str, object], overrides: Overrides) -> tuple[Overrid
     return [*listed(overrides), *([sections] if sections else [])], options_left
 
 
-def of_run() -> dict[str, tuple[Spec, object]]:
+def _of_run() -> dict[str, tuple[Spec, object]]:
     sections = declared(Scenario)
     rows: dict[str, tuple[Spec, object]] = {
         name: (option.spec, option.default) for name, option in options(PYTHON).items()
@@ -103,29 +103,25 @@ def of_run() -> dict[str, tuple[Spec, object]]:
     return rows | {name: (sections[name], UNCHANGED) for name in Sections.__annotations__}
 
 
-def documented(text: str) -> Callable[[F], F]:
-    def decorated(function: F) -> F:
-        function.__doc__ = text
-        return function
+def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]] | None = None) -> Callable[[F], F]:
+    """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring.
 
-    return decorated
-
-
-def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]]) -> Callable[[F], F]:
-    """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring."""
+    Each row has the description and the default of a keyword; by default, the rows are those of a run.
+    """
+    described = _of_run() if rows is None else rows
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
 
     def decorated(function: F) -> F:
         signature = inspect.signature(function)
         fixed = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
         further = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=rows[name][1], annotation=kind)
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=described[name][1], annotation=kind)
             for name, kind in types.items()
         ]
         vars(function)["__signature__"] = signature.replace(parameters=[*fixed, *further])
         lines = ["Other Parameters", "----------------"]
         for name in types:
-            spec, default = rows[name]
+            spec, default = described[name]
             unit = f", {spec.unit}" if spec.unit not in ("", "1") else ""
             shown = "" if default is UNCHANGED else f", default {default!r}"
             lines.append(f"{name} : {spec.kind}{unit}{shown}")

@@ -17,7 +17,7 @@ from rths_nodes.analysis.published_indices import axes_of, reference_displacemen
 from rths_nodes.analysis.report.document import render
 from rths_nodes.analysis.response_errors import response, response_errors, whole_response
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import compare
+from rths_nodes.app.commands import studies
 from rths_nodes.app.studies.identification import expected_rms, fitted_up_to
 from rths_nodes.app.studies.runs import needs_response
 from rths_nodes.core import yaml_text
@@ -264,9 +264,9 @@ def test_comparison_includes_published_response_errors() -> None:
     data = files.load("chen_ricles_2010", ["duration=1"]).data()
     data["cases"] = {"paper": {"published": {"response_x": 1.5, "J2_story_1": 0.5}}}
     loaded = files.from_text(yaml_text.dump(data), "test")
-    chosen = compare.variants(loaded)
+    chosen = studies.variants(loaded)
     assert needs_response(name for variant in chosen for name in variant.published)
-    (result,) = compare.compare(chosen, response=True)
+    (result,) = studies.compare(chosen, response=True)
     assert result.values["response_x"] == result.response["x"]["displacement"]
     assert result.values["J2_story_1"] == result.values["J2"]
 

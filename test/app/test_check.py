@@ -14,7 +14,7 @@ from command_fixtures import RunCommand
 from messages import mentions
 
 import rths_nodes
-from rths_nodes.app.commands.file_kinds import described
+from rths_nodes.app.commands.check import described_file
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import entries
 from rths_nodes.loop.commissioning import Commissioning
@@ -60,7 +60,7 @@ def write_yaml(path: Path, data: object) -> Path:
 )
 def test_kind_of_shipped_file(name: str, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert mentions(described(name)[0], *parts)
+    assert mentions(described_file(name)[0], *parts)
 
 
 def write_entry(path: Path) -> None:
@@ -91,13 +91,13 @@ def write_entry(path: Path) -> None:
 def test_kind_of_written_file(write: Callable[[Path], object], parts: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     write(path)
-    assert mentions(described(str(path))[0], *parts)
+    assert mentions(described_file(str(path))[0], *parts)
 
 
 def test_kinds_of_test_folder_and_record(tmp_path: Path) -> None:
     procedure.write(ProcedureRecord("wall_1", "scenario", "0" * 8), tmp_path)
     for path, kind in ((tmp_path, "folder of a test"), (tmp_path / procedure.FILE, "record of a test")):
-        assert mentions(described(str(path))[0], kind, "wall_1", "0 rungs")
+        assert mentions(described_file(str(path))[0], kind, "wall_1", "0 rungs")
 
 
 @pytest.mark.parametrize("name", ["config/stack/diagnostics.yaml", "package.xml", "README.md", "doc/page.png"])

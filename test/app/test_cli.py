@@ -21,7 +21,7 @@ from rths_nodes.analysis.stability.judgement import judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import cli
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import check, cite
+from rths_nodes.app.commands import check, lookup
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -500,7 +500,7 @@ def test_read_error_names_recording(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def read_run(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error", path)
 
-    monkeypatch.setattr("rths_nodes.app.commands.report.read_run", read_run)
+    monkeypatch.setattr("rths_nodes.app.commands.recordings.read_run", read_run)
     assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
     assert mentions(capsys.readouterr().err, "rths", "rec", "Input/output")
 
@@ -511,7 +511,7 @@ def test_read_error_without_name_does_not_blame_the_page(
     def read_run(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("rths_nodes.app.commands.report.read_run", read_run)
+    monkeypatch.setattr("rths_nodes.app.commands.recordings.read_run", read_run)
     assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
     assert capsys.readouterr().err == "rths: Input/output error\n"
 
@@ -728,11 +728,11 @@ def test_publications_equal_sources_of_components() -> None:
         if "ros2_control" not in name  # needs ROS
         for source in getattr(registry.load(family, name), "SOURCES", ())
     }
-    assert sources | {source for _, source in cite.EVALUATION} == set(cite.publications())
+    assert sources | {source for _, source in lookup.EVALUATION} == set(lookup.publications())
 
 
 def test_publications_have_required_fields() -> None:
-    for key, text in cite.publications().items():
+    for key, text in lookup.publications().items():
         fields = dict(re.findall(r"^  (\w+) = \{(.+)\},$", text, re.M))
         assert {"author", "title", "year"} <= fields.keys(), key
         assert {"journal", "booktitle", "school", "institution"} & fields.keys(), key

@@ -20,10 +20,9 @@ from command_fixtures import RunCommand
 from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
-from rths_nodes.app.commands.commission import AtTerminal
-from rths_nodes.app.emulation import emulator, faults
-from rths_nodes.app.emulation.emulator import Switches
-from rths_nodes.app.emulation.faults import Planted
+from rths_nodes.app import emulation
+from rths_nodes.app.commands.procedures import AtTerminal
+from rths_nodes.app.emulation import Planted, Switches
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
@@ -64,17 +63,17 @@ require_compiler()
 
 HIGHEST, SESSION = "from the highest speed", "session of the receiver"
 FAULTS = {
-    faults.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
-    faults.HARD: ("closed", 1, CLOSED, "the axis brakes in 3 samples instead of the stated 8"),
-    faults.STROKE: ("limits", 1, STROKE, "20.4 mm"),
-    faults.VELOCITY: ("limits", 1, VELOCITY, "0.42 m/s"),
-    faults.WATCHDOG: ("killed", 1, KILLED, "the session does not end"),
-    faults.ENDLESS: ("killed", 1, KILLED, "the axis does not brake"),
-    faults.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
-    faults.SWAPPED: ("signs", 2, SIGN, "south moved instead"),
-    faults.SIGN: ("signs", 1, SIGN, "north -1 mm: the axis moved in the wrong direction"),
-    faults.DEAD_INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was detected within 1 s"),
-    faults.JUMP: ("pressure", 1, PRESSURE, "north moves "),
+    emulation.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
+    emulation.HARD: ("closed", 1, CLOSED, "the axis brakes in 3 samples instead of the stated 8"),
+    emulation.STROKE: ("limits", 1, STROKE, "20.4 mm"),
+    emulation.VELOCITY: ("limits", 1, VELOCITY, "0.42 m/s"),
+    emulation.WATCHDOG: ("killed", 1, KILLED, "the session does not end"),
+    emulation.ENDLESS: ("killed", 1, KILLED, "the axis does not brake"),
+    emulation.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
+    emulation.SWAPPED: ("signs", 2, SIGN, "south moved instead"),
+    emulation.SIGN: ("signs", 1, SIGN, "north -1 mm: the axis moved in the wrong direction"),
+    emulation.DEAD_INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was detected within 1 s"),
+    emulation.JUMP: ("pressure", 1, PRESSURE, "north moves "),
 }
 """Planted fault -> trial that detects it, number of axes, cause and text of the failing row."""
 
@@ -143,7 +142,7 @@ def test_planted_fault_is_detected(make_bench: MakeBench, fault: str) -> None:
     assert text in rows[0].measured
 
 
-@pytest.mark.parametrize("fault", [faults.WATCHDOG, faults.ENDLESS, faults.BRIDGE])
+@pytest.mark.parametrize("fault", [emulation.WATCHDOG, emulation.ENDLESS, emulation.BRIDGE])
 def test_pulled_cable_detects_faults_of_watchdog(make_bench: MakeBench, fault: str) -> None:
     rows = commission(make_bench(1, fault).bench, {"cable": TRIALS["cable"]})
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
@@ -191,7 +190,7 @@ def test_rig_that_counts_no_samples_ends_trial_of_cable(
 
 
 def test_every_planted_fault_has_its_row() -> None:
-    assert FAULTS.keys() == faults.PLANTED.keys()
+    assert FAULTS.keys() == emulation.PLANTED.keys()
 
 
 @pytest.mark.parametrize("trial", ["closed", "interlock", "pressure"])
@@ -231,7 +230,7 @@ def test_rest_beyond_motion_fails(make_bench: MakeBench) -> None:
 
 
 def test_slow_computer_keeps_session_in_lockstep(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulator, "QUIET_S", 0.02)
+    monkeypatch.setattr(emulation, "QUIET_S", 0.02)
     emulated = make_bench()
     operate = emulated.ask
 
@@ -274,7 +273,7 @@ def test_early_action_of_operator_is_repeated(make_bench: MakeBench) -> None:
 
 
 def test_wrong_sign_ends_commissioning(make_bench: MakeBench) -> None:
-    emulated = make_bench(1, faults.SIGN)
+    emulated = make_bench(1, emulation.SIGN)
     rows = commission(emulated.bench)
     assert [row.cause for row in rows] == [SIGN]
     assert len(emulated.asked) == 1
@@ -421,7 +420,7 @@ def test_new_session_reports_earlier_switches(make_bench: MakeBench) -> None:
 
 def test_swapped_axes_need_two_axes() -> None:
     with pytest.raises(ConfigError, match=naming("rig", "two axes")):
-        Planted([faults.SWAPPED], 1)
+        Planted([emulation.SWAPPED], 1)
 
 
 def test_warning_is_shown_after_clear(capsys: pytest.CaptureFixture[str]) -> None:

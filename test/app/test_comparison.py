@@ -19,7 +19,7 @@ from rths_nodes.analysis.figures.histories import compared
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import arguments
-from rths_nodes.app.commands.compare import compare, variants
+from rths_nodes.app.commands.studies import compare, variants
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
@@ -145,8 +145,10 @@ def test_parallel_and_serial_comparisons_are_equal() -> None:
     """Results and histories are equal to the bit and in the requested order."""
     chosen = variants(load(PAPER, ["duration=0.3"]), ["", INVERSE])
     progress: list[tuple[float, float]] = []
-    serial = compare(chosen, keep=True, workers=1)
-    parallel = compare(chosen, keep=True, workers=2, progress=lambda *numbers: progress.append(numbers))
+    serial = compare(chosen, keep=True, where=engine.Where(1))
+    parallel = compare(
+        chosen, keep=True, where=engine.Where(2), progress=lambda *numbers: progress.append(numbers)
+    )
     assert progress[-1][0] == progress[-1][1] > 0.0
     for a, b in zip(serial, parallel, strict=True):
         assert a.variant is b.variant
@@ -196,7 +198,7 @@ def test_indices_are_of_the_worst_axis() -> None:
 @pytest.mark.parametrize("name", ["new/compared.svg", "compared.png"])
 def test_figure_shows_all_variants(name: str, tmp_path: Path) -> None:
     chosen = variants(load(PAPER, SHORT), ["", INVERSE, "compensator.type=none"])
-    results = compare(chosen, keep=True, workers=1)
+    results = compare(chosen, keep=True, where=engine.Where(1))
     save(tmp_path / name, None, compared, [(result.variant.name, result.run) for result in results])
     data = (tmp_path / name).read_bytes()
     if name.endswith("svg"):

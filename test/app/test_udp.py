@@ -29,8 +29,7 @@ from messages import mentions, naming
 from programs import RTHS, child_environment, killed, settings
 
 import rths_nodes
-from rths_nodes.app import hosts
-from rths_nodes.app.emulation import emulator
+from rths_nodes.app import emulation, hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import (
@@ -307,9 +306,9 @@ def test_incompatible_settings_are_refused(
 
 
 def test_rig_at_another_position_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    receiver = emulator.Receiver
+    receiver = emulation.Receiver
     monkeypatch.setattr(
-        emulator, "Receiver", lambda *arguments: receiver(*arguments[:12], [0.005], *arguments[13:])
+        emulation, "Receiver", lambda *arguments: receiver(*arguments[:12], [0.005], *arguments[13:])
     )
     _, overrides = rig()
     with pytest.raises(ConfigError, match=naming("axes.story_1", "0.005 m")):

@@ -17,8 +17,7 @@ from faulty_sensors import set_sensor
 from messages import naming
 
 import rths_nodes
-from rths_nodes.app import hosts
-from rths_nodes.app.emulation import emulator
+from rths_nodes.app import emulation, hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Measurement
 from rths_nodes.laboratory.ports import datagrams
@@ -251,13 +250,13 @@ def test_receiver_with_wider_or_no_force_limits_is_refused(
     monkeypatch: pytest.MonkeyPatch, key: str, words: tuple[str, ...]
 ) -> None:
     """With an empty key the controller has no force loop."""
-    receiver_loads = emulator.receiver_loads
+    receiver_loads = emulation.receiver_loads
 
     def changed(*arguments: Any) -> list[Any]:
         loads = receiver_loads(*arguments)
         return [load._replace(**{key: 1.1 * getattr(load, key)}) for load in loads] if key else []
 
-    monkeypatch.setattr(emulator, "receiver_loads", changed)
+    monkeypatch.setattr(emulation, "receiver_loads", changed)
     with Rig(BRIEF) as rig, pytest.raises(ConfigError, match=naming(*words)):
         rig.loop().run([])
 

@@ -104,7 +104,7 @@ def test_watched_axes_equal_the_axes_of_the_rig() -> None:
 
 def test_rig_without_watcher_is_refused() -> None:
     with pytest.raises(ConfigError, match="bench_udp: watch: missing"):
-        watch_command.run(SimpleNamespace(rig="bench_udp"))
+        watch_command.watch_command(SimpleNamespace(rig="bench_udp"))
 
 
 # The pulse

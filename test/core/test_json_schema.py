@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands.schema import KINDS
+from rths_nodes.app.commands.lookup import KINDS
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError

@@ -20,8 +20,7 @@ from rig_model import CAUSES, LYING, LYING_FORCE, VAGUE
 from stop_at import elsewhere
 from watched_port import PHASES
 
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord

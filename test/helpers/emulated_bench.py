@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rths_nodes.app.commands.emulate import free
-from rths_nodes.app.emulation.emulator import Emulator
+from rths_nodes.app.emulation import Emulator
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import override
 from rths_nodes.procedure.commissioning.rig import Bench

@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from c_compiler import require_compiler
 
-from rths_nodes.app.emulation.emulator import Emulator, Session
-from rths_nodes.app.emulation.faults import parse
+from rths_nodes.app.emulation import Emulator, Session, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from scipy import io
 
-from rths_nodes.app.commands import importing
+from rths_nodes.app.commands import exchange
 from rths_nodes.core.samples import Array
 
 RATE, NAMES, UNITS = 1024.0, "txumf", ("s", "mm", "mm", "mm", "kN")
@@ -49,7 +49,7 @@ def read(
     path = folder / name
     path.write_bytes(content) if isinstance(content, bytes) else content(path)
     (folder / "cols.yaml").write_text(yaml.safe_dump(columns))
-    return importing.read(path, folder / "cols.yaml")
+    return exchange.read(path, folder / "cols.yaml")
 
 
 def saved(**variables: Any) -> Callable[[Path], None]:

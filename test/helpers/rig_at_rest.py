@@ -11,8 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 

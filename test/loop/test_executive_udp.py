@@ -21,7 +21,7 @@ from messages import mentions
 from near_side import Rig
 
 from rths_nodes.app import hosts
-from rths_nodes.app.emulation.emulator import Emulator, Session
+from rths_nodes.app.emulation import Emulator, Session
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
 from rths_nodes.laboratory.ports import datagrams

@@ -41,7 +41,7 @@ def test_option_names_have_one_meaning_except_record_in_launch() -> None:
 
 def test_command_line_has_options_of_table() -> None:
     parser = argparse.ArgumentParser()
-    run.add_arguments(arguments.Arguments(parser))
+    run.run_arguments(arguments.Arguments(parser))
     names = {name for action in parser._actions for name in action.option_strings or [action.dest]}
     extra = {"-h", "--help", "--no-record", "--report", "--page", "--page-port", "--reference", "--json"}
     assert names - extra == set(options.options(COMMAND))

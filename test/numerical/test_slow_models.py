@@ -112,9 +112,9 @@ def test_check_refuses_failing_model(statement: str, parts: tuple[str, ...], tmp
     skip_without_opensees()
     overrides = ["duration=0.3", *slow_model(tmp_path, statement, "(11,)")]
     parser = argparse.ArgumentParser()
-    check.add_arguments(arguments.Arguments(parser))
+    check.check_arguments(arguments.Arguments(parser))
     with pytest.raises(ConfigError, match=naming(*parts)):
-        check.run(parser.parse_args([str(STARTED), *set_options(overrides)]))
+        check.check_command(parser.parse_args([str(STARTED), *set_options(overrides)]))
     assert models_left() == []
 
 

@@ -17,8 +17,8 @@ from loop_parts import Hours
 
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.analysis.report import document
-from rths_nodes.app.commands import characterise
-from rths_nodes.app.commands import test as command
+from rths_nodes.app.commands import identify
+from rths_nodes.app.commands import procedures as command
 from rths_nodes.app.procedure import procedure_runner
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.procedure_record import RUNGS, ProcedureRecord, RungRecord
@@ -149,14 +149,14 @@ class Day:
         """Cycles below the damage level identify the stiffness left by the largest excursion of the day."""
         sitting = self.tests_at(name, 1.0, CYCLIC, until)
         rung = [rung for rung in sitting.record.rungs if rung.outcome == "finished"][-1]
-        axes = characterise.read([str(sitting.runner.folder / rung.recording)])
+        axes = identify.read_cyclic([str(sitting.runner.folder / rung.recording)])
         stiffness = axes[AXIS][0].storage_stiffness
         expected = Column().worn(self.largest).stiffness
         assert abs(stiffness / expected - 1.0) < 0.01, (name, stiffness, expected, self.largest)
 
     def _scenario(self, level: float, planned: tuple[str, ...]) -> Scenario:
         scenario = scenario_of(self.folder, level, self.duration, self.known, self.seed)
-        return characterise.plan(scenario, [AXIS], [CYCLES])[0][2] if planned is CYCLIC else scenario
+        return identify.cyclic_tests(scenario, [AXIS], [CYCLES])[0][2] if planned is CYCLIC else scenario
 
     def tests_at(self, name: str, level: float, planned: tuple[str, ...], until: int) -> Sitting:
         """Repeat a test until its last rung has finished without a fault."""

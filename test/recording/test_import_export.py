@@ -22,7 +22,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.estimate import estimate
 from rths_nodes.analysis.report import document, tables
 from rths_nodes.app import cli
-from rths_nodes.app.commands import importing
+from rths_nodes.app.commands import exchange
 from rths_nodes.app.hosts import open_writer, recorded_topics
 from rths_nodes.app.studies.prediction import predict
 from rths_nodes.core.errors import ConfigError
@@ -225,14 +225,14 @@ def test_unsuitable_columns_are_refused(
 ) -> None:
     path = written(tmp_path, columns(**changes))
     with pytest.raises(ConfigError) as refused:
-        importing.read(matlab, path, files.load(NAME))
+        exchange.read(matlab, path, files.load(NAME))
     assert str(refused.value).startswith(f"{path}: ")
     assert mentions(str(refused.value), *parts)
 
 
 def test_imported_record_has_no_soft_start(matlab: Path, tmp_path: Path) -> None:
     scenario = files.load(NAME, ["soft_start={amplitude: 0.001}"])
-    record = importing.read(matlab, written(tmp_path, columns()), scenario)
+    record = exchange.read(matlab, written(tmp_path, columns()), scenario)
     assert record.scenario.soft_start is None
     assert record.scenario.samples + 1 == len(record.target)
 
@@ -250,7 +250,7 @@ def test_text_without_numbers_is_refused(text: str, parts: tuple[str, ...], tmp_
     axis = {"command": {"column": "a"}, "displacement": {"column": "b"}, "limits": LIMITS}
     path = written(tmp_path, {"version": 1, "name": "jack", "servo_rate": 100, "axes": {"jack": axis}})
     with pytest.raises(ConfigError) as refused:
-        importing.read(tmp_path / "jack.csv", path)
+        exchange.read(tmp_path / "jack.csv", path)
     assert mentions(str(refused.value), *parts)
 
 

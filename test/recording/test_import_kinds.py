@@ -38,7 +38,7 @@ from messages import mentions, naming
 from scipy import io
 
 from rths_nodes.app import cli
-from rths_nodes.app.commands import importing
+from rths_nodes.app.commands import exchange
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.tables import Table
 from rths_nodes.core.text_files import read_rows
@@ -324,9 +324,9 @@ def test_files_of_users(file: str, columns: str, shared_data: Callable[[str], Pa
     paths, parts = [shared_data(f"../inputs/turn4/{name}") for name in (file, columns)], OF_USERS[file, columns]
     if parts:
         with pytest.raises(ConfigError, match=naming(*parts)):
-            importing.read(*paths)
+            exchange.read(*paths)
         return
-    record = importing.read(*paths)
+    record = exchange.read(*paths)
     assert (record.scenario.servo_rate, len(record.target)) == (RATE, 2049)
     np.testing.assert_allclose(record.target[:, 0], PEAKS["target"] * SINE, rtol=0.0, atol=1e-6)
     np.testing.assert_allclose(np.abs(record.displacement).max(), 0.0099, rtol=2e-3)
@@ -334,7 +334,7 @@ def test_files_of_users(file: str, columns: str, shared_data: Callable[[str], Pa
 
 @pytest.mark.parametrize("file", ["recorder.out", "recorder.txt"])
 def test_recorder_files_of_users(file: str, shared_data: Callable[[str], Path]) -> None:
-    record = importing.read(*[shared_data(f"../inputs/turn4/{name}") for name in (file, "cols_out.yaml")])
+    record = exchange.read(*[shared_data(f"../inputs/turn4/{name}") for name in (file, "cols_out.yaml")])
     assert (record.scenario.servo_rate, record.target[0, 0]) == (RATE, -0.00111491)
 
 
@@ -346,16 +346,16 @@ def test_number_with_underscore_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("step", "rate"), [(1e30, 1e-30), (4.0, 0.25), (1.0 / 3.0, 3.0)])
 def test_low_rate_is_not_rounded_to_zero(step: float, rate: float) -> None:
-    assert importing._rate(step * np.arange(5)) == pytest.approx(rate)
+    assert exchange._rate(step * np.arange(5)) == pytest.approx(rate)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("times", [[0.0, 5e-324, 1e-323, 1.5e-323], [-1.7e308, 1.7e308], [-1.7e308, 0.0, 1.7e308]])
 def test_steps_without_finite_rate_are_refused(times: list[float]) -> None:
     with pytest.raises(ConfigError):
-        importing._rate(np.array(times))
+        exchange._rate(np.array(times))
 
 
 def test_folder_as_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=naming(tmp_path.name, "cannot be read", "directory")):
-        importing.read_map(tmp_path)
+        exchange.read_map(tmp_path)

@@ -27,7 +27,7 @@ from written_history import history_of
 
 import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import importing
+from rths_nodes.app.commands import exchange
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import design
 from rths_nodes.control.compensators import linear
@@ -65,7 +65,7 @@ def imported(content: Any, columns: dict[str, Any]) -> Kind:
     def read(path: Path) -> None:
         columns_file = path.with_name("cols.yaml")
         columns_file.write_text(yaml.safe_dump(columns))
-        record = importing.read(path, columns_file)
+        record = exchange.read(path, columns_file)
         assert not (record.displacement == SECRET * 1e-3).all()
 
     return Kind(content if callable(content) else written(content), read)
@@ -203,7 +203,7 @@ def scenario(path: Path) -> None:
 
 def columns_map(path: Path) -> None:
     path.with_name("table.csv").write_bytes(lines(rows=text(TABLE[:N])))
-    importing.read(path.with_name("table.csv"), path)
+    exchange.read(path.with_name("table.csv"), path)
 
 
 def measured_motion(path: Path) -> None:

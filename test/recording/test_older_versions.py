@@ -26,7 +26,7 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.app.cli import main
-from rths_nodes.app.procedure.ladder import update_specimen
+from rths_nodes.app.procedure.procedure_runner import update_specimen
 from rths_nodes.core.samples import FLAG_FROZEN
 from rths_nodes.recording import procedure, signatures
 from rths_nodes.recording.run import Run

@@ -11,8 +11,7 @@ import rig_walk
 from messages import naming
 from rig_runner import referenced
 
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.procedure_record import ProcedureRecord

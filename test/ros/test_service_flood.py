@@ -25,8 +25,7 @@ from stranger import stranger
 
 import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.loop.options import run_options

@@ -251,17 +251,18 @@ def save_figure(options: Options, path: Path, draw: Function, *values: object) -
     from rths_nodes.analysis.figures.drawing import save
 
     with terminal.writing(path, "" if options.json else "figure"):
-        save(path, figure_width(options), draw, *values)
+        save(path, _figure_width(options), draw, *values)
 
 
 def figure(options: Options) -> Path | None:
     """Return the path of the figure file, or None without ``--figure``.
 
-    Raises ConfigError if an option of the figure is invalid.
+    Raises ConfigError if an option of the figure is invalid or has no effect.
     """
-    figure_width(options)
     if not options.figure:
+        refuse_idle(options, ("style", "width"), "requires --figure")
         return None
+    _figure_width(options)
     path = Path(options.figure)
     if path.suffix.lower() not in FIGURES:
         raise ConfigError(f"{path}: the name of a figure must end in one of {', '.join(FIGURES)}")
@@ -269,21 +270,15 @@ def figure(options: Options) -> Path | None:
     return path
 
 
-def figure_width(options: Options) -> float | None:
-    """Return the width (mm) of a figure in the style ``paper``, or None in another style.
-
-    Raises ConfigError if an option is invalid or has no effect.
-    """
-    if not options.figure:
-        refuse_idle(options, ("style", "width"), "requires --figure")
-    if options.style != PAPER:
-        refuse_idle(options, ("width",), f"requires --style {PAPER}")
-        return None
-    return _width(options)
+def _figure_width(options: Options) -> float | None:
+    if options.style == PAPER:
+        return _width(options)
+    refuse_idle(options, ("width",), f"requires --style {PAPER}")
+    return None
 
 
 def figures_width(options: Options) -> float:
-    """Return the width of the figures in a folder, mm. Raises the errors of :func:`figure_width`."""
+    """Return the width of the figures in a folder, mm. Raises ConfigError if it is invalid or has no effect."""
     problems = Problems()
     if not options.figures:
         with problems.gathered():

@@ -4,54 +4,320 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.share_of_structure import partition
-from rths_nodes.app.commands import arguments, component_check, terminal
-from rths_nodes.core import registry
+from rths_nodes.app.commands import arguments, component_check, exchange, terminal
+from rths_nodes.app.procedure import answers
+from rths_nodes.app.studies import design, entries
+from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
 from rths_nodes.core.limits import Limits, braked_together, braking_way, changes_of_step, samples_to_rest, way_left
+from rths_nodes.core.parameters import declared, required_names, type_of
 from rths_nodes.core.samples import Array, Command
+from rths_nodes.core.text_files import LARGEST_TEXT, encoding_of, read_bytes, read_head, reason
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import Channel
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
+from rths_nodes.loop.commissioning import Commissioning
 from rths_nodes.loop.embedded import Outcome, checked_loop
 from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
-from rths_nodes.loop.procedure_record import FULL
-from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.procedure_record import FULL, ProcedureRecord
+from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.rehearsal import simulated
+from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.supervision.pause import SHARPEST
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.numerical.ground_motions.record import Record
+from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.numerical.ground_motions import readers
+from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD, Record
 from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
-from rths_nodes.recording import commissioning
+from rths_nodes.recording import commissioning, plain, procedure, signatures
 from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import MAGIC
 from rths_nodes.recording.run import Run
+from rths_nodes.recording.signatures import Signatures
 from rths_nodes.recording.sink import RecordingSink, Volume
 
 ADVISED = 0.6
 """Fraction of an integration step that the ramp ``predictor_corrector`` predicts by default."""
 SAMPLES = 1000
 LISTED = 3
+REHEARSED_S = 2.0
+"""Computing time after which the simulated test ends early, s."""
 
 
-def described(assembly: Assembly) -> Iterator[str]:
+def check_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
+    text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
+    add("--hops RECORDING", text)
+
+
+def check_command(options: arguments.Options) -> None:
+    if component := component_check.component_of(options.scenario):
+        arguments.refuse_idle(options, ("rig", "case", "hops"), "applies to a scenario, not to a component")
+        for result in component_check.check(*component, options.set):
+            terminal.say(result)
+        return
+    if other := described_file(options.scenario):
+        description, command = other
+        why = f"applies to a scenario, not to a {description}"
+        arguments.refuse_idle(options, ("rig", "set", "case", "hops"), why)
+        terminal.say(f"{options.scenario}: {description}")
+        terminal.say(f"  used by: {command}")
+        return
+    loaded = arguments.scenario(options)
+    measured = None
+    if options.hops:
+        with within(f"--hops {options.hops}"):
+            measured = round_trips(read_run(options.hops))
+    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # only rths test moves the rig
+    assembly = checked_loop(loaded, port=port).assembly
+    terminal.say(f"{loaded.name}: fits together")
+    rehearsed = cache(partial(_rehearsed, loaded))
+    hops = _hops(loaded, measured, rehearsed) if measured else ()
+    for line in chain(_facts(loaded, assembly, options.rig, rehearsed), hops):
+        terminal.say(f"  {line}")
+
+
+def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
+    slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""
+    per_step, dof = loaded.samples_per_step, len(assembly.names.model)
+    yield (
+        f"{loaded.steps} steps of {counted(per_step, 'sample')} at {loaded.servo_rate:g} Hz: "
+        f"{loaded.samples} samples, {loaded.samples * loaded.dt:.6g} s{slower}"
+    )
+    yield f"{counted(dof, 'degree')} of freedom, axes: {', '.join(loaded.axes)}"
+    if not assembly.observation.complete:
+        observed = ", ".join(loaded.observed) or "none"
+        yield f"interface: {', '.join(loaded.interface)}; also observed: {observed}"
+    yield from _rig(loaded)
+    yield from _reduction(assembly)
+    yield from _structure(assembly)
+    yield from (f"{path}: {line}" for path, part, _ in loaded.parts() for line in part.contents())
+    if (structure := assembly.full_structure) is not None:
+        largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
+        yield f"largest external force: {largest / 1e3:.4g} kN"
+    if loaded.soft_start:
+        yield f"soft start: the first {loaded.soft_start_steps} steps, {loaded.soft_start.total:.4g} s"
+    if loaded.cases:
+        yield f"cases: {', '.join(loaded.cases)}"
+    yield from _step_times(assembly)
+    yield from _loads(loaded)
+    yield from _excess_travel(loaded)
+    rehearsal = rehearsed(loaded.hops.depth)
+    yield from _margins(loaded, rehearsal)
+    yield from _learning(loaded, rehearsal)
+    if rehearsal is not None:
+        size = rehearsal.size / 1e6
+        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
+    margin, reason = judged_margin(loaded)
+    if loaded.structure is not None:
+        yield f"stability: {margin or f'not judged ({reason})'}"
+    for caution in (*judgement.cautions(loaded, assembly.port.simulated), *of_margin(margin)):
+        yield f"caution: {caution}"
+    yield from _commissioned(loaded, rig)
+    live = live_parts(assembly)
+    can = "this test can run on the hosts embedded and composed"
+    yield f"engine executive: {live if isinstance(live, str) else can}"
+
+
+def _learning(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
+    if loaded.updating is None:
+        return
+
+    from rths_nodes.analysis.stability.judgement import refuse_unstable
+
+    copies = Copies(loaded)
+    yield (
+        f"updating: the model of {', '.join(copies.laws)} learns from axis {loaded.updating.axis} "
+        f"({loaded.updating.mode}), one sample every {1e3 * copies.settings.period:.3g} ms"
+    )
+    refuse_unstable(loaded)
+    if rehearsal is not None:
+        where = f"in a simulated run of {rehearsal.samples * loaded.dt:.3g} s"
+        for note in learning_notes(rehearsal.integrator, loaded):
+            yield f"{where}: {note}"
+
+
+class NeverOpened(PortBefore):
+    """Wraps the port of a check and refuses to open, because the port may belong to a real rig."""
+
+    armed = True
+
+    def open(self, pacer: object = None) -> None:
+        raise RuntimeError("the port of a check is never opened")
+
+
+def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
+    result, barred = commissioning.in_effect(loaded, rig)
+    if barred:
+        yield f"caution: {barred}"
+    elif result is not None:
+        persons = f"{result.operator} and {result.second_person}"
+        yield f"commissioned on {result.date} by {persons}, valid until {result.valid_until}: {result.counts}"
+
+
+def _rig(loaded: Scenario) -> Iterator[str]:
+    if loaded.rig_file is None:
+        return
+    yield f"rig: {loaded.rig_file.name}, port {type(loaded.port).type_name}"
+    if loaded.rig_file.two_persons:
+        yield f"two_persons: rung {FULL} asks for the names of the operator and of a second person"
+    for name, axis in loaded.axes.items():
+        mine: Any = axis.rig_axis
+        facts = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
+        scale = mine.similitude
+        if (scale.length, scale.force) != (1.0, 1.0):
+            facts.append(f"ratio of structure to specimen: {scale.length:g} (length), {scale.force:g} (force)")
+        facts += corrections_in_words(mine, simulated=loaded.port.builds_axes)
+        yield f"axes.{name}: {mine.name} of the rig; {'; '.join(facts)}"
+    for name, channel in loaded.rig_file.auxiliary.items():
+        yield _channel(name, channel)
+
+
+def _channel(noun: str, channel: Channel) -> str:
+    scale = f"{channel.sign * channel.scale:g} {channel.unit} per unit of the signal"
+    text = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
+    return f"{text}, calibrated {channel.calibrated}" if channel.calibrated else text
+
+
+def _reduction(assembly: Assembly) -> Iterator[str]:
+    model: Any = assembly.structure
+    scenario = assembly.scenario
+    if not isinstance(model, Reduced):
+        return
+    places = [model.full.names.index(name) for name in scenario.interface]
+    frequency, static, compliance = differences(model, places, scenario.reduction.band)
+    yield (
+        f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
+        f"of freedom. Errors relative to the full model: {100 * frequency:.2g} % ({FREQUENCIES} lowest natural "
+        f"frequencies), {100 * static:.2g} % (static compliance of the interface) and {100 * compliance:.2g} % of "
+        f"the maximum (compliance up to {scenario.reduction.band:g} Hz)"
+    )
+
+
+def _step_times(assembly: Assembly) -> Iterator[str]:
+    try:
+        took = assembly.integrator.rehearsed()
+        of_compensator = assembly.compensator.rehearsed()
+    except IntegratorError as error:
+        raise ConfigError(f"integrator: {error}") from error
+    except ComponentError as error:
+        raise ConfigError(str(error)) from error
+    if len(took):
+        yield from judged(assembly.scenario, assembly.ramp.predicted, took)
+    if len(of_compensator):
+        sample = _ms(assembly.scenario.dt)
+        yield f"compensator: computing time {quantiles(of_compensator)} in each sample of {sample}"
+
+
+def _loads(loaded: Scenario) -> Iterator[str]:
+    for name in loaded.force_axes:
+        axis: Any = loaded.axes[name]
+        load, control = axis.own_load, axis.force_control
+        yield (
+            f"axes.{name}: the position is held for {load.held_for:g} s, then the force is controlled up to "
+            f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical} ({type(control.law).type_name} in the "
+            f"{control.closed_by}). The position is held again if a correction of "
+            f"{1e3 * control.largest_correction:g} mm does not reach the force"
+        )
+
+
+def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
+    """Yield the limits of the displacement axes that stop together, and their braking time, s."""
+    names = list(loaded.limits)
+    for group in braked_together(loaded.limits.values(), loaded.stop_groups):
+        members = {names[axis]: loaded.limits[names[axis]] for axis in group}
+        if not any(limits.of_force for limits in members.values()):  # force axes stop alone
+            yield members, braking_time(members.values())
+
+
+def _excess_travel(loaded: Scenario) -> Iterator[str]:
+    transport = loaded.port.transport_samples * loaded.dt
+    bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
+    sharpest = SHARPEST if loaded.bridge.pauses else 1.0
+    for members, time in _groups(loaded):
+        for name, limits in members.items():
+            travel = excess_travel(limits, bridge + transport, sharpest, time)
+            yield (
+                f"axes.{name}: after a failure the command moves at most {1e3 * travel:.3g} mm further "
+                f"({1e3 * bridge:g} ms bridged{on_the_way} at {limits.velocity:g} m/s, then braking at "
+                f"{limits.velocity / time:.4g} m/s^2); the actuator moves further by its own lag"
+            )
+        if len(members) > 1:
+            yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
+
+
+def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -> Iterator[str]:
+    p999, longest = trips
+    depth = needed_depth(p999, loaded.dt)
+    yield (
+        f"hops: 99.9 % of the Commands arrive within {1e3 * p999:.4g} ms of the Measurement, and all within "
+        f"{1e3 * longest:.4g} ms. This requires hops.depth = {depth}; the scenario has {loaded.hops.depth}"
+    )
+    for tried in sorted({0, loaded.hops.depth, depth}):
+        try:
+            test = rehearsed(tried)
+        except ConfigError as error:
+            yield f"hops.depth = {tried}: not possible ({error})"
+            continue
+        if test is not None:
+            yield f"hops.depth = {tried}: {test.summary(loaded.dt)}"
+
+
+def _margins(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
+    names = list(loaded.limits)
+    for members, time in _groups(loaded):
+        for name, limits in members.items():
+            way = 0.5 * limits.velocity * time
+            text = (
+                f"axes.{name}: usable stroke {1e3 * (limits.stroke - way):.4g} mm ({1e3 * limits.stroke:.4g} mm "
+                f"minus {1e3 * way:.3g} mm to brake from {limits.velocity:g} m/s)"
+            )
+            if rehearsal is not None and rehearsal.samples > 1:
+                text += (
+                    f"; smallest margin in a simulated run of {rehearsal.samples * loaded.dt:.3g} s: "
+                    f"{1e3 * rehearsal.smallest[names.index(name)]:.4g} mm"
+                )
+            yield text
+    if rehearsal is not None and rehearsal.reason:
+        yield f"caution: {rehearsal.summary(loaded.dt)}"
+
+
+def _rehearsed(loaded: Scenario, depth: int) -> Rehearsal | None:
+    test = loaded if depth == loaded.hops.depth else override(loaded, [f"hops.depth={depth}"])
+    try:
+        loop = checked_loop(simulated(test))
+    except ConfigError:
+        return None
+    if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
+        return None
+    until = monotonic() + REHEARSED_S
+    rehearsal = Rehearsal(loop.assembly.scenario, loop.assembly.names)
+    rehearsal.ended(loop.run([rehearsal], interrupted=lambda: monotonic() > until), loaded.samples)
+    return rehearsal
+
+
+def _structure(assembly: Assembly) -> Iterator[str]:
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
@@ -204,264 +470,168 @@ class Rehearsal(RecordingSink):
 Rehearsals = Callable[[int], Rehearsal | None]
 """Function that simulates the test with the given ``hops.depth``. The result is None if no simulation is
 possible."""
-REHEARSED_S = 2.0
-"""Computing time after which the simulated test ends early, s."""
 
 
-def add_arguments(add: arguments.Arguments) -> None:
-    add.scenario()
-    text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
-    add("--hops RECORDING", text)
+# Other files
+
+SCENARIO, YAML = "scenario", (".yaml", ".yml")
 
 
-def run(options: arguments.Options) -> None:
-    from rths_nodes.app.commands import file_kinds
+class Kind(NamedTuple):
+    name: str
+    keys: frozenset[str]
+    required: frozenset[str]
+    describe: Callable[[Path], str]
+    command: str
 
-    if component := component_check.component_of(options.scenario):
-        arguments.refuse_idle(options, ("rig", "case", "hops"), "applies to a scenario, not to a component")
-        for result in component_check.check(*component, options.set):
-            terminal.say(result)
-        return
-    if other := file_kinds.described(options.scenario):
-        description, command = other
-        arguments.refuse_idle(
-            options, ("rig", "set", "case", "hops"), f"applies to a scenario, not to a {description}"
-        )
-        terminal.say(f"{options.scenario}: {description}")
-        terminal.say(f"  used by: {command}")
-        return
-    loaded = arguments.scenario(options)
-    measured = None
-    if options.hops:
-        with within(f"--hops {options.hops}"):
-            measured = round_trips(read_run(options.hops))
-    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # only rths test moves the rig
-    assembly = checked_loop(loaded, port=port).assembly
-    terminal.say(f"{loaded.name}: fits together")
-    rehearsed = cache(partial(_rehearsed, loaded))
-    for line in _facts(loaded, assembly, options.rig, rehearsed):
-        terminal.say(f"  {line}")
-    for line in _hops(loaded, measured, rehearsed) if measured else ():
-        terminal.say(f"  {line}")
+    def score(self, keys: set[str]) -> int:
+        return len(keys & self.keys) - len(keys - self.keys) - len(self.required - keys)
 
 
-def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
-    slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""
-    per_step, dof = loaded.samples_per_step, len(assembly.names.model)
-    yield (
-        f"{loaded.steps} steps of {counted(per_step, 'sample')} at {loaded.servo_rate:g} Hz: "
-        f"{loaded.samples} samples, {loaded.samples * loaded.dt:.6g} s{slower}"
-    )
-    yield f"{counted(dof, 'degree')} of freedom, axes: {', '.join(loaded.axes)}"
-    if not assembly.observation.complete:
-        observed = ", ".join(loaded.observed) or "none"
-        yield f"interface: {', '.join(loaded.interface)}; also observed: {observed}"
-    yield from _rig(loaded)
-    yield from _reduction(assembly)
-    yield from described(assembly)
-    yield from (f"{path}: {line}" for path, part, _ in loaded.parts() for line in part.contents())
-    if (structure := assembly.full_structure) is not None:
-        largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
-        yield f"largest external force: {largest / 1e3:.4g} kN"
-    if loaded.soft_start:
-        yield f"soft start: the first {loaded.soft_start_steps} steps, {loaded.soft_start.total:.4g} s"
-    if loaded.cases:
-        yield f"cases: {', '.join(loaded.cases)}"
-    yield from _step_times(assembly)
-    yield from _loads(loaded)
-    yield from _excess_travel(loaded)
-    rehearsal = rehearsed(loaded.hops.depth)
-    yield from _margins(loaded, rehearsal)
-    yield from _learning(loaded, rehearsal)
-    if rehearsal is not None:
-        size = rehearsal.size / 1e6
-        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
-    margin, reason = judged_margin(loaded)
-    if loaded.structure is not None:
-        yield f"stability: {margin or f'not judged ({reason})'}"
-    for caution in (*judgement.cautions(loaded, assembly.port.simulated), *of_margin(margin)):
-        yield f"caution: {caution}"
-    yield from _commissioned(loaded, rig)
-    live = live_parts(assembly)
-    can = "this test can run on the hosts embedded and composed"
-    yield f"engine executive: {live if isinstance(live, str) else can}"
+def described_file(text: str) -> tuple[str, str] | None:
+    """Return a description of the file or folder ``text``, and a command that uses it.
 
-
-def _learning(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
-    if loaded.updating is None:
-        return
-
-    from rths_nodes.analysis.stability.judgement import refuse_unstable
-
-    copies = Copies(loaded)
-    yield (
-        f"updating: the model of {', '.join(copies.laws)} learns from axis {loaded.updating.axis} "
-        f"({loaded.updating.mode}), one sample every {1e3 * copies.settings.period:.3g} ms"
-    )
-    refuse_unstable(loaded)
-    if rehearsal is not None:
-        where = f"in a simulated run of {rehearsal.samples * loaded.dt:.3g} s"
-        for note in learning_notes(rehearsal.integrator, loaded):
-            yield f"{where}: {note}"
-
-
-class NeverOpened(PortBefore):
-    """Wraps the port of a check and refuses to open, because the port may belong to a real rig."""
-
-    armed = True
-
-    def open(self, pacer: object = None) -> None:
-        raise RuntimeError("the port of a check is never opened")
-
-
-def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
-    result, barred = commissioning.in_effect(loaded, rig)
-    if barred:
-        yield f"caution: {barred}"
-    elif result is not None:
-        persons = f"{result.operator} and {result.second_person}"
-        yield f"commissioned on {result.date} by {persons}, valid until {result.valid_until}: {result.counts}"
-
-
-def _rig(loaded: Scenario) -> Iterator[str]:
-    if loaded.rig_file is None:
-        return
-    yield f"rig: {loaded.rig_file.name}, port {type(loaded.port).type_name}"
-    if loaded.rig_file.two_persons:
-        yield f"two_persons: rung {FULL} asks for the names of the operator and of a second person"
-    for name, axis in loaded.axes.items():
-        mine: Any = axis.rig_axis
-        facts = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
-        scale = mine.similitude
-        if (scale.length, scale.force) != (1.0, 1.0):
-            facts.append(f"ratio of structure to specimen: {scale.length:g} (length), {scale.force:g} (force)")
-        facts += corrections_in_words(mine, simulated=loaded.port.builds_axes)
-        yield f"axes.{name}: {mine.name} of the rig; {'; '.join(facts)}"
-    for name, channel in loaded.rig_file.auxiliary.items():
-        yield _channel(name, channel)
-
-
-def _channel(noun: str, channel: Channel) -> str:
-    scale = f"{channel.sign * channel.scale:g} {channel.unit} per unit of the signal"
-    text = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
-    return f"{text}, calibrated {channel.calibrated}" if channel.calibrated else text
-
-
-def _reduction(assembly: Assembly) -> Iterator[str]:
-    model: Any = assembly.structure
-    scenario = assembly.scenario
-    if not isinstance(model, Reduced):
-        return
-    places = [model.full.names.index(name) for name in scenario.interface]
-    frequency, static, compliance = differences(model, places, scenario.reduction.band)
-    yield (
-        f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
-        f"of freedom. Errors relative to the full model: {100 * frequency:.2g} % ({FREQUENCIES} lowest natural "
-        f"frequencies), {100 * static:.2g} % (static compliance of the interface) and {100 * compliance:.2g} % of "
-        f"the maximum (compliance up to {scenario.reduction.band:g} Hz)"
-    )
-
-
-def _step_times(assembly: Assembly) -> Iterator[str]:
-    try:
-        took = assembly.integrator.rehearsed()
-        of_compensator = assembly.compensator.rehearsed()
-    except IntegratorError as error:
-        raise ConfigError(f"integrator: {error}") from error
-    except ComponentError as error:
-        raise ConfigError(str(error)) from error
-    if len(took):
-        yield from judged(assembly.scenario, assembly.ramp.predicted, took)
-    if len(of_compensator):
-        sample = _ms(assembly.scenario.dt)
-        yield f"compensator: computing time {quantiles(of_compensator)} in each sample of {sample}"
-
-
-def _loads(loaded: Scenario) -> Iterator[str]:
-    for name in loaded.force_axes:
-        axis: Any = loaded.axes[name]
-        load, control = axis.own_load, axis.force_control
-        yield (
-            f"axes.{name}: the position is held for {load.held_for:g} s, then the force is controlled up to "
-            f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical} ({type(control.law).type_name} in the "
-            f"{control.closed_by}). The position is held again if a correction of "
-            f"{1e3 * control.largest_correction:g} mm does not reach the force"
-        )
-
-
-def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
-    """Yield the limits of the axes that stop together, and their braking time, s."""
-    names = list(loaded.limits)
-    for group in braked_together(loaded.limits.values(), loaded.stop_groups):
-        members = {names[axis]: loaded.limits[names[axis]] for axis in group}
-        yield members, braking_time(members.values())
-
-
-def _excess_travel(loaded: Scenario) -> Iterator[str]:
-    transport = loaded.port.transport_samples * loaded.dt
-    bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
-    sharpest = SHARPEST if loaded.bridge.pauses else 1.0
-    for members, time in _groups(loaded):
-        for name, limits in members.items():
-            if limits.of_force:
-                continue
-            travel = excess_travel(limits, bridge + transport, sharpest, time)
-            yield (
-                f"axes.{name}: after a failure the command moves at most {1e3 * travel:.3g} mm further "
-                f"({1e3 * bridge:g} ms bridged{on_the_way} at {limits.velocity:g} m/s, then braking at "
-                f"{limits.velocity / time:.4g} m/s^2); the actuator moves further by its own lag"
-            )
-        if len(members) > 1:
-            yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
-
-
-def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -> Iterator[str]:
-    p999, longest = trips
-    depth = needed_depth(p999, loaded.dt)
-    yield (
-        f"hops: 99.9 % of the Commands arrive within {1e3 * p999:.4g} ms of the Measurement, and all within "
-        f"{1e3 * longest:.4g} ms. This requires hops.depth = {depth}; the scenario has {loaded.hops.depth}"
-    )
-    for tried in sorted({0, loaded.hops.depth, depth}):
-        try:
-            test = rehearsed(tried)
-        except ConfigError as error:
-            yield f"hops.depth = {tried}: not possible ({error})"
-            continue
-        if test is not None:
-            yield f"hops.depth = {tried}: {test.summary(loaded.dt)}"
-
-
-def _margins(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
-    names = list(loaded.limits)
-    for members, time in _groups(loaded):
-        for name, limits in members.items():
-            if limits.of_force:
-                continue
-            way = 0.5 * limits.velocity * time
-            text = (
-                f"axes.{name}: usable stroke {1e3 * (limits.stroke - way):.4g} mm ({1e3 * limits.stroke:.4g} mm "
-                f"minus {1e3 * way:.3g} mm to brake from {limits.velocity:g} m/s)"
-            )
-            if rehearsal is not None and rehearsal.samples > 1:
-                text += (
-                    f"; smallest margin in a simulated run of {rehearsal.samples * loaded.dt:.3g} s: "
-                    f"{1e3 * rehearsal.smallest[names.index(name)]:.4g} mm"
-                )
-            yield text
-    if rehearsal is not None and rehearsal.reason:
-        yield f"caution: {rehearsal.summary(loaded.dt)}"
-
-
-def _rehearsed(loaded: Scenario, depth: int) -> Rehearsal | None:
-    test = loaded if depth == loaded.hops.depth else override(loaded, [f"hops.depth={depth}"])
-    try:
-        loop = checked_loop(simulated(test))
-    except ConfigError:
+    Return None if ``text`` does not exist, or is a scenario or a YAML file without keys. Raises ConfigError if the
+    file is invalid or unknown.
+    """
+    path = Path(text)
+    if text in files.shipped(files.RIG) and not path.exists():
+        path = files.locate(text, files.RIG)
+    if not path.exists():
         return None
-    if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
-        return None
-    until = monotonic() + REHEARSED_S
-    rehearsal = Rehearsal(loop.assembly.scenario, loop.assembly.names)
-    rehearsal.ended(loop.run([rehearsal], interrupted=lambda: monotonic() > until), loaded.samples)
-    return rehearsal
+    if path.is_dir():
+        return _folder(path)
+    try:
+        is_recording = read_head(path, len(MAGIC)) == MAGIC
+        text_limit = LARGEST_TEXT if path.suffix in YAML else LARGEST_RECORD
+        content = b"" if is_recording else read_bytes(path, text_limit)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
+    if is_recording:
+        return _recording(path)
+    keys = _keys(content, path)
+    if not keys:
+        return None if path.suffix in YAML else _ground_motion(content, path)
+    if keys <= set(registry.names("compensator")):
+        laws = ", ".join(files.load_settings(path))
+        return f"settings of compensators: {laws}", f"rths scoreboard SCENARIO --settings {path}"
+    kind = max(_kinds(), key=lambda kind: kind.score(keys))
+    if kind.score(keys) <= 0:
+        raise _unknown(path, f"has the keys {', '.join(sorted(keys))}")
+    return None if kind.name == SCENARIO else (f"{kind.name}: {kind.describe(path)}", kind.command.format(path))
+
+
+def _unknown(path: Path, problem: str) -> ConfigError:
+    unlisted = "settings of compensators", "recording", "folder of a test", "ground motion"
+    kinds = ", ".join((*(kind.name for kind in _kinds()), *unlisted))
+    return ConfigError(f"{path}: unknown kind of file ({problem}); known kinds: {kinds}")
+
+
+def _keys(content: bytes, path: Path) -> set[str]:
+    try:
+        data = yaml_text.parse(content.decode(encoding_of(content)), str(path))
+    except ValueError as error:
+        if path.suffix not in YAML:
+            return set()
+        raise (
+            error if isinstance(error, ConfigError) else ConfigError(f"{path}: is not a text file ({error})")
+        ) from None
+    return set(data) if isinstance(data, Mapping) else set()
+
+
+def _folder(path: Path) -> tuple[str, str]:
+    if procedure.exists(path):
+        return f"folder of a test: {_record(path / procedure.FILE)}", f"rths report {path}"
+    return _recording(path)
+
+
+def _recording(path: Path) -> tuple[str, str]:
+    run = read_run(path)
+    notes = "".join(f"; {note}" for note in run.notes)
+    summary = f"{run.scenario.name}, {len(run.time)} samples, {run.ending}{notes}"
+    return f"recording: {summary}", f"rths report {path}"
+
+
+def _ground_motion(content: bytes, path: Path) -> tuple[str, str]:
+    try:
+        series = readers.read(content)
+    except readers.FormatError as error:
+        raise _unknown(path, str(error)) from None
+    step = f"a step of {series.step:g} s" if series.step else "no step, so ground_motion.step is needed"
+    unit = series.unit or "no unit, so ground_motion.unit is needed"
+    summary = f"{len(series.values)} points, {step}, {unit}"
+    return f"ground motion: {summary}", f"rths run SCENARIO --set ground_motion.file={path}"
+
+
+def _rig_file(path: Path) -> str:
+    rig = files.load_rig(path)
+    return f"{rig.name}, port {type_of(rig.port)}, axes {', '.join(rig.axes)}"
+
+
+def _study(path: Path) -> str:
+    study = design.load(path)
+    return f"{study.name}, {study.count} runs of {study.base.name}"
+
+
+def _columns(path: Path) -> str:
+    return f"axes {', '.join(exchange.read_map(path).axes)}"
+
+
+def _model(path: Path) -> str:
+    model = model_file.load(path)
+    return f"axes {', '.join(model.axes)}, identified at {model.servo_rate:g} Hz"
+
+
+def _record(path: Path) -> str:
+    record = procedure.read(path.parent)
+    return f"{record.test_id}, {len(record.rungs)} rungs, outcome {record.outcome}"
+
+
+def _commissioning(path: Path) -> str:
+    result = commissioning.read(path)
+    return f"made on {result.date}, valid until {result.valid_until}: {result.counts}"
+
+
+def _entry(path: Path) -> str:
+    return f"laws {', '.join(entries.read(path)['laws'])}"
+
+
+def _signatures(path: Path) -> str:
+    return counted(len(plain.read(Signatures, path, signatures.VERSION).signatures), "signed caution")
+
+
+def _answers(path: Path) -> str:
+    return f"rungs {' '.join(answers.read(path).rungs)}"
+
+
+@cache
+def _kinds() -> tuple[Kind, ...]:
+    def of_params(name: str, cls: type, describe: Callable[[Path], str], command: str, *more: str) -> Kind:
+        required = frozenset((*required_names(cls), *more))
+        return Kind(name, frozenset((*declared(cls), *more)), required, describe, command)
+
+    def of_record(name: str, cls: type, describe: Callable[[Path], str], command: str) -> Kind:
+        keys = {row.name: row.default is row.default_factory is MISSING for row in fields(cls)}
+        required = frozenset(key for key, is_required in keys.items() if is_required)
+        return Kind(name, frozenset({"version", *keys}), required, describe, command)
+
+    return (
+        of_params(SCENARIO, Scenario, str, "rths run {}"),
+        of_params("rig file", RigFile, _rig_file, "rths check SCENARIO --rig {}"),
+        of_params("study", design.StudyFile, _study, "rths study {}"),
+        of_params("columns of a file", exchange.Columns, _columns, "rths import FILE {} --record DIR"),
+        of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
+        of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
+        of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
+        of_record(
+            "commissioning", Commissioning, _commissioning, "commands that read the rig file in the same folder"
+        ),
+        of_record("signatures", Signatures, _signatures, "commands that read the rig file in the same folder"),
+        Kind(
+            "entry of a scoreboard",
+            frozenset(entries.PARTS),
+            frozenset(entries.PARTS),
+            _entry,
+            "rths scoreboard --verify {}",
+        ),
+    )

@@ -18,7 +18,7 @@ from rths_nodes.core.decay import check_at
 from rths_nodes.core.errors import ComponentError, ConfigError, Problems, show, unknown
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import AnyParams, Spec, declared, evolved
-from rths_nodes.core.protocols import Actuator, Compensator, Ramp, RestoringForce, Rig, Setup
+from rths_nodes.core.protocols import Actuator, Compensator, Ramp, Rig, Setup
 from rths_nodes.core.samples import Array, Motion, Target
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
@@ -260,10 +260,6 @@ def _restoring_force(params: AnyParams) -> object:
     return registry.build("restoring_force", params, 1)
 
 
-def _step_restoring_force(part: RestoringForce, sample: int) -> object:
-    return part.force(POSITION[sample]).tolist()
-
-
 DRIVES: Mapping[str, Drive] = {
     "compensator": Drive(lambda params: registry.build("compensator", params, DT, 1), _step_compensator),
     "ramp": Drive(lambda params: registry.build("ramp", params, DT, SUBSTEPS, 1), _step_ramp, resets=False),
@@ -271,5 +267,5 @@ DRIVES: Mapping[str, Drive] = {
     "actuator": Drive(_actuator, _step_axis),
     "specimen": Drive(_specimen, _step_axis),
     "rig": Drive(lambda params: registry.build("rig", params, DT, 2), _step_rig),
-    "restoring_force": Drive(_restoring_force, _step_restoring_force),
+    "restoring_force": Drive(_restoring_force, lambda part, sample: part.force(POSITION[sample]).tolist()),
 }

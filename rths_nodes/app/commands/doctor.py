@@ -193,13 +193,13 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
     return data, lines
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def doctor_arguments(add: arguments.Arguments) -> None:
     add("--seconds", "duration of the measurement, s", 5.0)
     add("--rate HZ", "rate of the measured loop, Hz", 1024.0)
     add.json()
 
 
-def run(options: arguments.Options) -> None:
+def doctor_command(options: arguments.Options) -> None:
     data, lines = diagnose(options.rate, options.seconds)
     if options.json:
         terminal.print_json(data)

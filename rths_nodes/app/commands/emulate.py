@@ -16,9 +16,8 @@ from contextlib import closing, contextmanager, suppress
 
 import numpy as np
 
+from rths_nodes.app import emulation
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.emulation import faults
-from rths_nodes.app.emulation.emulator import Emulator, Session, Switches
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
@@ -33,7 +32,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.watch import WatchSection
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def emulate_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add("--address", "address of this machine to listen on; default: port.address")
     add("--port", "UDP port to listen on (0: any free port); default: port.port", type=int)
@@ -41,11 +40,11 @@ def add_arguments(add: arguments.Arguments) -> None:
         own_clock="refuse to wait for commands (lockstep), as a real rig does",
         again="accept another session after the end of a session",
     )
-    kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in faults.MISBEHAVIOURS.items())
+    kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in emulation.MISBEHAVIOURS.items())
     add.several("--misbehave KIND@SAMPLE[:N]", f"injected fault. {kinds}")
-    kinds = "; ".join(f"{kind}: {text}" for kind, text in faults.PLANTED.items())
+    kinds = "; ".join(f"{kind}: {text}" for kind, text in emulation.PLANTED.items())
     text = f"planted fault, which rths commission must detect. {kinds}"
-    add.several("--plant FAULT", text, choices=faults.PLANTED)
+    add.several("--plant FAULT", text, choices=emulation.PLANTED)
     add.flags(no_specimen="emulate a rig without specimens, as rths commission requires")
     text = (
         "address of a watcher (rths watch) that receives simulated readings of its own sensors; requires a "
@@ -55,7 +54,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def emulate_command(options: arguments.Options) -> int:
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -66,8 +65,8 @@ def run(options: arguments.Options) -> int:
         scenario = override(scenario, [f"port.address={options.address}"])
     if options.no_specimen:
         scenario = free(scenario)
-    plans = [faults.parse(plan) for plan in options.misbehave]
-    emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
+    plans = [emulation.parse(plan) for plan in options.misbehave]
+    emulator = emulation.Emulator(scenario, options.port, options.own_clock, plans, options.plant)
     output = scenario.rig_file.warning.output if scenario.rig_file and scenario.rig_file.warning else ""
     emulator.warned = lambda on: terminal.print_now(f"{output}: {'on' if on else 'off'}")
     address, port = emulator.address
@@ -89,7 +88,7 @@ def run(options: arguments.Options) -> int:
 
 
 @contextmanager
-def _watched(emulator: Emulator, options: arguments.Options) -> Iterator[None]:
+def _watched(emulator: emulation.Emulator, options: arguments.Options) -> Iterator[None]:
     """Send the true state of ``emulator`` to the watcher of ``--sensors``, as readings of its channels."""
     if not options.sensors:
         yield
@@ -122,7 +121,7 @@ def _watched(emulator: Emulator, options: arguments.Options) -> Iterator[None]:
         process.join()
 
 
-def _listen(switches: Switches) -> None:
+def _listen(switches: emulation.Switches) -> None:
     with suppress(OSError, ValueError):  # the terminal belongs to another job, or stdin is closed
         for line in sys.stdin:
             if not line.strip():
@@ -134,7 +133,7 @@ def _listen(switches: Switches) -> None:
                 print(str(error), file=sys.stderr, flush=True)
 
 
-def _summary(session: Session) -> str:
+def _summary(session: emulation.Session) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in session.counts.items() if count)
     return f"{session.samples} samples, then {session.reason}; {counts}"
 

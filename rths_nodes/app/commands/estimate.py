@@ -33,7 +33,7 @@ USES = {
 }
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def estimate_arguments(add: arguments.Arguments) -> None:
     add.recording()
     text = (
         "use of the result: settings of compensators, an updated copy of the specimen, or a prediction of the "
@@ -72,7 +72,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def estimate_command(options: arguments.Options) -> int:
     options.purpose = options.purpose or (PREDICTION if options.set else COMPENSATORS)
     arguments.check_purpose(options, USES)
 

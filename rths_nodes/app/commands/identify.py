@@ -3,34 +3,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification.experiments import Noise
+from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, at_small, cyclic, equivalent
+from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, Noise, cycled, loaded_at
 from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders
 from rths_nodes.analysis.identification.output_error import Identified
-from rths_nodes.analysis.units import MS, PERCENT, interval, uncertain
-from rths_nodes.app.commands import arguments, characterise, terminal
+from rths_nodes.analysis.units import KN, MM, MS, PERCENT, interval, uncertain
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import IDENTIFIED_INVERSE, MODEL_BASED, PERIODIC
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.validation import from_data
+from rths_nodes.core.errors import ConfigError, unknown, within
+from rths_nodes.core.validation import from_data, to_data
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.laboratory.corrections import low_pass
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.run import Run
 
 RIG_FILE = "rig_file"
 NOISE = ("rms", "band", "duration")
+TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
 USES = {
     MODEL_BASED: (*NOISE, "resolution", "orders", "transport", "figure"),
     IDENTIFIED_INVERSE: (*NOISE, "fit_up_to"),
-    RIG_FILE: (*characterise.TESTS, "csv", "plan", "figure"),
+    RIG_FILE: (*TESTS, "csv", "plan", "figure"),
 }
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def identify_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     text = (
         f"use of the result: the compensator {MODEL_BASED} (the model excludes the transport delay), the "
@@ -45,7 +59,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.several("--from RECORDING", text, dest="from_")
     add("--record DIR", "record each test in a separate folder in DIR")
     _add_noise(add.group(f"for {MODEL_BASED} and {IDENTIFIED_INVERSE}"))
-    characterise.add_arguments(add.group(f"for {RIG_FILE}"))
+    _add_cycles(add.group(f"for {RIG_FILE}"))
     add.json()
 
 
@@ -74,11 +88,22 @@ def _add_noise(group: arguments.Arguments) -> None:
     group("--transport", text, choices=(identification.DECLARED, identification.MEASURED))
 
 
-def run(options: arguments.Options) -> None:
+def _add_cycles(group: arguments.Arguments) -> None:
+    group.several("--axis NAME", "axis that moves; default: all axes")
+    group("--amplitudes M,...", "amplitudes of the displacement, m")
+    group("--frequencies HZ,...", "frequencies of the cycles, Hz")
+    group("--cycles N", "number of evaluated cycles in each test; default: 5", type=int)
+    group("--voltage V", "voltage of a controllable damper, V; default: 0", type=float)
+    group("--csv FILE", "write the results as a CSV table, in SI units")
+    text = "write the tests as scenarios to DIR (for rths test on a real rig), instead of running the tests"
+    group("--plan DIR", text)
+
+
+def identify_command(options: arguments.Options) -> None:
     arguments.check_purpose(options, USES)
     scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.purpose == RIG_FILE:
-        characterise.run(options, scenario, figure)
+        _specimens(options, scenario, figure)
         return
     if not options.out:
         raise ConfigError("--out: missing; give the model file to write")
@@ -183,11 +208,7 @@ def _orders(text: str | None, n: int) -> Orders | None:
         return None
     rows = [[entry.strip() for entry in row.split(",")] for row in text.split(";")]
     degrees = {"-": NONE} | {str(degree): degree for degree in range(HIGHEST + 1)}
-    if (
-        len(rows) != n
-        or any(len(row) != n for row in rows)
-        or any(degree_text not in degrees for row in rows for degree_text in row)
-    ):
+    if len(rows) != n or any(len(row) != n or not degrees.keys() >= set(row) for row in rows):
         raise ConfigError(f"--orders {text}: must be {n} rows of {n} entries, each one of {', '.join(degrees)}")
     orders = np.array([[degrees[entry] for entry in row] for row in rows])
     if orders.diagonal().min() < 0:
@@ -200,17 +221,15 @@ def _orders(text: str | None, n: int) -> Orders | None:
 def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> str:
     declared, dt = scenario.transport_samples, scenario.dt
     least, most = (value / dt for value in identified.delay_range)
-    samples = interval(least, most)
+    samples, times = interval(least, most), interval(MS * least * dt, MS * most * dt)
     where = "port.transport_samples" + (" + hops.depth" if scenario.hops.depth else "")
-    text = (
-        f"transport: {samples} samples ({interval(MS * least * dt, MS * most * dt)} ms) according to the responses"
+    certainty = ", 95 % interval"
+    if not identified.explained:
+        certainty = " if further dynamics in the responses are counted as transport (--transport measured)"
+    return (
+        f"transport: {samples} samples ({times} ms) according to the responses{certainty}; {where} declares "
+        f"{declared}; the lead of the model is {MS * model.lead:.3g} ms"
     )
-    text += (
-        ", 95 % interval"
-        if identified.explained
-        else " if further dynamics in the responses are counted as transport (--transport measured)"
-    )
-    return f"{text}; {where} declares {declared}; the lead of the model is {MS * model.lead:.3g} ms"
 
 
 def _inverse(options: arguments.Options, scenario: Scenario) -> None:
@@ -241,3 +260,237 @@ def _inverse(options: arguments.Options, scenario: Scenario) -> None:
         title = f"{scenario.name}: inverse of {len(model.axes)} axes up to {up_to:.3g} Hz"
         _print(title, model.axes, (*DERIVATIVES, "fit error (%)"), cells)
     _write(options, model, " --set compensator.inverse=null" if scenario.compensator.inverse else "")
+
+
+# Specimens and actuators for the rig file, from cyclic tests
+
+DIGITS = 7
+NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
+COLUMNS = (
+    ("amplitude\nmm", "amplitude", MM),
+    ("frequency\nHz", "frequency", 1.0),
+    ("storage\nkN/mm", "storage_stiffness", KN / MM),
+    ("effective\nkN/mm", "effective_stiffness", KN / MM),
+    ("loss\nfactor", "loss_factor", 1.0),
+    ("damping\nkN s/m", "damping", KN),
+    ("damping\nratio %", "damping_ratio", PERCENT),
+    ("energy\nJ/cycle", "energy", 1.0),
+    ("gain of\nactuator", "gain", 1.0),
+    ("delay of\nactuator ms", "delay", MS),
+)
+
+
+def _specimens(options: arguments.Options, scenario: Scenario, figure: Path | None) -> None:
+    table, out = (Path(name) if name else None for name in (options.csv, options.out))
+    if out:
+        _check_section(out, options.rig)
+    for path in (table, out):
+        if path:
+            terminal.check_writable(path)
+    if options.plan:
+        _plan(options, scenario)
+        return
+    results: dict[str, list[Cyclic]] = {}
+    if options.from_:
+        arguments.refuse_idle(options, (*TESTS, "record"), "has no effect, because --from runs no test")
+        results = read_cyclic(options.from_, scenario if out else None)
+    else:
+        for axis, cycles, test in _planned(options, scenario):
+            name = _name_of(axis, cycles)
+            path = Path(options.record) / name if options.record else None
+            history = identification.finished(test, name, path, terminal.progress, "a smaller amplitude")
+            results.setdefault(axis, []).append(evaluated(history, axis, cycles))
+    alike = {axis: equivalent(tests) for axis, tests in results.items()}
+    rows = {axis: [{name: getattr(test, name) for name in NUMBERS} for test in results[axis]] for axis in results}
+    axes = {axis: {"tests": rows[axis], "equivalent": asdict(alike[axis])} for axis in results}
+    terminal.output(options.json, {"scenario": scenario.name, "axes": axes}, _print_cyclic, results, alike)
+    if table:
+        with (
+            terminal.writing(table, "" if options.json else "table"),
+            table.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, ("axis", *NUMBERS))
+            writer.writeheader()
+            writer.writerows({"axis": axis} | row for axis in rows for row in rows[axis])
+    if figure:
+        from rths_nodes.analysis.figures.analyses import characteristics
+
+        arguments.save_figure(options, figure, characteristics, results, alike, scenario.name)
+    if out:
+        section = _section(results, alike, scenario, options.rig)
+        with terminal.writing(out, "" if options.json else "section for the rig file"):
+            out.write_text(section, encoding="utf-8")
+
+
+def _check_section(out: Path, rig: str) -> None:
+    if not rig:
+        raise ConfigError(f"--out {out}: requires --rig, the rig file for which the section is written")
+    if out.exists() and out.samefile(files.locate(rig, files.RIG)):
+        raise ConfigError(
+            f"--out {out}: must not be the rig file itself; give another file, and copy the section from there"
+        )
+
+
+def _plan(options: arguments.Options, scenario: Scenario) -> None:
+    results = ("from_", "record", "csv", "figure", "out", "json")
+    arguments.refuse_idle(options, results, "has no effect, because --plan runs no test")
+    folder, tests = Path(options.plan), _planned(options, scenario)
+    terminal.check_makable(folder / "test.yaml")
+    for axis, cycles, test in tests:
+        path = folder / f"{_name_of(axis, cycles)}.yaml"
+        with terminal.writing(path, "scenario"):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(dump(test.data()), encoding="utf-8")
+
+
+def _name_of(axis: str, cycles: Cycles) -> str:
+    return f"{axis}_{1e3 * cycles.amplitude:g}mm_{cycles.frequency:g}Hz"
+
+
+def _planned(options: arguments.Options, scenario: Scenario) -> list[tuple[str, Cycles, Scenario]]:
+    axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
+    for axis in axes:
+        if axis not in scenario.moved_axes:
+            raise unknown("--axis", "axis", axis, scenario.moved_axes)
+    more = {"cycles": options.cycles, "voltage": options.voltage}
+    values = {key: value for key, value in more.items() if value is not None}
+    cycles = [
+        from_data(Cycles, {"amplitude": amplitude, "frequency": frequency} | values)
+        for amplitude in _numbers("--amplitudes", options.amplitudes)
+        for frequency in _numbers("--frequencies", options.frequencies)
+    ]
+    return cyclic_tests(scenario, axes, cycles)
+
+
+def _numbers(name: str, text: str | None) -> list[float]:
+    if not text:
+        raise ConfigError(f"{name}: missing; required unless recordings of cyclic tests are given with --from")
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"{name} {text}: must be numbers separated by commas") from None
+
+
+def cyclic_tests(
+    scenario: Scenario, axes: Sequence[str], cycles: Sequence[Cycles]
+) -> list[tuple[str, Cycles, Scenario]]:
+    """Return the axis, the cycles and the scenario of each test, the smallest amplitudes first."""
+    cautious = sorted(cycles, key=lambda test: (test.amplitude, test.frequency))
+    numbers = {axis: scenario.moved_axes.index(axis) for axis in axes}
+    return [(axis, test, cycled(scenario, numbers[axis], test)) for axis in axes for test in cautious]
+
+
+def read_cyclic(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
+    """Return the results of recorded cyclic tests, keyed by axis.
+
+    Raises ConfigError if a recording is incomplete, its test is not cyclic, or its rig is not the rig of ``on``.
+    """
+    results: dict[str, list[Cyclic]] = {}
+    for recording in recordings:
+        history = read_run(recording)
+        if history.notes:  # results need complete recordings
+            raise ConfigError(*history.notes)
+        if on is not None:
+            _check_rig(recording, history.scenario, on)
+        motion = to_data(history.scenario.integrator).get("displacement") or {}
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
+        if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
+            raise ConfigError(
+                f"{recording}: must be a cyclic test, recorded with rths identify --for rig_file --record DIR"
+            )
+        data = {name: motion[name] for name in ("amplitude", "frequency")}
+        cycles = from_data(Cycles, data | {"cycles": motion["periods"] - 2 * RAMP - SETTLING})
+        axis = history.axes[int(np.argmax(np.nanvar(history.command, axis=0)))]
+        results.setdefault(axis, []).append(evaluated(history, axis, cycles))
+    return results
+
+
+def _check_rig(recording: str, recorded: Scenario, on: Scenario) -> None:
+    for quantity, there, here in (
+        ("rig", recorded.rig_file and recorded.rig_file.name, on.rig_file and on.rig_file.name),
+        ("port", type(recorded.port).type_name, type(on.port).type_name),
+        ("axes", ", ".join(recorded.axes), ", ".join(on.axes)),
+    ):
+        if there != here:
+            raise ConfigError(
+                f"{recording}: {quantity} = {there or 'none'}: must be {here or 'none'}, as in --rig"
+            )
+    for axis in on.axes:
+        if _channels(recorded.axes[axis].rig_axis) != _channels(on.axes[axis].rig_axis):
+            raise ConfigError(f"{recording}: the channels of axes.{axis} must equal the channels in --rig")
+
+
+def _channels(axis: RigAxis | None) -> tuple[object, ...]:
+    return () if axis is None else (axis.name, axis.displacement, axis.force, axis.command)
+
+
+def evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
+    column, dt = run.axes.index(axis), run.scenario.dt
+    begin = loaded_at(run.scenario) + cycles.begin
+    inside = (run.time >= begin) & (run.time < begin + cycles.cycles / cycles.frequency)
+    low = low_pass(run.scenario.axes[axis], dt)  # all compared signals need the same filter as the force
+    command, displacement = (
+        filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
+    )
+    force = run.force[inside, column]
+    try:
+        return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
+    except ValueError as error:
+        raise ConfigError(f"{axis}: {cycles.frequency:g} Hz, {cycles.amplitude:g} m: {error}") from None
+
+
+def _print_cyclic(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent]) -> None:
+    for axis, tests in results.items():
+        terminal.say(f"{axis}: {len(tests)} cyclic tests")
+        rows = ([f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS] for test in tests)
+        terminal.table(rows, numbers=[title for title, _, _ in COLUMNS])
+        nearest = alike[axis]
+        ranges = nearest.stiffness_range, nearest.damping_range
+        stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
+        text = f"{nearest.stiffness:.4g} N/m ({stiffness}), {nearest.damping:.4g} N s/m ({damping})"
+        terminal.say(f"nearest spring and dashpot: {text}")
+
+
+def _section(
+    results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
+) -> str:
+    """Return the results as YAML text, to be inserted into the rig file ``rig``.
+
+    Raises ConfigError if the rig file would become invalid.
+    """
+    origin = {
+        "scenario": scenario.name,
+        "date": datetime.now(UTC).date().isoformat(),
+        "simulated": Assembly(scenario).port.simulated,
+    }
+    sections, file = {}, to_data(files.load_rig(rig))
+    for axis, tests in results.items():
+        rig_axis = scenario.axes[axis].rig_axis
+        assert rig_axis is not None
+        section = {"characterised": origin | _characterised(axis, tests, alike[axis])}
+        sections[rig_axis.name] = section
+        file["axes"][rig_axis.name] |= section
+    with within(f"{rig} with the results"):
+        from_data(RigFile, file)
+    head = "# Written by rths identify. Copy each section `characterised` to its axis in the rig file.\n"
+    return head + dump({"axes": sections}, rows=True)
+
+
+def _characterised(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, object]:
+    try:
+        small = at_small(tests)
+    except ValueError as error:
+        raise ConfigError(f"--out: axes.{axis}: {error}") from None
+    values = small | {"equivalent_stiffness": alike.stiffness, "equivalent_damping": alike.damping}
+    rows = [
+        (test.wanted, test.frequency, test.storage_stiffness, test.loss_factor, test.gain, test.delay)
+        for test in tests
+    ]
+    return {
+        **{name: _rounded(value) for name, value in values.items()},
+        "tests": [[_rounded(value) for value in row] for row in rows],
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -21,17 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.convergence import (
-    CONVERGED,
-    ENDED,
-    HELD,
-    HISTORY,
-    TRACKING,
-    Row,
-    Rule,
-    softened,
-)
+from rths_nodes.analysis.iteration import convergence, corrections, learning
+from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.corrections import Corrections, Rehearsal, Settings
 from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app import hosts
@@ -123,7 +114,7 @@ def write(series: Series, settings: Settings) -> NextRun:
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
     number = len(work.rows) + 1
-    if verdict == CONVERGED:
+    if verdict == convergence.CONVERGED:
         return NextRun(work.rows, reason, number, None)
     if verdict:
         raise ConfigError(f"{series.folder}: a further run is not possible ({reason})")
@@ -168,7 +159,7 @@ def _check_specimen(row: Row, path: Path) -> None:
         for axis, part in row.answer.items()
         if not math.isfinite(part)
     ]
-    if problems := unknown or softened(row.answer):
+    if problems := unknown or convergence.softened(row.answer):
         raise ConfigError(*(f"{path}: {problem}" for problem in problems))
 
 
@@ -220,10 +211,6 @@ def _sum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit code by verdict. ENDED has the exit code of the last run; any other verdict has 3."""
-
-
 @dataclass(frozen=True, eq=False)
 class Iteration:
     rows: list[Row]
@@ -272,7 +259,7 @@ def iterate(
         except ConfigError as error:  # the history exceeds a limit
             if number == 1:
                 raise
-            verdict, reason = HELD, f"run {number}: {error}"
+            verdict, reason = convergence.HELD, f"run {number}: {error}"
             break
         last = result.read()
         work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
@@ -284,9 +271,10 @@ def iterate(
         if settings.within is not None:
             expected = work.rehearsed().peaks
             if above := corrections.above_first(number + 1, expected, work.first, settings.within):
-                verdict, reason = HELD, "; ".join(above)
+                verdict, reason = convergence.HELD, "; ".join(above)
                 break
-    code = result.exit_code if verdict == ENDED else OF_VERDICT.get(verdict, ExitCode.TRIPPED)
+    codes = {convergence.CONVERGED: ExitCode.FINISHED, convergence.HELD: ExitCode.HELD}
+    code = result.exit_code if verdict == convergence.ENDED else codes.get(verdict, ExitCode.TRIPPED)
     return Iteration(rows, verdict, reason, work.inverse, last, code)
 
 
@@ -302,7 +290,7 @@ def check(scenario: Scenario) -> None:
 RESULT = "iteration.json"
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def iterate_arguments(add: arguments.Arguments) -> None:
     add.scenario(may_be_missing=True)
     text = (
         "write the history and the scenario of the next run of the series in FOLDER, without running the test; "
@@ -333,7 +321,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def iterate_command(options: arguments.Options) -> int:
     if options.next:
         _next(options)
         return ExitCode.FINISHED

@@ -39,13 +39,13 @@ def plotjuggler(rig: str, axes: Sequence[str]) -> str:
     tabs = below(root, "tabbed_widget", name="Main Window", parent="main_window")
     for axis in axes:
         tab = below(tabs, "Tab", tab_name=axis, containers="1")
-        rows = _splitter(below(tab, "Container"), "-", 2)
+        rows = _splitter(below(tab, "Container"), "-")
         _plot(
             rows,
             f"{axis}: displacement [m]",
             [(f"{rig}/{stream}/{axis}/position", COLORS[stream]) for stream in SHOWN],
         )
-        columns = _splitter(rows, "|", 2)
+        columns = _splitter(rows, "|")
         effort = f"{rig}/{STATES}/{axis}/effort"
         _plot(columns, f"{axis}: force [N]", [(effort, COLORS[STATES])])
         loop = _plot(columns, f"{axis}: force [N] against displacement [m]", [], "XYPlot")
@@ -60,9 +60,8 @@ def plotjuggler(rig: str, axes: Sequence[str]) -> str:
     return xml_text(root)
 
 
-def _splitter(above: ElementTree.Element, orientation: str, count: int) -> ElementTree.Element:
-    sizes = ";".join([f"{1.0 / count:g}"] * count)
-    return below(above, "DockSplitter", orientation=orientation, count=str(count), sizes=sizes)
+def _splitter(above: ElementTree.Element, orientation: str) -> ElementTree.Element:
+    return below(above, "DockSplitter", orientation=orientation, count="2", sizes="0.5;0.5")
 
 
 def _plot(
@@ -120,7 +119,7 @@ def _beside(columns: Sequence[object]) -> object:
     return _split("row", first, _beside(further), 100.0 / len(columns)) if further else first
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def layouts_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add("--namespace NAME", "namespace of the rig", NAMESPACE)
     text = "actuator nodes of the test; per_axis adds the nodes of the axes to the policy of SROS 2"
@@ -128,7 +127,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add("--out DIR", "folder to write", "layouts")
 
 
-def run(options: arguments.Options) -> None:
+def layouts_command(options: arguments.Options) -> None:
     scenario = arguments.scenario(options)
     name, folder = checked_namespace(options.namespace), Path(options.out)
     axes = axes_with_nodes(scenario, options.actuator_nodes)

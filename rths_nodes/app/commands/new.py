@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import TypeVar
 
-from rths_nodes.app.commands import arguments, component_check, schema, terminal
-from rths_nodes.app.commands.schema import RIG_FILE, SCENARIO
+from rths_nodes.app.commands import arguments, component_check, lookup, terminal
+from rths_nodes.app.commands.lookup import FILES, RIG_FILE, SCENARIO
 from rths_nodes.core import inputs, registry, yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -27,7 +27,6 @@ from rths_nodes.loop.scenario import files as scenario_files
 from rths_nodes.loop.scenario.schema import Scenario
 
 T = TypeVar("T")
-SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
 TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
@@ -43,8 +42,8 @@ TAKEN = ("rths_nodes", "test")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def add_arguments(add: arguments.Arguments) -> None:
-    add("kind", "kind of file or package", choices=(*TRIED, *SHIPPED))
+def new_arguments(add: arguments.Arguments) -> None:
+    add("kind", "kind of file or package", choices=(*TRIED, *FILES))
     add("name", "name of the component or file: lowercase letters, digits, underscores")
     text = "new folder for a package (default: NAME), or folder of a file (default: the current folder)"
     add("folder", text, nargs="?")
@@ -52,17 +51,17 @@ def add_arguments(add: arguments.Arguments) -> None:
     add("--from FILE", text, completer=completed, dest="from_")
 
 
-def run(options: arguments.Options) -> None:
+def new_command(options: arguments.Options) -> None:
     kind, name = options.kind, options.name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
             f"name = {name!r}: must consist of lowercase letters, digits and underscores, begin with a letter, "
             "and not be a Python keyword"
         )
-    if kind in SHIPPED:
+    if kind in FILES:
         write_file(kind, name, Path(options.folder or "."), options.from_ or "")
         return
-    arguments.refuse_idle(options, ["from_"], f"applies to {' and '.join(SHIPPED)}, not to {kind}")
+    arguments.refuse_idle(options, ["from_"], f"applies to {' and '.join(FILES)}, not to {kind}")
     if name in registry.names(kind):
         raise ConfigError(
             f"name = {name!r}: a {kind} with this name exists; names in use: {', '.join(registry.names(kind))}"
@@ -128,28 +127,28 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> None:
     text = _copied(kind, name, source) if source else _composed(kind, name, asked)
     built = scenario_files.from_text if kind == SCENARIO else scenario_files.rig_from_text
     built(text, str(path), path.parent)
-    beside = folder / schema.file_name(kind)
+    beside = folder / lookup.schema_file(kind)
     with terminal.writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         if not beside.exists():
-            beside.write_text(schema.text(kind), encoding="utf-8")
+            beside.write_text(lookup.schema_text(kind), encoding="utf-8")
     use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
     print(f"{path}: a {kind.replace('_', ' ')}; try the file with {use}")
     print(f"{beside}: JSON Schema for editors; update the schema with rths schema {kind} --out {beside}")
 
 
 def _copied(kind: str, name: str, source: str) -> str:
-    path = scenario_files.locate(source, SHIPPED[kind])
-    text = scenario_files.text_of(path, SHIPPED[kind])
+    path = scenario_files.locate(source, FILES[kind])
+    text = scenario_files.text_of(path, FILES[kind])
     data = yaml_text.parse(text, str(path))
     if not isinstance(data, dict) or not re.search(r"^name:", text, re.MULTILINE):
         raise ConfigError(f"{path}: must be a {kind.replace('_', ' ')} with a name")
-    for named in inputs.named_files(schema.KINDS[kind], data):
+    for named in inputs.named_files(lookup.KINDS[kind], data):
         text = re.sub(rf"(?<![\w./-]){re.escape(named.path)}(?![\w./-])", named.absolute(path.parent), text)
     text = re.sub(r"^name:.*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# yaml-language-server:")]
-    return f"# yaml-language-server: $schema={schema.file_name(kind)}\n{''.join(lines)}"
+    return f"# yaml-language-server: $schema={lookup.schema_file(kind)}\n{''.join(lines)}"
 
 
 def _composed(kind: str, name: str, asked: bool) -> str:
@@ -237,4 +236,4 @@ def _names(text: str) -> list[str]:
 
 
 def completed(prefix: str, options: arguments.Options) -> Iterator[str]:
-    yield from scenario_files.shipped(SHIPPED[options.kind]) if options.kind in SHIPPED else ()
+    yield from scenario_files.shipped(FILES[options.kind]) if options.kind in FILES else ()

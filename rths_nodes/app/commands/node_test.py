@@ -42,7 +42,7 @@ UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 """Message fields that differ between two runs of the same test."""
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def test_node_arguments(add: arguments.Arguments) -> None:
     add("node NODE", f"node to test: one of {', '.join(STREAMS)}", choices=STREAMS)
     add.recording()
     add("--record DIR", "folder for the recording of this run; default: the recording is deleted")
@@ -50,7 +50,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def test_node_command(options: arguments.Options) -> int:
     stream = STREAMS[options.node]
     recorded = streams_of(options.recording, ("measurement", "target", "command"))
     if missing := [name for name, columns in recorded.items() if not columns]:

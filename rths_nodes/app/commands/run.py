@@ -32,7 +32,7 @@ from rths_nodes.loop.timing import pause_notes
 LOOK_S = 0.1
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def run_arguments(add: arguments.Arguments) -> None:
     where = add.exclusive()
     for name, option in run_options(COMMAND).items():
         (where if name == "--record" else add).option(option)
@@ -48,7 +48,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> int:
+def run_command(options: arguments.Options) -> int:
     if options.reference and not options.report:
         raise ConfigError("--reference: requires --report FILE")
     if options.report:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rths_nodes.analysis.units import span
 from rths_nodes.core.errors import ConfigError, printable
@@ -22,6 +22,7 @@ from rths_nodes.core.errors import ConfigError, printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.measure import Measurement
+    from rich.progress import Progress as Bars
     from rich.table import Column, Table
 
 LINES = "\n\t"
@@ -91,65 +92,53 @@ def page_of_test(path: Path, word: str = "") -> Iterator[None]:
         print(f"rths: {path}: could not be written ({reason}); repeat with rths report", file=sys.stderr)
 
 
-class Progress(Protocol):
-    def __call__(self, done: float, total: float) -> None: ...
-
-    def starting(self, text: str) -> None: ...
-
-
 @contextmanager
 def progress(name: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
-        yield _Lines(name)
+        yield Progress(name)
         return
-    bar = _Bar(name)
-    with bar.bars:
-        yield bar
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = (rich.TextColumn("{task.description}", markup=False), rich.BarColumn())
+    clocks = (rich.TextColumn("{task.fields[share]}"), rich.TimeElapsedColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, *clocks, console=Console(stderr=True), transient=True) as bars:
+        yield Progress(name, bars)
 
 
-class _Bar:
-    def __init__(self, name: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+class Progress:
+    """Progress of ``name`` on standard error: a bar, or lines of text without ``bars``."""
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[share]}"))
-        clocks = (TimeElapsedColumn(), TimeRemainingColumn())
-        self.bars = Progress(*columns, *clocks, console=Console(stderr=True), transient=True)
-        self._name, self._started, self._waits = name, False, ""
-        self._task = self.bars.add_task(name, total=None, share="")
-
-    def __call__(self, done: float, total: float) -> None:
-        if done > 0 and not self._started:
-            self._started = True
-            # exclude the start from the measured speed
-            self.bars.reset(self._task, description=self._name, total=total)
-        if self._started:
-            self.bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")
-
-    def starting(self, text: str) -> None:
-        if not self._started and text != self._waits:
-            self._waits = text
-            self.bars.update(self._task, description=f"{self._name}: {text}", refresh=True)
-
-
-class _Lines:
-    def __init__(self, name: str) -> None:
-        self._name, self._begun, self._first = name, 0.0, 0.0
+    def __init__(self, name: str, bars: Bars | None = None) -> None:
+        self._name, self._bars, self._waits = name, bars, ""
+        self._task = None if bars is None else bars.add_task(name, total=None, share="")
+        self._begun, self._first = 0.0, 0.0
         self._next = time.monotonic() + TOLD_S
 
     def __call__(self, done: float, total: float) -> None:
         now = time.monotonic()
-        if done > 0 and not self._begun:
+        begins = done > 0 and not self._begun
+        if begins:
             self._begun, self._first = now, done
-        if now >= self._next and done > self._first > 0.0:
+        if self._bars is not None and self._task is not None:
+            if begins:  # exclude the start from the measured speed
+                self._bars.reset(self._task, description=self._name, total=total)
+            if self._begun:
+                self._bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")
+        elif now >= self._next and done > self._first > 0.0:
             left = (now - self._begun) * (total - done) / (done - self._first)
-            self._tell(now, f"{done / total:.0%} done, about {span(left)} left")
+            self._say(now, f"{done / total:.0%} done, about {span(left)} left")
 
     def starting(self, text: str) -> None:
-        if (now := time.monotonic()) >= self._next:
-            self._tell(now, text)
+        now = time.monotonic()
+        if self._bars is None or self._task is None:
+            if now >= self._next:
+                self._say(now, text)
+        elif not self._begun and text != self._waits:
+            self._waits = text
+            self._bars.update(self._task, description=f"{self._name}: {text}", refresh=True)
 
-    def _tell(self, now: float, text: str) -> None:
+    def _say(self, now: float, text: str) -> None:
         self._next = now + TOLD_S
         print(f"{self._name}: {text}", file=sys.stderr, flush=True)
 

@@ -43,14 +43,14 @@ LAST_S = 1.0
 """Longest time to print the last lines, s."""
 
 
-def add_arguments(add: arguments.Arguments) -> None:
+def watch_arguments(add: arguments.Arguments) -> None:
     add("rig", "path of a rig file with the section watch, or name of a shipped one")
     add("--namespace NAME", "namespace of rths test --socket", NAMESPACE)
     add("--out FILE", f"file (JSON lines) to which events are appended; default: {RUNS}/watch_<date>.jsonl")
     add.removed(record="renamed; use --out")
 
 
-def run(options: arguments.Options) -> int:
+def watch_command(options: arguments.Options) -> int:
     rig = files.load_rig(options.rig)
     if rig.watch is None:
         raise ConfigError(

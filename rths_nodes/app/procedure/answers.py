@@ -18,6 +18,7 @@ from rths_nodes.core.parameters import declared, flag, integer, mapping, number,
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
+from rths_nodes.procedure.session import CLEAR
 
 ALL = tuple(RUNGS)
 MOVED = tuple(name for name in RUNGS if RUNGS[name].moves)
@@ -32,6 +33,7 @@ REMOVED = (
 
 MOVING = ("check", "position", "run", "unload")
 YES, NO = "y", "n"
+TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 
 @params

@@ -23,10 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
-from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.ladder import SLOW, Ladder, Step
+from rths_nodes.app.procedure.answers import NO, TYPE_CLEAR, YES, Answers
 from rths_nodes.app.procedure.operator_socket import LOOK_S
-from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, loads_at_rest, next_act, wrong
+from rths_nodes.app.procedure.procedure_runner import SLOW, Ladder, ProcedureRunner, Step, next_act
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.parameters import declared
@@ -59,7 +58,6 @@ TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)
 NAMED_BY = 6
 """Number of characters of a hash that an operator types to arm a rung."""
 UNITS = {"displacement": (MM, "mm"), "force": (KN, "kN")}
-TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
@@ -425,7 +423,7 @@ def _confirm_offsets(console: Console, rest: str) -> None:
         session.taken = None
         console.ends()
         return
-    for remark in loads_at_rest(session):
+    for remark in console.runner.loads_at_rest:
         console.say(remark)
     unloaded = console.agreed("unloaded", "is the specimen unloaded now, so that its force can be tared?")
     console.perform("confirm_offsets", hash=offsets.hash, unloaded=unloaded)
@@ -443,12 +441,12 @@ def _checklist(console: Console, rest: str) -> None:
 
 def _check(console: Console, rest: str) -> None:
     console.perform("check")
-    record = console.runner.record
+    record, findings = console.runner.record, console.runner.findings
     console.say(checks_table(record))
-    for remark in (*(remark for row in record.checks.values() for remark in row.remarks), *wrong(record)):
+    for remark in (*(remark for row in record.checks.values() for remark in row.remarks), *findings):
         console.say(remark)
-    if wrong(record) and not console.leads:
-        console.refused = "; ".join(wrong(record))
+    if findings and not console.leads:
+        console.refused = "; ".join(findings)
         console.ends()
 
 

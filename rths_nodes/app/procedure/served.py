@@ -17,7 +17,7 @@ from pathlib import Path
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.operator_socket import LOOK_S, UNSEEN, Answer, OperatorSocket, Request
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, loads_at_rest, next_act
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
@@ -32,11 +32,6 @@ PROGRAM_LEFT = "the operator's program has disconnected during its act"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung armed by the page is disarmed, s."""
 _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
-_KINDS: dict[str, tuple[Callable[[str], object], str]] = {
-    "seconds": (float, "a number of seconds"),
-    "unloaded": (lambda text: _FLAGS[text.lower()], "true or false"),
-}
-"""Conversions of arguments, by name. Other arguments are texts."""
 
 
 class Served:
@@ -96,7 +91,7 @@ class Served:
             return console.run(walk, node.close)
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig. So that the record stays small, record only a stop of an act or of an armed rung."""
+        """Stop the rig. Record only a stop of an act or of an armed rung, so that the record stays small."""
         session = self._runner.session
         if session.busy or session.state is State.ARMED:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -205,7 +200,7 @@ class Served:
                 f"{KN * row.force_scatter:.3g} kN)"
                 for name, row in session.taken.record().axes.items()
             ]
-            return rows + loads_at_rest(session)
+            return rows + self._runner.loads_at_rest
         if act == "check":
             return [finding for row in record.checks.values() for finding in (*row.findings, *row.remarks)]
         return []
@@ -219,8 +214,11 @@ def _parent(process: int) -> int:
 
 
 def _value(act: str, name: str, text: str) -> object:
-    kind, expected = _KINDS.get(name, (str, "text"))
+    """Return an argument of an act, converted from text. All arguments without a conversion are texts."""
     try:
-        return kind(text)
+        if name == "seconds":
+            return float(text)
+        return _FLAGS[text.lower()] if name == "unloaded" else text
     except (KeyError, ValueError):
+        expected = "a number of seconds" if name == "seconds" else "true or false"
         raise ConfigError(f"{act}.{name} = {text!r}: must be {expected}") from None

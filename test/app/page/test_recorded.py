@@ -21,7 +21,7 @@ from page_of_test import Browser, get, needs_chromium, page, page_of_recording, 
 from programs import RTHS
 
 import rths_nodes
-from rths_nodes.app.commands.replay import RecordedTest
+from rths_nodes.app.commands.page import RecordedTest
 from rths_nodes.app.page.process import PATIENCE_S
 from rths_nodes.app.page.server import MOST, Shelf
 from rths_nodes.loop.indices.live_columns import HIGHEST, LAST, LOWEST, OF_AXIS, PER_CURVE, per_column

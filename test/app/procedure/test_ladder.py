@@ -19,8 +19,7 @@ import rths_nodes
 from rths_nodes.analysis.rung_differences import differences, peaks_of
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, complete
-from rths_nodes.app.procedure.ladder import Ladder, comparison_remarks
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner, comparison_remarks, next_act
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
 from rths_nodes.loop.outcomes import ExitCode

@@ -11,12 +11,11 @@ from rich.text import Text
 
 import rths_nodes
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands.procedures import _history
 from rths_nodes.app.commands.terminal import progress
-from rths_nodes.app.commands.test import _history
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, counts
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import HeldRecord, ProcedureRecord, RungRecord, SpecimenRecord, verdict

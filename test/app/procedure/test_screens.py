@@ -8,7 +8,7 @@ from messages import mentions
 from rich.console import Console
 
 from rths_nodes.app.procedure.console import armed_table, checks_table, offsets_table, rungs_table
-from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import Ladder
 from rths_nodes.loop.procedure_record import (
     SIGNED,
     VERIFIED,

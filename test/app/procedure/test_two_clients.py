@@ -22,8 +22,7 @@ from stop_at import elsewhere
 from watched_port import PHASES, WatchedPort
 from watched_session import farthest
 
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests

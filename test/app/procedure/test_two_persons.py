@@ -18,8 +18,7 @@ from rig_runner import OF_RUNG_G, Bar, arm, positioned, rig_file
 from rths_nodes.analysis.report.procedure import head, ladder
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.procedure_record import TERMINAL, ProcedureRecord

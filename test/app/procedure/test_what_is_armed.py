@@ -22,9 +22,8 @@ from rig_walk import RIG
 
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure.console import armed_table
-from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Request
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError

@@ -136,7 +136,7 @@ def test_missing_dask_is_reported_with_its_package(task: Task, monkeypatch: pyte
 
 def test_joblib_and_dask_are_imported_lazily() -> None:
     source = (
-        "import sys, rths_nodes.app.commands.compare\n"
+        "import sys, rths_nodes.app.commands.studies\n"
         "print({'joblib', 'distributed', 'pyarrow'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", source]

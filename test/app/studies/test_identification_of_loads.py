@@ -12,7 +12,7 @@ import pytest
 import rths_nodes
 from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, driven, loaded_at
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import characterise, terminal
+from rths_nodes.app.commands import identify, terminal
 from rths_nodes.app.studies import candidates, identification
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -80,11 +80,11 @@ def test_column_is_characterised_under_its_load() -> None:
     """The load cell measures k - P / h - P / L."""
     scenario, cycles = column(), from_data(Cycles, {"amplitude": 5e-3, "frequency": 2.0, "cycles": 2})
     run = hosts.run(cycled(scenario, 0, cycles)).read()
-    result = characterise._evaluated(run, "drift", cycles)
+    result = identify.evaluated(run, "drift", cycles)
     assert result.effective_stiffness == pytest.approx(1e6 - LOAD / 3.0 - LOAD / 2.0, rel=2e-3)
     assert result.damping == pytest.approx(10e3, rel=0.02)
 
 
 def test_force_controlled_axis_is_not_driven() -> None:
     with pytest.raises((ConfigError, ValueError)):
-        characterise.plan(column(), ["load"], [from_data(Cycles, {"amplitude": 1e-3, "frequency": 1.0})])
+        identify.cyclic_tests(column(), ["load"], [from_data(Cycles, {"amplitude": 1e-3, "frequency": 1.0})])

@@ -23,9 +23,8 @@ from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
 from rths_nodes.analysis.iteration.corrections import Peaks, Settings, above_first, beyond_elastic
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import iterate
-from rths_nodes.app.commands.test import _history
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.commands.procedures import _history
+from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files

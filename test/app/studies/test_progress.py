@@ -19,7 +19,7 @@ from messages import mentions
 from rths_nodes.analysis.units import span
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import compare, terminal
+from rths_nodes.app.commands import studies, terminal
 from rths_nodes.app.studies import design, engine, study
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.tasks import summed
@@ -120,9 +120,9 @@ def test_task_in_another_process_reports_progress(tmp_path: Path, monkeypatch: p
 
 
 def test_comparison_reports_progress_within_variants() -> None:
-    variants = compare.variants(files.load(PAPER), ["", "compensator.type=none"])
+    variants = studies.variants(files.load(PAPER), ["", "compensator.type=none"])
     reports: list[tuple[float, ...]] = []
-    compare.compare(variants, workers=1, progress=lambda *report: reports.append(report))
+    studies.compare(variants, where=Where(1), progress=lambda *report: reports.append(report))
     done = [share for share, _ in reports]
     assert done == sorted(done)
     assert len(set(done)) > 2 * len(variants)

@@ -25,7 +25,7 @@ from rths_nodes.analysis.stability.judgement import is_stable
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
-from rths_nodes.app.commands.scoreboard import DEFAULTS
+from rths_nodes.app.commands.studies import DEFAULTS
 from rths_nodes.app.studies import candidates, entries, runs, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.engine import Where

@@ -3,47 +3,44 @@
 
 The receiver is the C code for laboratory targets. In lockstep each tick waits for its command, and the results
 are bit-identical to the results with the port ``simulator``.
+
+A misbehaviour of the rig or its network is written KIND@SAMPLE or KIND@SAMPLE:N. A planted fault is not reported:
+commissioning must detect it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import math
+import os
+import random
 import re
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.app.emulation.faults import Came, Misbehaviour, Planted, Saboteur
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
-from rths_nodes.core import registry
+from rths_nodes.core import registry, samples
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import (
-    HYDRAULICS_OFF,
-    INTERLOCK_OPEN,
     MODE_DISPLACEMENT,
     MODE_FORCE,
     Array,
     Command,
     Measurement,
 )
-from rths_nodes.laboratory.calibration import (
-    Calibration,
-    Gains,
-    channels_of,
-    gains_of,
-    in_order_of_rig,
-    limits_of_rig,
-)
+from rths_nodes.laboratory import calibration
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.session import load_of
@@ -55,6 +52,206 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.mechanics.axial_load import lengths_of
+
+# Faults
+
+LOSE, MUTE, DUPLICATE, REORDER, DELAY, DIE, FREEZE, SESSION, GARBAGE, INTERLOCK, HYDRAULICS = (
+    *("lose", "mute", "duplicate", "reorder", "delay", "die", "freeze", "session", "garbage", "interlock"),
+    "hydraulics",
+)
+PRESSURES = ("off", "low", "high")
+MISBEHAVIOURS = {
+    LOSE: (1, "N commands are lost on the way to the rig"),
+    MUTE: (1, "N states are lost on the way to the test computer"),
+    DUPLICATE: (1, "N datagrams arrive twice, in both directions"),
+    REORDER: (2, "N datagrams arrive in pairs in reverse order, in both directions"),
+    DELAY: (1, "from this sample on, commands arrive N ticks late"),
+    DIE: (0, "the process exits without a message"),
+    FREEZE: (0, "the rig and the receiver freeze for N ticks; 0: for ever"),
+    SESSION: (1, "N states have the number of another session"),
+    GARBAGE: (1, "N datagrams of random bytes are inserted, in both directions"),
+    INTERLOCK: (0, "the interlock of the rig opens"),
+    HYDRAULICS: (0, "the pressure is switched to N (0: off, 1: low, 2: high)"),
+}
+"""Default N and meaning of each kind of fault."""
+_LONGEST = 1_000_000
+_MISBEHAVIOUR = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Misbehaviour:
+    kind: str
+    sample: int
+    count: int
+
+
+def parse(text: str) -> Misbehaviour:
+    match = _MISBEHAVIOUR.fullmatch(text)
+    if not match:
+        raise ConfigError(f"--misbehave = {show(text)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
+    kind, sample, count = match.groups()
+    if kind not in MISBEHAVIOURS:
+        raise unknown("--misbehave", "kind", kind, MISBEHAVIOURS)
+    number = MISBEHAVIOURS[kind][0] if count is None else int(count)
+    if kind == HYDRAULICS and number >= len(PRESSURES):
+        raise ConfigError(f"--misbehave = {show(text)}: N must be <= {len(PRESSURES) - 1}")
+    if number > _LONGEST:
+        raise ConfigError(f"--misbehave = {show(text)}: N must be <= {_LONGEST}")
+    return Misbehaviour(kind, int(sample), number)
+
+
+Came = tuple[bytes, int]
+"""Datagram, and the sender's address and port encoded as one number."""
+
+
+class Saboteur:
+    def __init__(self, plans: Sequence[Misbehaviour]) -> None:
+        self._plans = plans
+        self._late: deque[tuple[int, Came]] = deque()
+        self._kept: dict[str, Came] = {}
+        self._done: Counter[tuple[str, Misbehaviour]] = Counter()
+        self._random = random.Random(1)
+
+    def _happens(self, kind: str, sample: int, way: str) -> bool:
+        for plan in self._plans:
+            if plan.kind == kind and sample >= plan.sample and self._done[way, plan] < plan.count:
+                self._done[way, plan] += 1
+                return True
+        return False
+
+    def incoming(self, sample: int, received: Iterable[Came]) -> list[Came]:
+        passed = [datagram for came in received for datagram in self._way("in", sample, came, LOSE)]
+        delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
+        if not delays and not self._late:
+            return passed
+        self._late.extend((sample + max(delays, default=0), came) for came in passed)
+        due = [came for at, came in self._late if at <= sample]
+        self._late = deque((at, came) for at, came in self._late if at > sample)
+        return due
+
+    def outgoing(self, sample: int, data: bytes) -> list[bytes]:
+        if self._happens(SESSION, sample, "out"):
+            head = datagrams.head_of(data)
+            head.session ^= 1
+            data = datagrams.packed(head, data[datagrams.HEAD.size : -datagrams.CHECKSUM.size])
+        return [sent for sent, _ in self._way("out", sample, (data, 0), MUTE)]
+
+    def _way(self, way: str, sample: int, came: Came, loss: str) -> list[Came]:
+        if self._happens(loss, sample, way):
+            return []
+        kept = self._kept.pop(way, None)
+        if kept is not None:
+            return [came, kept]
+        if self._happens(REORDER, sample, way):
+            self._kept[way] = came
+            return []
+        more = [came] if self._happens(DUPLICATE, sample, way) else []
+        if self._happens(GARBAGE, sample, way):
+            more.append((self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)), came[1]))
+        return [came, *more]
+
+    def frozen(self, sample: int) -> float:
+        """Return the number of ticks to freeze at tick ``sample``, or infinity. Exit if the process must die."""
+        for plan in self._plans:
+            if plan.sample == sample and plan.kind == DIE:
+                os._exit(1)
+            if plan.sample == sample and plan.kind == FREEZE:
+                return plan.count or math.inf
+        return 0.0
+
+    def interlock_open(self, sample: int) -> bool:
+        return any(plan.kind == INTERLOCK and sample >= plan.sample for plan in self._plans)
+
+    def pressure(self, sample: int) -> str:
+        levels = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
+        return PRESSURES[levels[-1]] if levels else ""
+
+
+BRAKING, HARD, STROKE, VELOCITY, WATCHDOG, ENDLESS, BRIDGE, SWAPPED, SIGN, DEAD_INTERLOCK, JUMP = (
+    *("longer_braking", "hard_braking", "wider_stroke", "wider_velocity", "dead_watchdog", "endless_bridge"),
+    *("longer_bridge", "swapped_axes", "wrong_sign", "dead_interlock", "jump_on_pressure"),
+)
+PLANTED = {
+    BRAKING: "the receiver brakes with half of the deceleration that it states",
+    HARD: "the receiver brakes with twice the deceleration that it states",
+    STROKE: "the stroke limit of the receiver is a fifth wider than stated",
+    VELOCITY: "the velocity limit of the receiver is twice the stated limit",
+    WATCHDOG: "the receiver brakes if a command is missing, but continues with the next command, however late",
+    ENDLESS: "the receiver continues for ever with constant velocity if commands are missing",
+    BRIDGE: "the receiver bridges twice as many samples as it states",
+    SWAPPED: "the displacement sensors of the first two axes are swapped",
+    SIGN: "the displacement sensor of the first axis has the wrong sign",
+    DEAD_INTERLOCK: "the receiver ignores the interlock",
+    JUMP: "after pressure returns, the actuators are 1 mm away from their commands",
+}
+FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
+FACTORS |= {VELOCITY: ("velocity", 2.0)}
+JUMP_M = 1e-3
+LONGEST_S = 9.9
+"""Longest possible timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s and more."""
+
+
+class Planted:
+    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes on a rig with one axis."""
+
+    def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
+        for kind in kinds:
+            if kind not in PLANTED:
+                raise unknown("--plant", "fault", kind, PLANTED)
+        if SWAPPED in kinds and n_axes < 2:
+            raise ConfigError(f"--plant = {SWAPPED!r}: requires a rig with at least two axes")
+        self._kinds = frozenset(kinds)
+        self._pressure = samples.HYDRAULICS_NOT_TOLD
+        self._off = 0.0
+
+    def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
+        limits = list(stated)
+        for kind, (name, factor) in FACTORS.items():
+            if kind in self._kinds:
+                limits = [row._replace(**{name: factor * getattr(row, name)}) for row in limits]
+        return limits
+
+    def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
+        """Return the samples that the receiver bridges, and those after which it ends the session."""
+        longest = int(LONGEST_S / dt)
+        if ENDLESS in self._kinds:
+            return longest, longest + 1
+        if WATCHDOG in self._kinds:
+            return bridged, longest
+        return (2 * bridged, watchdog + bridged) if BRIDGE in self._kinds else (bridged, watchdog)
+
+    def answer(self, data: bytes, stated: Sequence[ReceiverLimits], bridged: int, watchdog: int) -> bytes:
+        if not self._kinds & {*FACTORS, WATCHDOG, ENDLESS, BRIDGE}:
+            return data
+        head, start = datagrams.head_of(data), datagrams.HEAD.size
+        rows = b""
+        for index, limits in enumerate(stated):
+            active = datagrams.ANSWER_ROW.unpack_from(data, start + index * datagrams.ANSWER_ROW.size)[:2]
+            shown = (limits.stroke, limits.velocity, limits.acceleration, limits.force, limits.error)
+            rows += datagrams.ANSWER_ROW.pack(*active, *shown)
+        end = datagrams.ANSWER_END.unpack_from(data, start + len(rows))
+        behind = data[start + len(rows) + datagrams.ANSWER_END.size : -datagrams.CHECKSUM.size]
+        return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)
+
+    def shows(self, sensors: ctypes.Structure) -> None:
+        shown = sensors.displacement
+        if SIGN in self._kinds:
+            shown[0] = -shown[0]
+        if SWAPPED in self._kinds:
+            shown[0], shown[1] = shown[1], shown[0]
+        if DEAD_INTERLOCK in self._kinds:
+            sensors.interlock = samples.INTERLOCK_CLOSED
+
+    def leads(self, command: Array, hydraulics: int) -> Array:
+        if JUMP not in self._kinds:
+            return command
+        if self._pressure == samples.HYDRAULICS_OFF != hydraulics:
+            self._off = JUMP_M
+        self._pressure = hydraulics
+        return np.asarray(command + self._off)
+
+
+# Rig
 
 LOOK_S = 0.05
 QUIET_S = 0.5
@@ -69,9 +266,9 @@ SLIPPED = "ticks by which its clock was late"
 IN_ORDER = 2
 """Reason code of a session that the test computer has closed."""
 
-INTERLOCK, PRESSURE, CABLE = "interlock", "pressure", "cable"
-POSITIONS = {INTERLOCK: ("closed", "open"), PRESSURE: ("off", "low", "high"), CABLE: ("in", "out")}
-_WORDS = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
+PRESSURE, CABLE = "pressure", "cable"
+POSITIONS = {INTERLOCK: ("closed", "open"), PRESSURE: PRESSURES, CABLE: ("in", "out")}
+_SWITCHED = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
 
 SWITCHING_S = 0.02
 """Time that a controller takes to report a new mode, s."""
@@ -79,7 +276,7 @@ FROZEN_S = 0.05
 """Time within which the reading of a noisy load cell must change, s."""
 
 
-def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
+def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> ReceiverLimits:
     """Return the limits of an axis in port units.
 
     The limit of the tracking error is the travel at the velocity limit in ``away`` s, but at most the stroke.
@@ -97,7 +294,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 
 
 def receiver_loads(
-    axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
+    axes: Mapping[str, Axis], gains: Sequence[calibration.Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
     """Return a force loop for each axis, in port units; empty unless a controller closes the loop."""
     names, loads = list(axes), list[ReceiverLoad]()
@@ -127,7 +324,10 @@ def receiver_loads(
 
 
 class Controllers:
-    """Moves pistons by controllers, or to the command. Raises ConfigError if a law is not ``servo_valve``."""
+    """Controllers of pistons; a piston without a controller follows its command.
+
+    Raises ConfigError if a law is not ``servo_valve``.
+    """
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -154,16 +354,16 @@ class Controllers:
         for index, valve in self._valves:
             valve.stand(float(places[index]))
 
-    def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
+    def led(self, command: Array, modes: bytes, shown: Measurement, shut: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m, or N in force control. If ``stands`` is true, the valves are shut.
+        ``command`` is in m, or N in force control. If ``shut`` is true, the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:
             rows = command, shown.displacement, shown.force
             asked, measured, force = (float(values[index]) for values in rows)
-            if stands:
+            if shut:
                 position[index] = self._led[index]
             elif modes[index] == MODE_FORCE:
                 position[index] = valve.step(asked, force if math.isfinite(force) else asked, 0.0)
@@ -175,7 +375,7 @@ class Controllers:
 
 
 class Switches:
-    """Holds the positions of switches at the rig that were turned: interlock, pressure, cable. Thread-safe."""
+    """Positions of the switches that were turned at the rig: interlock, pressure, cable. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -189,7 +389,7 @@ class Switches:
         ``interlock open`` acts now, ``interlock open @300`` at sample 300, and ``interlock open @+300`` after 300
         samples. Raises ConfigError if ``text`` is invalid.
         """
-        match = _WORDS.fullmatch(text.strip())
+        match = _SWITCHED.fullmatch(text.strip())
         if not match:
             switches = "; ".join(f"{switch} {' | '.join(positions)}" for switch, positions in POSITIONS.items())
             raise ConfigError(
@@ -262,10 +462,10 @@ class Emulator:
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))
         self._rig: Any = assembly.port
-        self._edge: Calibration | None = None
+        self._edge: calibration.Calibration | None = None
         if scenario.rig_file is not None:  # the datagrams use the units of the real receiver
-            channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
-            self._edge = Calibration(scenario.axes, channels)
+            channels = calibration.channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
+            self._edge = calibration.Calibration(scenario.axes, channels)
         self._controllers = Controllers(scenario.axes, scenario.dt)
         self._limit()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -285,16 +485,16 @@ class Emulator:
     @property
     def rest(self) -> float:
         """Longest time from the last command to rest, including the scenario's transport delay, s."""
-        samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
-        return float(samples * self.scenario.dt)
+        ticks = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
+        return float(ticks * self.scenario.dt)
 
     def _limit(self) -> None:
         scenario = self.scenario
-        axes = in_order_of_rig(scenario.axes)
-        gains = [gains_of(axis.rig_axis) for axis in axes.values()]
+        axes = calibration.in_order_of_rig(scenario.axes)
+        gains = [calibration.gains_of(axis.rig_axis) for axis in axes.values()]
         away = LAG_S + (scenario.port.transport_samples + self._bridged) * scenario.dt
         self._limits = [
-            receiver_limits(limits_of_rig(axis), away, gain)
+            receiver_limits(calibration.limits_of_rig(axis), away, gain)
             for axis, gain in zip(axes.values(), gains, strict=True)
         ]
         self._loads = receiver_loads(axes, gains, scenario.moved_axes, scenario.dt) if self._controllers else []
@@ -337,7 +537,7 @@ class Emulator:
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
                 return None
-            self._await(LOOK_S)
+            self._await()
         with ExitStack() as stack:
             pacer: Pacer | None = None
             self._received_at = self._moved_at = time.monotonic()
@@ -394,9 +594,9 @@ class Emulator:
     def _switch(self, sample: int) -> None:
         rig, sensors = self._rig, self._receiver.sensors
         self._turned(self.switches.at(sample))
-        if self._saboteur.interlock_open(sample) and sensors.interlock != INTERLOCK_OPEN:
+        if self._saboteur.interlock_open(sample) and sensors.interlock != samples.INTERLOCK_OPEN:
             rig.set_interlock(closed=False)
-            sensors.interlock = INTERLOCK_OPEN
+            sensors.interlock = samples.INTERLOCK_OPEN
         if pressure := self._saboteur.pressure(sample):
             rig.set_hydraulics(pressure)
             sensors.hydraulics = rig.hydraulics
@@ -419,7 +619,7 @@ class Emulator:
     def _step(self, ended: Callable[[], bool]) -> bool:
         receiver = self._receiver
         if receiver.state_number == datagrams.WAITING:
-            self._await(LOOK_S)
+            self._await()
             return True
         sample = receiver.counter
         if self._saboteur.frozen(sample):
@@ -431,7 +631,7 @@ class Emulator:
         while receiver.newest < receiver.counter and receiver.state_number == datagrams.RUNNING and not ended():
             if time.monotonic() > patience:
                 break
-            self._await(LOOK_S)
+            self._await()
         self._drive()
         return receiver.state_number == datagrams.RUNNING and time.monotonic() <= patience
 
@@ -447,8 +647,8 @@ class Emulator:
             self._warning = on
             self.warned(on)
         if self._controllers:
-            stands = rig.hydraulics == HYDRAULICS_OFF or receiver.sensors.interlock == INTERLOCK_OPEN
-            command = self._controllers.led(command, modes, self._shown, stands)
+            shut = rig.hydraulics == samples.HYDRAULICS_OFF or receiver.sensors.interlock == samples.INTERLOCK_OPEN
+            command = self._controllers.led(command, modes, self._shown, shut)
         rig.write(Command(rig.wait_tick(), command, command, np.array(receiver.inputs)))
         self._tell(rig.read())
 
@@ -470,8 +670,8 @@ class Emulator:
         sensors.saturated = bool(measured.flags)
         self._planted.shows(sensors)
 
-    def _await(self, seconds: float) -> None:
-        if select.select([self._socket], [], [], seconds)[0]:
+    def _await(self) -> None:
+        if select.select([self._socket], [], [], LOOK_S)[0]:
             self._take(self._received())
 
     def _received(self) -> list[Came]:
@@ -484,7 +684,8 @@ class Emulator:
             except OSError:
                 continue  # ICMP error in response to a sent datagram
             if not self.switches.out():
-                received.append((data, _number_of(sender)))
+                number = int.from_bytes(socket.inet_aton(sender[0]), "big") << 16 | sender[1]
+                received.append((data, number))
 
     def _take(self, came: list[Came]) -> None:
         receiver = self._receiver
@@ -508,15 +709,6 @@ class Emulator:
     def _to(self, sender: int, data: bytes) -> None:
         if self.switches.out():
             return
-        try:
-            self._socket.sendto(data, _address_of(sender))
-        except OSError:
-            return  # treat as lost in transit
-
-
-def _number_of(sender: tuple[str, int]) -> int:
-    return int.from_bytes(socket.inet_aton(sender[0]), "big") << 16 | sender[1]
-
-
-def _address_of(number: int) -> tuple[str, int]:
-    return socket.inet_ntoa((number >> 16).to_bytes(4, "big")), number & 0xFFFF
+        address = socket.inet_ntoa((sender >> 16).to_bytes(4, "big")), sender & 0xFFFF
+        with suppress(OSError):  # treat as lost in transit
+            self._socket.sendto(data, address)

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths corridor``: predict the corridor of a test from simulated runs on different plants."""
+"""Commands that judge or predict a test by simulation.
+
+``rths stability``: judge whether the loop of a test is stable, without running the test.
+
+``rths corridor``: predict the corridor of a test from simulated runs on different plants.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.units import PERCENT, shown
+from rths_nodes.app import api
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.engine import Where
@@ -21,8 +29,52 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantities
 from rths_nodes.recording.run import Run
 
+if TYPE_CHECKING:
+    from rths_nodes.analysis.stability.judgement import Judgement
 
-def add_arguments(add: arguments.Arguments) -> None:
+
+def stability_arguments(add: arguments.Arguments) -> None:
+    add.scenario()
+    add.figure("stiffness, damping, margins")
+    add.json()
+
+
+def stability_command(options: arguments.Options) -> None:
+    loaded = arguments.scenario(options)
+    figure = arguments.figure(options)
+    judgement = api.stability(loaded)
+    data = {"scenario": loaded.name} | judgement.data()
+    terminal.output(options.json, data, _print_stability, loaded.name, judgement)
+    if figure:
+        from rths_nodes.analysis.figures.analyses import stability as draw
+
+        arguments.save_figure(options, figure, draw, judgement, loaded.name)
+
+
+def _print_stability(name: str, judgement: Judgement) -> None:
+    from rich.text import Text
+
+    word, _, reason = judgement.verdict().partition(": ")
+    line = Text(terminal.folded(f"{name}: {word}: {reason}", hang=2))
+    line.stylize(f"bold {'green' if judgement.stable else 'red'}", len(name) + 2, len(name) + 2 + len(word))
+    terminal.console().print(line, soft_wrap=True)
+    places = [f" {axis}" if len(judgement.axes) > 1 else "" for axis in judgement.axes]
+    apparent_of = [f"{name}{where}" for where in places for name in ("k*/k", "c*ω/k")]
+    numbers = ("frequency", "damping", *apparent_of, "loop frequency", "loop damping")
+    rows = []
+    for number, mode in enumerate(judgement.modes, 1):
+        pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)
+        apparent = [f"{value:.3f}" for pair in pairs for value in pair]
+        mode_alone = shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%")
+        loop = shown(mode.loop_frequency, 1.0, "Hz"), shown(mode.loop_damping_ratio, PERCENT, "%")
+        verdict = "stable" if mode.stable else "[bold red]UNSTABLE[/]"
+        rows.append([str(number), *mode_alone, *apparent, *loop, verdict])
+    terminal.table(rows, "mode", numbers=numbers, last=[""])
+    for statement in (*judgement.margins(), *(f"assumed: {statement}" for statement in judgement.assumptions)):
+        terminal.say(f"  {statement}")
+
+
+def corridor_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     add("--out FILE", "file to write (.npz)", required=True)
     add("--plants N", "number of plants drawn from the scenario's scatter, in addition to the nominal plant", 20)
@@ -32,7 +84,7 @@ def add_arguments(add: arguments.Arguments) -> None:
     add.json()
 
 
-def run(options: arguments.Options) -> None:
+def corridor_command(options: arguments.Options) -> None:
     arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":

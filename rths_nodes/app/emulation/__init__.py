@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Emulated rig on a network: receiver, simulated rig, separate clock, and faults."""
