@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.app.emulation.faults import Came, Misbehaviour, Planted, Saboteur
-from rths_nodes.control.force_controllers.servo_valve import ServoValve
+from rths_nodes.control.force_controllers import ServoValve
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show, unknown

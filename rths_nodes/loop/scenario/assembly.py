@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.setups.identity import ScaledSetup
+from rths_nodes.control.setups import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.checks import ChecksScenario, TestContext
 from rths_nodes.core.errors import ConfigError, unknown
