@@ -20,6 +20,16 @@ def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
     return displacement, velocity
 
 
+def check_one_of(path: str, fields: object, first: str, second: str, hint: str = "") -> None:
+    """Raise ConfigError unless exactly one of the keys ``first`` and ``second`` is set."""
+    unset = [name for name in (first, second) if getattr(fields, name) is None]
+    if len(unset) != 1:
+        state = "neither is given" if unset else "both are given"
+        raise ConfigError(
+            f"{path}: exactly one of {path}.{first} and {path}.{second} is required, but {state}{hint}"
+        )
+
+
 @dataclass(frozen=True)
 class TestContext:
     """Holds the data of a test for checks of parameters. Values by axis are in the order of ``axes``."""

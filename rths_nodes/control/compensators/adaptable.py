@@ -15,19 +15,59 @@ derivative. The parameter `spacing` is h in samples.
 
 from __future__ import annotations
 
+from typing import ClassVar, NamedTuple
+
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen, response
+from rths_nodes.control.compensators.per_axis import (
+    PerAxis,
+    acceleration_cautions,
+    lead_parameter,
+    ramp_seen,
+    response,
+)
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
-from rths_nodes.core.kernels import no_state
+from rths_nodes.core.kernels import Function, Kernel, ToNumber, no_state
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
+Led = tuple[float, object]
+
+
 Ring = tuple[Array, int]
 """Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
+
+
+class Adaptable(NamedTuple):
+    """A delay that a law can adapt, and the kernel that uses this delay."""
+
+    name: str
+    """``alpha`` (samples, counted from the previous sample) or ``delay`` (s); also the name of the parameter."""
+    constants: Function
+    rest: Function
+    led: ToNumber
+    """``led(constants, state, delay, x, v, a) -> state, command``."""
+
+
+class ConstantDelay(PerAxis):
+    ADAPTABLE: ClassVar[Adaptable]
+
+    @classmethod
+    def own_kernel(cls, params: AnyParams) -> Kernel:
+        name, constants, rest, led = cls.ADAPTABLE
+
+        def step(
+            k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+        ) -> tuple[object, float]:
+            delay, constants_of_law = k
+            return led(constants_of_law, s, delay, x, v, a)
+
+        return Kernel(
+            lambda params, dt: (float(getattr(params, name)), constants(params, dt)), lambda k: rest(k[1]), step
+        )
 
 
 def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: float) -> tuple[tuple[float], float]:
@@ -35,7 +75,7 @@ def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: floa
     return (x,), alpha * x - (alpha - 1.0) * before
 
 
-class Inverse(PerAxis):
+class Inverse(ConstantDelay):
     """Inverse of a first-order actuator: command_k = alpha target_k - (alpha - 1) target_{k-1}."""
 
     ABOUT = "Inverse compensation of a constant delay (Chen 2007; Chen & Ricles 2010, Eq. 5b)."
@@ -61,7 +101,7 @@ def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: fl
     return s, x + delay * v
 
 
-class DerivativeFeedforward(PerAxis):
+class DerivativeFeedforward(ConstantDelay):
     """Adds delay times velocity to the target and, for order 2, half the squared delay times acceleration."""
 
     ABOUT = (
@@ -113,7 +153,7 @@ def spanned(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 
-class LinearAcceleration(PerAxis):
+class LinearAcceleration(ConstantDelay):
     """Taylor series of the target to the third order, with linearly extrapolated acceleration."""
 
     ABOUT = "Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001)."

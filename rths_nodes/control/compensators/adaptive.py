@@ -22,9 +22,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar, NamedTuple
 
-from rths_nodes.control.compensators.adaptable import Inverse
-from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
+from rths_nodes.control.compensators.adaptable import Adaptable, ConstantDelay, Inverse
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter, response
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError
@@ -225,7 +224,6 @@ class Adaptive(PerAxis):
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         cls, inner_params = self.adapted(params)
         self._inner = cls(inner_params, dt, n_axes)
-        assert cls.ADAPTABLE is not None
         name, law = cls.ADAPTABLE.name, self.own_kernel(params).constants(params, dt)
         sample, none = _units(name, dt)
         params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
@@ -236,13 +234,13 @@ class Adaptive(PerAxis):
         super().__init__(params, dt, n_axes)
 
     @classmethod
-    def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
+    def adapted(cls, params: AnyParams) -> tuple[type[ConstantDelay], object]:
         """Return the class of the adapted compensator and its parameters.
 
         Raises ConfigError if that compensator has no adaptable delay or has a ``lead``.
         """
-        inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
-        if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
+        inner = registry.class_of("compensator", params.compensator)
+        if not issubclass(inner, ConstantDelay):
             raise ConfigError(
                 f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt. "
                 "Use derivative_feedforward, inverse or linear_acceleration"
@@ -258,7 +256,6 @@ class Adaptive(PerAxis):
     def own_kernel(cls, params: AnyParams) -> Kernel:
         inner, inner_params = cls.adapted(params)
         adaptable = inner.ADAPTABLE
-        assert adaptable is not None
         return Kernel(
             lambda of_law, dt: constants_of(of_law, adaptable, inner_params, dt),
             lambda k: State(k.estimate, *(0.0,) * 9, adaptable.rest(k.inner)),
@@ -317,5 +314,5 @@ class AdaptiveInverse(Adaptive):
             return in_si(self.k_p_per_mm2, self.k_i_per_mm2_s, PER_MM2)
 
     @classmethod
-    def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
+    def adapted(cls, params: AnyParams) -> tuple[type[ConstantDelay], object]:
         return Inverse, Inverse.Params(alpha=params.alpha_es)

@@ -41,8 +41,7 @@ from rths_nodes.control.compensators.derivative_filter import (
     block_of,
     limited,
 )
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, acceleration_cautions, lead_parameter, response
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies

@@ -10,8 +10,16 @@ from __future__ import annotations
 
 from itertools import chain
 
-from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, behind_lead
-from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response
+from rths_nodes.control.compensators.per_axis import (
+    Bound,
+    OnNumbers,
+    Shown,
+    ahead,
+    behind_lead,
+    lead_parameter,
+    read_ahead,
+    response,
+)
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.control import Floats

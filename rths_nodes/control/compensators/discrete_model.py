@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter, response
 from rths_nodes.core.arithmetic import INF, sqrt
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams

@@ -18,10 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
+from rths_nodes.control.compensators.per_axis import (
+    CoupledKernel,
+    PerAxis,
+    acceleration_cautions,
+    lead_parameter,
+    response,
+)
 from rths_nodes.core.arithmetic import NAN, Numbers, along, times
-from rths_nodes.core.checks import TestContext
+from rths_nodes.core.checks import TestContext, check_one_of
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, join, show, within
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -175,7 +180,7 @@ class Constants(NamedTuple):
     waits: bool
     """True if the law uses the target of the last measured sample."""
     lead: tuple[float, float, float, float, float]
-    """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
+    """Factors of the lead L (``per_axis.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -260,9 +265,7 @@ class Linear(PerAxis):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            if (self.file is None) == (self.law is None):
-                state = "both are given" if self.file else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, but {state}")
+            check_one_of(path, self, "file", "law")
             if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
                 raise ConfigError(f"{path}.inputs: {twice[0]} is listed twice")
 

@@ -24,10 +24,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, matvec, numbers, put, slopes
-from rths_nodes.core.checks import TestContext
+from rths_nodes.core.checks import TestContext, check_one_of
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -258,9 +257,7 @@ class ModelBased(PerAxis):
         )
 
         def validate(self, path: str) -> None:
-            if (self.model is None) == (self.known is None):
-                state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, but {state}")
+            check_one_of(path, self, "model", "known")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 

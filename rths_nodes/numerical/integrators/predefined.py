@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
+from rths_nodes.core.checks import TestContext, check_one_of
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.kernels import Kernel, no_state
@@ -209,11 +209,7 @@ class Predefined(Prescribed):
                 )
 
         def validate(self, path: str) -> None:
-            if (self.history is None) == (self.displacement is None):
-                state = "neither is given" if self.history is None else "both are given"
-                raise ConfigError(
-                    f"{path}: exactly one of {path}.history and {path}.displacement is required, but {state}"
-                )
+            check_one_of(path, self, "history", "displacement")
             if self.displacement is not None:
                 self._refuse_keys(path, "displacement")
             if self.time is not None and self.rate is not None:
