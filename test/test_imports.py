@@ -54,7 +54,7 @@ EXTERNAL = {
     "core/opensees/model_process.py": {"openseespy"},
     "core/fmu/model_process.py": {"fmpy"},
     "core/fmu/description.py": {"fmpy"},
-    "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
+    "numerical/ground_motions/readers/__init__.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},

@@ -34,8 +34,7 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.numerical.ground_motions.readers.columns import even_step
-from rths_nodes.numerical.ground_motions.readers.series import FormatError
+from rths_nodes.numerical.ground_motions.readers.columns import FormatError, even_step
 from rths_nodes.recording import bag
 from rths_nodes.recording.reading import recorded_scenario
 from rths_nodes.recording.run import ELSEWHERE

@@ -26,13 +26,15 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined_load
-from rths_nodes.numerical.observation import (
+from rths_nodes.numerical.reductions import (
     GroundForce,
     Observation,
+    Recovery,
+    Reduced,
     Selection,
+    reduced,
     refuse_tested_elsewhere,
 )
-from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.restoring_forces import is_linear
 
 MOST = 4 << 30

@@ -45,7 +45,7 @@ from rths_nodes.mechanics.updating import (
     at_rest,
     step,
 )
-from rths_nodes.numerical.observation import Energies
+from rths_nodes.numerical.reductions import Energies
 
 
 class ForceLead:

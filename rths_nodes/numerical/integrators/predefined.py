@@ -24,9 +24,7 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class
 from rths_nodes.core.text_files import read_head, version_of
 from rths_nodes.mechanics import history
-from rths_nodes.numerical.ground_motions.readers.columns import even_step
-from rths_nodes.numerical.ground_motions.readers.series import FormatError
-from rths_nodes.numerical.ground_motions.waves import Formula
+from rths_nodes.numerical.ground_motions.readers.columns import FormatError, even_step
 from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 
 ARCHIVE = b"PK"
@@ -53,9 +51,9 @@ def step(nothing: Array, s: tuple[()], measured: Array, history: Array, index: i
 
 def _of_formula(displacement: OfParams, samples: int, dt: float) -> Array:
     motion = registry.build("ground_motion", displacement, 0)
-    if not isinstance(motion, Formula):
+    if not hasattr(motion, "derivatives"):
         names = registry.names("ground_motion")
-        known = [name for name in names if issubclass(registry.load("ground_motion", name), Formula)]
+        known = [name for name in names if hasattr(registry.load("ground_motion", name), "derivatives")]
         raise ConfigError(
             f"displacement.type = {type_of(displacement)!r}: must be a motion with velocity and acceleration, one "
             f"of {', '.join(known)}"
