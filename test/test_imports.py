@@ -282,7 +282,7 @@ def test_forbidden_import_is_reported(module: str, source: str) -> None:
         ("analysis/figures/drawing.py", "import matplotlib"),
         ("ros/nodes/base.py", "from rths_nodes.msg import Target"),
         ("ros/nodes/base.py", "from rths_nodes.loop.embedded import Loop"),
-        ("control/compensators/none.py", "from .adaptable import Inverse"),
+        ("control/compensators/none.py", "from .adaptive import Inverse"),
         ("app/hosts.py", "from rths_nodes.recording import bag\nfrom rths_nodes.ros import names"),
     ],
 )

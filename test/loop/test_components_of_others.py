@@ -38,7 +38,7 @@ from rths_nodes.laboratory.specimens.viscous import KelvinVoigt
 from rths_nodes.loop.embedded import Loop, Outcome, checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.numerical.integrators.explicit import ChenRicles
+from rths_nodes.numerical.integrators.dynamics import ChenRicles
 
 Register = Callable[..., None]
 SHORT = "duration=0.1"
