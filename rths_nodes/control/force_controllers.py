@@ -210,17 +210,9 @@ class ValveConstants(NamedTuple):
     column: tuple[float, ...]
 
 
-class ValveState(NamedTuple):
-    """Position (m) and flow (m/s) of the piston.
-
-    ``base`` (m) is the position at the start minus its part due to stiffness and drift. ``correction`` (m) is the
-    later change of this difference.
-    """
-
-    position: float = 0.0
-    flow: float = 0.0
-    base: float = 0.0
-    correction: float = 0.0
+ValveState = tuple[float, float, float, float]
+"""Position (m) and flow (m/s) of the piston; position at the start minus its part due to stiffness and drift (m);
+later change of this difference (m)."""
 
 
 def valve_constants(params: ServoValve.Params, dt: float) -> ValveConstants:
@@ -237,7 +229,7 @@ def opened(k: ValveConstants, position: float, flow: float, signal: float) -> tu
     return position + k[6] * (flow + k[5]), flow
 
 
-def hold(k: ValveConstants, s: ValveState, command: float, shown: float) -> tuple[tuple[float, ...], float]:
+def hold(k: ValveConstants, s: ValveState, command: float, shown: float) -> tuple[ValveState, float]:
     position, flow, _, _ = s
     position, flow = opened(k, position, flow, k[2] * (command - shown))
     return (position, flow, 0.0, 0.0), position
@@ -246,20 +238,20 @@ def hold(k: ValveConstants, s: ValveState, command: float, shown: float) -> tupl
 def valve_law(extension: Function) -> ForceKernel:
     def begin(
         k: ValveConstants, s: ValveState, position: float, target: float, drift: float, drift_before: float
-    ) -> tuple[float, ...]:
+    ) -> ValveState:
         """State of the force loop at the present extension ``position``. The flow of the valve is kept."""
         return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
         k: ValveConstants, s: ValveState, target: float, measured: float, drift: float
-    ) -> tuple[tuple[float, ...], float]:
+    ) -> tuple[ValveState, float]:
         """Force loop: the force error, multiplied by gain and compliance, drives the valve."""
         position, flow, base, _ = s
         position, flow = opened(k, position, flow, k[1] * (target - measured) * k[0])
         correction = position - base - extension(k[7], measured * k[0], drift)
         return (position, flow, base, correction), position
 
-    return ForceKernel(valve_constants, lambda k: ValveState(), begin, step)
+    return ForceKernel(valve_constants, lambda k: (0.0, 0.0, 0.0, 0.0), begin, step)
 
 
 class ServoValve(ForceControllerOfKernel):
@@ -309,7 +301,7 @@ class ServoValve(ForceControllerOfKernel):
         return float(self._state[3])
 
     def stand(self, position: float) -> None:
-        self._state = ValveState(position)
+        self._state = (position, 0.0, 0.0, 0.0)
 
     def hold(self, command: float, shown: float) -> float:
         """Return the position (m) of the piston held at ``command`` (m); the sensor measures ``shown`` (m)."""

@@ -273,18 +273,10 @@ class Constants(NamedTuple):
     inner: object
 
 
-class State(NamedTuple):
-    parameter: float
-    integral: float
-    peak: float  # Eqs. (6), (7), (10)
-    indicator: float
-    area: float
-    complement: float  # Eqs. (8), (9)
-    target: float
-    before: float
-    measured: float
-    force: float
-    inner: object
+State = tuple[float, float, float, float, float, float, float, float, float, float, object]
+"""Parameter, integral of the indicator, and peak of the target's increments, Eqs. (6), (7), (10); indicator, area
+and complement, Eqs. (8), (9); the last two targets, newest first; measured displacement and force; state of the
+adapted compensator."""
 
 
 def adaptive(led: ToNumber) -> ToNumber:
@@ -438,7 +430,7 @@ class Adaptive(PerAxis):
         adaptable = inner.ADAPTABLE
         return Kernel(
             lambda of_law, dt: constants_of(of_law, adaptable, inner_params, dt),
-            lambda k: State(k.estimate, *(0.0,) * 9, adaptable.rest(k.inner)),
+            lambda k: (k.estimate, *(0.0,) * 9, adaptable.rest(k.inner)),
             adaptive(adaptable.led),
         )
 

@@ -69,17 +69,9 @@ class Constants(NamedTuple):
     """Displacement below which updates pause, m."""
 
 
-class State(NamedTuple):
-    theta: Theta
-    model: Numbers
-    targets: Array
-    measured: Array
-    """``targets`` and ``measured`` are ring buffers, m."""
-    now: int
-    output: float
-    prepared: bool
-    sample: int
-    """Number of samples since the test began, not counting the soft start."""
+State = tuple[Theta, Numbers, Array, Array, int, float, bool, int]
+"""Parameters in use; identified model; ring buffers of targets and measurements (m); index of the newest values in
+both; output (m); True in a soft start; number of samples since the test began, not counting the soft start."""
 
 
 def constants(params: AnyParams, dt: float) -> Constants:
@@ -101,7 +93,7 @@ def constants(params: AnyParams, dt: float) -> Constants:
 def rest(k: Constants) -> State:
     size = (TAPS - 1) * k.spacing + 1
     model = starting(*k.initial, k.covariance)
-    return State(k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0)
+    return k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0
 
 
 def starting(a: float, b: float, c: float, covariance: float) -> Numbers:

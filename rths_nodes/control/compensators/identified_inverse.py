@@ -27,7 +27,6 @@ from rths_nodes.control.compensators.per_axis import (
     CoupledKernel,
     PerAxis,
     acceleration_cautions,
-    bare,
     lead_parameter,
     ramp_seen,
 )
@@ -166,7 +165,7 @@ class IdentifiedInverse(PerAxis):
         places = np.ndindex(count, n, n)
         names = [f"c{power}[{i}]" if n == 1 else f"c{power}_of_{j + 1}[{i}]" for power, i, j in places]
         self.state_units: Mapping[str, str] = {
-            bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
+            name.partition("[")[0]: inverse.UNITS[index // n**2] for index, name in enumerate(names)
         }
         if params.learning:
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}

@@ -172,14 +172,9 @@ class Constants(NamedTuple):
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
 
-class State(NamedTuple):
-    derivatives: Array
-    """Displacement, velocity, acceleration and jerk of all targets, changed in place."""
-    displacement: Numbers
-    acceleration: Numbers
-    feedforward: Numbers
-    feedback: Numbers
-    observer: Array
+State = tuple[Array, Numbers, Numbers, Numbers, Numbers, Array]
+"""Displacement, velocity, acceleration and jerk of all targets, changed in place; displacement and acceleration of
+the last target; feedforward and feedback of the last sample (m); state of the observer."""
 
 
 def constants(params: ModelBased.Params, dt: float) -> Constants:
@@ -196,7 +191,7 @@ def constants(params: ModelBased.Params, dt: float) -> Constants:
 def rest(k: Constants) -> State:
     n = len(k.matrix)
     nothing = (0.0,) * n
-    return State(np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, observer_at_rest(k.feedback))
+    return np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, observer_at_rest(k.feedback)
 
 
 def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers]]:

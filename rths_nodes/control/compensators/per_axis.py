@@ -223,7 +223,3 @@ def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})
-
-
-def bare(name: str) -> str:
-    return name.partition("[")[0]
