@@ -153,16 +153,6 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     KERNEL = Kernel(constants, rest, step)
 
-    def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
-        super().__init__(params, structure, dt, measured)
-        self.gain, self.observer = np.array(self._constants.gain[0]), self._constants.observer
-
-    @property
-    def estimate(self) -> Array:
-        """Return displacements (m) and velocities (m/s) relative to the ground, ``(2 n,)``."""
-        estimate: Array = self._state[0]
-        return estimate[: len(self.gain)]
-
 
 def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array:
     if values is None:

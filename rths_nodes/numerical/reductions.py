@@ -71,7 +71,7 @@ class Observation:
 
     def restoring(self, force: Array, displacement: Array) -> Array:
         """Return the observed restoring force ``(n_observed,)`` N for the model's force and ``displacement``."""
-        return force
+        return self.external(force)
 
     def external(self, force: Array) -> Array:
         """Return the observed part ``(n_observed,)`` of the model's external ``force`` ``(n_model,)``, N."""
@@ -108,9 +108,6 @@ class Selection(Observation):
         displacement = np.zeros(self.n_model)
         displacement[self._interface] = forces
         return displacement
-
-    def restoring(self, force: Array, displacement: Array) -> Array:
-        return np.asarray(force[self._observed])
 
     def external(self, force: Array) -> Array:
         return np.asarray(force[self._observed])

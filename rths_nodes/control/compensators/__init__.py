@@ -16,6 +16,6 @@ TABLE = {
     "model_based": ".model_based:ModelBased",
     "identified_inverse": ".identified_inverse:IdentifiedInverse",
     "linear": ".linear:Linear",
-    "pi_lead": ".pi_lead:ProportionalIntegralLead",
+    "pi_lead": ".linear:ProportionalIntegralLead",
     "fmu": ".fmu:Fmu",
 }

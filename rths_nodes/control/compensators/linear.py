@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user-defined, fixed linear law: a state-space model or a transfer function, e.g. exported from MATLAB.
+"""Fixed linear laws of target and measurement: a user-defined law, and PI control with a phase lead.
+
+A user-defined law is a state-space model or a transfer function, e.g. exported from MATLAB:
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
@@ -7,6 +9,14 @@ where z is the state, and u contains the first of ``inputs`` for all axes, then 
 law (Ts = 0) is discretised by Tustin's rule. By default target and command belong to the same sample. A law
 designed in a simulation without delay between target and measurement, such as the RTHS benchmark (Silva et al.
 2020), needs ``target_of: measurement``.
+
+PI tracking control with a phase lead is the example controller of that benchmark:
+
+    u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
+
+u is the command, y the target and m the measured displacement; y and m are values of the last sample. Both
+transfer functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
+simulation, in which a measurement affects the command of the same instant.
 """
 
 from __future__ import annotations
@@ -319,3 +329,61 @@ class Linear(PerAxis):
             transfer = transfer / z
         transfer = transfer * response(self._p.lead, omega)[:, None, None]
         return np.asarray(transfer[:, 0, 0] if n == 1 else transfer)
+
+
+# PI control with a phase lead
+
+PiConstants = tuple[float, float, float, float, float]
+"""K_p and K_i dt / 2; weights of this target, the last target and the last output of the phase lead."""
+PiState = tuple[float, float, float, float]
+"""Target, target with phase lead, error and integral (m) of the last sample."""
+
+
+def pi_constants(params: ProportionalIntegralLead.Params, dt: float) -> PiConstants:
+    first, second = 2.0 * params.lead_time, 2.0 * params.lag_time
+    below = dt + second
+    taps = (dt + first) / below, (dt - first) / below, (second - dt) / below
+    return params.proportional, 0.5 * dt * params.integral, *taps
+
+
+def pi_step(
+    k: PiConstants, s: PiState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[PiState, float]:
+    """PI control of the tracking error of the last sample."""
+    proportional, half, now, before, kept = k
+    x_before, led, error_before, integral = s
+    error = led - m
+    integral += half * (error + error_before)
+    led = now * x + before * x_before + kept * led
+    return (x, led, error, integral), proportional * error + integral
+
+
+def shown(k: PiConstants, s: PiState) -> tuple[float]:
+    _, _, _, integral = s
+    return (integral,)
+
+
+class ProportionalIntegralLead(PerAxis):
+    """PI control of the tracking error, with a phase lead of the target.
+
+    The frequency response depends on the rig.
+    """
+
+    SOURCES = ("silva_2020",)
+
+    @params
+    class Params:
+        proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
+        integral: float = number("gain K_i on the integral of the tracking error", "1/s", 95.0, at_least=0.0)
+        lead_time: float = number(
+            "time constant T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
+        )
+        lag_time: float = number(
+            "time constant T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0
+        )
+        lead: float = lead_parameter()
+
+    state_units: Mapping[str, str] = {"u_integral": "m"}
+
+    KERNEL = Kernel(pi_constants, lambda k: (0.0, 0.0, 0.0, 0.0), pi_step)
+    SHOWN = staticmethod(shown)
