@@ -35,13 +35,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import (
-    PerAxis,
-    acceleration_cautions,
-    lead_parameter,
-    ramp_seen,
-    response,
-)
+from rths_nodes.control.compensators.per_axis import PerAxis, acceleration_cautions, lead_parameter, ramp_seen
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams, OfParams
@@ -113,7 +107,7 @@ class Inverse(ConstantDelay):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         alpha = self._p.alpha
-        return taps(omega, (alpha, 1.0 - alpha), (0.0, self._dt)) * response(self._p.lead, omega)
+        return taps(omega, (alpha, 1.0 - alpha), (0.0, self._dt)) * self.lead_response(omega)
 
 
 def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
@@ -152,7 +146,7 @@ class DerivativeFeedforward(ConstantDelay):
     def frequency_response(self, omega: Frequencies) -> Complex:
         ahead = 1j * omega * self._p.delay
         transfer = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
-        return np.asarray(transfer * response(self._p.lead, omega))
+        return np.asarray(transfer * self.lead_response(omega))
 
 
 def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
@@ -212,7 +206,7 @@ class LinearAcceleration(ConstantDelay):
         delay, ahead = self._p.delay, 1j * omega * self._p.delay
         per_span = 1.0 / (6.0 * self._p.spacing * self._dt)
         growth = delay * per_span * taps(omega, (1.0, -1.0), (0.0, self._p.spacing * self._dt))
-        return np.asarray((1.0 + ahead + ahead**2 * (0.5 + growth)) * response(self._p.lead, omega))
+        return np.asarray((1.0 + ahead + ahead**2 * (0.5 + growth)) * self.lead_response(omega))
 
 
 # Adaptive law
@@ -436,7 +430,7 @@ class Adaptive(PerAxis):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         inner: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
-        return inner * response(self._p.lead, omega)
+        return inner * self.lead_response(omega)
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:

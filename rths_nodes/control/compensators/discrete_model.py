@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter
 from rths_nodes.core.arithmetic import INF, sqrt
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
@@ -277,4 +277,4 @@ class DiscreteModel(PerAxis):
         """Return command divided by target at ``omega`` (rad/s) with the initial parameters."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
-        return transfer * response(self._p.lead, omega)
+        return transfer * self.lead_response(omega)

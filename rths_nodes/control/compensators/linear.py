@@ -28,13 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import (
-    CoupledKernel,
-    PerAxis,
-    acceleration_cautions,
-    lead_parameter,
-    response,
-)
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, acceleration_cautions, lead_parameter
 from rths_nodes.core.arithmetic import NAN, Numbers, along, times
 from rths_nodes.core.checks import TestContext, check_one_of
 from rths_nodes.core.declarations import AnyParams
@@ -327,7 +321,7 @@ class Linear(PerAxis):
         transfer = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
         if self._p.target_of == "measurement":
             transfer = transfer / z
-        transfer = transfer * response(self._p.lead, omega)[:, None, None]
+        transfer = transfer * self.lead_response(omega)[:, None, None]
         return np.asarray(transfer[:, 0, 0] if n == 1 else transfer)
 
 

@@ -208,6 +208,9 @@ class PerAxis(OnNumbers):
             commands.append(command)
         return commands
 
+    def lead_response(self, omega: Frequencies) -> Complex:
+        return response(self._p.lead, omega)
+
     def state(self) -> list[float]:
         return [*chain.from_iterable(map(self._shown, repeat(self._constants), self.states))]
 
