@@ -249,15 +249,23 @@ INCREMENTS = 10.0
 """Smallest number of increments per integration step; each is one RK4 step (NOTES, set-up CR-1)."""
 
 
-Hysteresis = tuple[float, float, float, float, float, float, float, float, float]
-"""Stiffness eta k (N/m); force (1 - eta) k x_y (N); yield displacement (m); beta, gamma and exponent; longest move
-(m) for which ``INCREMENTS`` suffice; decay rate of z (1/m); number of decay times within which z reaches its
-limit."""
+class Hysteresis(NamedTuple):
+    """Constants of the force. ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
+
+    elastic: float  # stiffness eta k, N/m
+    hysteretic: float  # force (1 - eta) k x_y, N
+    yield_displacement: float
+    beta: float
+    gamma: float
+    exponent: float
+    longest: float
+    decay: float  # decay rate of z, 1/m
+    settling: float  # number of decay times within which z reaches its limit
 
 
 def bouc_wen_constants(p: AnyParams) -> Hysteresis:
     decay = bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement)
-    return (
+    return Hysteresis(
         p.post_yield_ratio * p.stiffness,
         (1.0 - p.post_yield_ratio) * p.stiffness * p.yield_displacement,
         p.yield_displacement,
@@ -358,9 +366,16 @@ MOST = 2000.0
 limit."""
 
 
-Degradation = tuple[float, float, float, float, float, float, float, float, float]
-"""Stiffness eta k (N/m); force (1 - eta) k x_y (N); yield displacement (m); d_nu and d_h; beta, gamma and
-exponent; decay rate of z without degradation (1/m)."""
+class Degradation(NamedTuple):
+    elastic: float  # stiffness eta k, N/m
+    hysteretic: float  # force (1 - eta) k x_y, N
+    yield_displacement: float
+    weaker: float  # d_nu
+    softer: float  # d_h
+    beta: float
+    gamma: float
+    exponent: float
+    decay: float  # decay rate of z without degradation, 1/m
 
 
 Triple = tuple[float, float, float]
@@ -368,7 +383,7 @@ Triple = tuple[float, float, float]
 
 
 def degrading_constants(p: AnyParams) -> Degradation:
-    return (
+    return Degradation(
         p.post_yield_ratio * p.stiffness,
         (1.0 - p.post_yield_ratio) * p.stiffness * p.yield_displacement,
         p.yield_displacement,
