@@ -54,7 +54,7 @@ EXTERNAL = {
     "core/opensees_program.py": {"openseespy"},
     "core/fmu_program.py": {"fmpy"},
     "core/fmu.py": NUMBERS | {"fmpy"},
-    "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
+    "numerical/ground_motions/readers/__init__.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},
@@ -283,7 +283,7 @@ def test_forbidden_import_is_reported(module: str, source: str) -> None:
         ("analysis/figures/drawing.py", "import matplotlib"),
         ("ros/nodes/base.py", "from rths_nodes.msg import Target"),
         ("ros/nodes/base.py", "from rths_nodes.loop.embedded import Loop"),
-        ("control/compensators/none.py", "from .adaptable import Inverse"),
+        ("control/compensators/none.py", "from .adaptive import Inverse"),
         ("app/hosts.py", "from rths_nodes.recording import bag\nfrom rths_nodes.ros import names"),
     ],
 )

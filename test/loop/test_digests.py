@@ -33,7 +33,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import HIGH, LOW, PER_AXIS, START, STEP, SafeStop
-from rths_nodes.numerical.integrators.explicit import ExplicitNewmark
+from rths_nodes.numerical.integrators.dynamics import ExplicitNewmark
 from rths_nodes.recording.run import Collector
 
 # All numbers in an object, to be digested, stored and restored.

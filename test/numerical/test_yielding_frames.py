@@ -29,7 +29,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined
-from rths_nodes.numerical import observation
+from rths_nodes.numerical import reductions
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_force
 from rths_nodes.numerical.structures.shear_frame import StoryForces
@@ -442,7 +442,7 @@ def test_plain_and_compiled_energies_agree() -> None:
         (*(np.array([next(values) for _ in range(3)]) for _ in range(4)), sample == 0) for sample in range(SAMPLES)
     ]
     constants = SEVERAL.operand(structure.mass), SEVERAL.operand(structure.damping)
-    step = observation.energies(SEVERAL.product)
+    step = reductions.energies(SEVERAL.product)
     agree(Kernel(lambda: None, lambda k: (np.zeros((3, 3)), np.zeros(3), 0.0, 0.0, 0.0), step), constants, rows)
     assert {name: fault for name in functions_of(step, {}).values() if (fault := wrong_in(name))} == {}
 

@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import InTime
 from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
-from rths_nodes.numerical.observation import Observation
+from rths_nodes.numerical.reductions import Observation
 
 SMALL = 1e-9
 """Displacement (m) of the Target. Its velocity and acceleration are this value divided by powers of the step."""

@@ -3,7 +3,7 @@
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''         u: command, d: target extrapolated by ``lead``
 
-Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
+Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.coupled_inverse`).
 
 The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. This
 slope is late by half the window, but its term is only half a per cent of the command. A difference of two samples
@@ -22,13 +22,29 @@ from types import ModuleType
 import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, bare
-from rths_nodes.control.compensators.recursive_iv import Law, law_of, renewed
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen
+from rths_nodes.control.compensators.coupled_inverse import Law, law_of, renewed
+from rths_nodes.control.compensators.per_axis import (
+    CoupledKernel,
+    PerAxis,
+    acceleration_cautions,
+    lead_parameter,
+    ramp_seen,
+)
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import AnyParams, TestContext, flag, integer, number, params, path, section, vector
+from rths_nodes.core.parameters import (
+    AnyParams,
+    TestContext,
+    check_one_of,
+    flag,
+    integer,
+    number,
+    params,
+    path,
+    section,
+    vector,
+)
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 
@@ -102,9 +118,7 @@ class IdentifiedInverse(PerAxis):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            if (self.model is None) == (self.inverse is None):
-                state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, but {state}")
+            check_one_of(path, self, "model", "inverse")
             if len(self.relative_deviation) <= self.order:
                 raise ConfigError(
                     f"{path}.relative_deviation = {show(list(self.relative_deviation))}: must be {self.order + 1} "
@@ -160,7 +174,7 @@ class IdentifiedInverse(PerAxis):
         places = np.ndindex(count, n, n)
         names = [f"c{power}[{i}]" if n == 1 else f"c{power}_of_{j + 1}[{i}]" for power, i, j in places]
         self.state_units: Mapping[str, str] = {
-            bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
+            name.partition("[")[0]: inverse.UNITS[index // n**2] for index, name in enumerate(names)
         }
         if params.learning:
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}

@@ -24,12 +24,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, matvec, numbers, put, slopes
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.parameters import AnyParams, TestContext, flag, number, params, path, section
+from rths_nodes.core.parameters import AnyParams, TestContext, check_one_of, flag, number, params, path, section
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.models import inverse
 from rths_nodes.mechanics.models.coupled_rig import RigConstants, feedforward
@@ -171,14 +170,9 @@ class Constants(NamedTuple):
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
 
-class State(NamedTuple):
-    derivatives: Array
-    """Displacement, velocity, acceleration and jerk of all targets, changed in place."""
-    displacement: Numbers
-    acceleration: Numbers
-    feedforward: Numbers
-    feedback: Numbers
-    observer: Array
+State = tuple[Array, Numbers, Numbers, Numbers, Numbers, Array]
+"""Displacement, velocity, acceleration and jerk of all targets, changed in place; displacement and acceleration of
+the last target; feedforward and feedback of the last sample (m); state of the observer."""
 
 
 def constants(params: ModelBased.Params, dt: float) -> Constants:
@@ -195,7 +189,7 @@ def constants(params: ModelBased.Params, dt: float) -> Constants:
 def rest(k: Constants) -> State:
     n = len(k.matrix)
     nothing = (0.0,) * n
-    return State(np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, observer_at_rest(k.feedback))
+    return np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, observer_at_rest(k.feedback)
 
 
 def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers]]:
@@ -256,9 +250,7 @@ class ModelBased(PerAxis):
         )
 
         def validate(self, path: str) -> None:
-            if (self.model is None) == (self.known is None):
-                state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, but {state}")
+            check_one_of(path, self, "model", "known")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}

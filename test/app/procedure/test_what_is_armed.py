@@ -271,7 +271,7 @@ def test_armed_inputs_and_code_are_recorded(tmp_path: Path) -> None:
 PLUGIN = '''
 """A compensator of another package."""
 
-from rths_nodes.control.compensators.adaptable import Inverse
+from rths_nodes.control.compensators.adaptive import Inverse
 from their_laws import helper
 
 

@@ -25,7 +25,7 @@ from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.tasks import summed
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.numerical.integrators.explicit import ChenRicles
+from rths_nodes.numerical.integrators.dynamics import ChenRicles
 
 PAPER = "chen_ricles_2010"
 
