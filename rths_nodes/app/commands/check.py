@@ -36,7 +36,7 @@ from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
-from rths_nodes.loop.supervision.pause import SHARPEST
+from rths_nodes.loop.supervision.bridges import SHARPEST
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.record import Record
