@@ -29,8 +29,7 @@ from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.declarations import ReportedState
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
-from rths_nodes.laboratory.ports.link import SessionListener
-from rths_nodes.laboratory.ports.udp import UdpPort
+from rths_nodes.laboratory.ports.session import SessionListener, SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
     CALIBRATION,
@@ -153,9 +152,9 @@ def test_pulled_cable_detects_faults_of_watchdog(make_bench: MakeBench, fault: s
 def test_session_that_fails_after_opening_closes_its_port(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emulated, closed = make_bench(1), list[UdpPort]()
+    emulated, closed = make_bench(1), list[SessionPort]()
     emulated.emulator.switches.turn("interlock open")
-    monkeypatch.setattr(UdpPort, "close", lambda port: (closed.append(port), port.safe()))
+    monkeypatch.setattr(SessionPort, "close", lambda port: (closed.append(port), port.safe()))
     with pytest.raises(Refused, match="interlock"), emulated.bench.opened():
         pass
     assert len(closed) == 1
@@ -206,7 +205,7 @@ def test_healthy_rig_passes_fault_trials(make_bench: MakeBench, trial: str) -> N
 def test_rest_is_found_by_new_session_without_listener(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, trial: str
 ) -> None:
-    monkeypatch.setattr(UdpPort, "ear", property(lambda port: None, lambda port, ear: None), raising=False)
+    monkeypatch.setattr(SessionPort, "ear", property(lambda port: None, lambda port, ear: None), raising=False)
     rows = commission(make_bench(1).bench, {trial: TRIALS[trial]})
     assert failing(rows) == []
     assert mentions(next(row for row in rows if row.what == "north").resolution, "times", "not measured")

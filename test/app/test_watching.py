@@ -28,7 +28,7 @@ from rths_nodes.app.commands.watch import Hearing, WatchLoop, WatchRecord
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.link import MOST_AT_ONCE
+from rths_nodes.laboratory.ports.session import MOST_AT_ONCE
 from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile

@@ -12,13 +12,12 @@ from contextlib import suppress
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, params, text
-from rths_nodes.laboratory.ports.link import UdpTransport
-from rths_nodes.laboratory.ports.udp import UdpPort
+from rths_nodes.laboratory.ports.session import SessionParams, SessionPort, Transport
 
 LENGTH = struct.Struct("<H")
 
 
-class TcpTransport(UdpTransport):
+class TcpTransport(Transport):
     """Datagrams in a stream, each preceded by its length."""
 
     def __init__(self, address: str, port: int) -> None:
@@ -63,16 +62,19 @@ class TcpTransport(UdpTransport):
             self._socket = None
 
 
-class TcpPort(UdpPort):
+class TcpPort(SessionPort):
     """A rig reached by TCP."""
 
     @params
-    class Params(UdpPort.Params):
+    class Params(SessionParams):
         address: str = text("address of the rig's target computer", "127.0.0.1")
         port: int = integer("TCP port on which the target listens", "", 25011, at_least=1, at_most=65535)
 
+        def fits(self, test: object) -> None:
+            self.check_session(test)
+
     @staticmethod
-    def transport_of(params: Params) -> TcpTransport:
+    def transport_of(params: Params) -> Transport:
         return TcpTransport(params.address, params.port)
 
 

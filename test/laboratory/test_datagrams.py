@@ -17,8 +17,7 @@ from messages import mentions
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
-from rths_nodes.laboratory.ports.link import Link
-from rths_nodes.laboratory.ports.udp import agree
+from rths_nodes.laboratory.ports.session import Link, agree
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (ROOT / "examples" / "udp_target" / "rths_target.h").read_text()

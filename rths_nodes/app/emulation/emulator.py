@@ -46,7 +46,8 @@ from rths_nodes.laboratory.calibration import (
 )
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.udp import UdpPort, load_of
+from rths_nodes.laboratory.ports.session import load_of
+from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits, ReceiverLoad
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.realtime import real_time

@@ -14,7 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.calibration import Channel
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Unreadable
-from rths_nodes.laboratory.ports.link import MOST_AT_ONCE
+from rths_nodes.laboratory.ports.session import MOST_AT_ONCE
 
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
 """Counter, displacements (m) and forces (N) of the axes."""

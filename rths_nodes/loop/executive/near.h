@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Near side of a session with a rig by UDP: the test computer's end of the datagrams of rths_target.h (doc/udp.md).
  *
- * The session is byte-identical to UdpPort of rths_nodes/laboratory/ports, for a process without an
+ * The session is byte-identical to SessionPort and UdpPort of rths_nodes/laboratory/ports, for a process without an
  * interpreter. Linux, C99: no heap, no recursion, bounded loops. One object is one session; use it in one thread.
  */
 #ifndef RTHS_NEAR_H

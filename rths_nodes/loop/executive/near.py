@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory import receiver
-from rths_nodes.laboratory.ports import datagrams, udp
+from rths_nodes.laboratory.ports import datagrams, session
 from rths_nodes.laboratory.ports.datagrams import LARGEST_AXES
-from rths_nodes.laboratory.ports.link import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED, unusable
-from rths_nodes.laboratory.ports.udp import UdpPort
+from rths_nodes.laboratory.ports.session import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED
+from rths_nodes.laboratory.ports.udp import UdpPort, unusable
 
 COUNTS = (LOST, REPEATED, REORDERED, FOREIGN, GARBAGE)
 PROBES = NEEDED = 64
@@ -84,16 +84,16 @@ def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) ->
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
     if result == OTHER_VERSION:
-        raise udp.other_version(port, report.other_version)
+        raise session.other_version(port, report.other_version)
     if result not in (OPENED, REFUSED):
         sender = socket.inet_ntoa(report.other_sender.to_bytes(4, "big")) if report.other_sender else ""
         unsent = os.strerror(report.unsent) if report.unsent else ""
-        raise udp.no_answer(port, report.counts[-1], sender, unsent)
+        raise session.no_answer(port, report.counts[-1], sender, unsent)
     data = bytes(report.answer[: report.answer_size])
     head = datagrams.head_of(data)
-    answer = udp.checked_answer(port, head, data)
+    answer = session.checked_answer(port, head, data)
     delays = [] if report.lockstep else report.exchanged[: report.exchanges]
-    udp.agree(port, head, answer, bool(report.lockstep), delays)
+    session.agree(port, head, answer, bool(report.lockstep), delays)
 
 
 def numbers(port: UdpPort, report: Report) -> dict[str, float]:
@@ -101,7 +101,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
     counts = {"bridged": report.bridged, "limited": report.limited}
     counts |= dict(zip(COUNTS, report.counts, strict=True))
     needed = Counter({samples: count for samples, count in enumerate(report.needed) if count})
-    result = udp.numbers_of(counts, port.transport_samples, needed)
+    result = session.numbers_of(counts, port.transport_samples, needed)
     return result | ({"transport_largest": report.longest} if needed else {})
 
 
@@ -109,8 +109,8 @@ def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
     """Return the reason why the rig cannot continue, as in ``port.interlock``; empty if it can continue."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
-        udp.interlocked("udp"),
-        udp.stopped("udp", report.reason),
-        udp.silent(port.address, patience),
+        session.interlocked("udp"),
+        session.stopped("udp", report.reason),
+        session.silent(port.address, patience),
     )
     return ("", *reasons)[report.stopped]
