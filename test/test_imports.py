@@ -87,7 +87,7 @@ LAYERS = {
         ("clearance", "motions"),
         ("drive", "following", "machine"),
         ("rungs",),
-        ("checks", "small_move", "unloading"),
+        ("small_move", "unloading"),
         ("session",),
         ("commissioning",),
     ),

@@ -37,7 +37,7 @@ from rths_nodes.core.fmu import Archive, described
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision import corridor
+from rths_nodes.loop.supervision import monitor
 from rths_nodes.mechanics import history
 from rths_nodes.mechanics.models import file as model_file
 from rths_nodes.numerical.structures import matrices
@@ -136,7 +136,7 @@ def packed_matrix(path: Path) -> None:
 
 def made_corridor(path: Path) -> None:
     bands = np.ones((3, 50, 1))
-    corridor.Corridor(("a",), 100.0, "by hand", -bands, bands, 0.0 * bands).save(path)
+    monitor.Corridor(("a",), 100.0, "by hand", -bands, bands, 0.0 * bands).save(path)
 
 
 def as_yaml(data: dict[str, Any]) -> Callable[[Path], object]:
@@ -289,7 +289,7 @@ KINDS: dict[str, Kind] = {
     "matrix_npz": matrix(lambda path: sparse.save_npz(path, sparse.csr_array(stiffness())), "file.npz"),
     "motion": Kind(written(lines(rows=text(SHORT))), measured_motion),
     "history": Kind(lambda path: history_of(1, 0.01).save(path), lambda path: history.load(str(path))),
-    "corridor": Kind(made_corridor, lambda path: corridor.load(str(path), ("a",), 100.0, 49)),
+    "corridor": Kind(made_corridor, lambda path: monitor.load_corridor(str(path), ("a",), 100.0, 49)),
 }
 REFUSED = ("hdf5_external", "hdf5_virtual")
 """Kinds whose original is refused."""

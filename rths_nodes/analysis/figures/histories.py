@@ -37,7 +37,7 @@ from rths_nodes.analysis.units import (
 )
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
+from rths_nodes.loop.supervision.monitor import Corridor, CorridorWatch, corridor_quantities, load_corridor
 from rths_nodes.mechanics.structure import transition
 from rths_nodes.recording.run import Run
 
@@ -462,7 +462,7 @@ def corridor(figure: Drawing, tests: Recordings) -> Words | None:
     run, file = tests.run, tests.run.scenario.monitor.corridor
     if file is None:
         return None
-    predicted = load(file, run.axes, run.scenario.servo_rate, 0)
+    predicted = load_corridor(file, run.axes, run.scenario.servo_rate, 0)
     samples = tests.of.counted[tests.of.counted <= predicted.samples]
     measured, watch = _measured(tests, predicted, samples)
     base, rows = Base("samples", run.time[samples]), []
@@ -493,7 +493,7 @@ def _measured(tests: Recordings, corridor: Corridor, samples: Indices) -> tuple[
         watch.start(run.displacement[base].tolist(), run.force[base].tolist())
     for sample in samples.tolist():
         watch.step(sample, run.displacement[sample].tolist(), run.force[sample].tolist())
-    return quantities(run.displacement[rows], run.force[rows]), watch
+    return corridor_quantities(run.displacement[rows], run.force[rows]), watch
 
 
 INPUT: Look = {"color": INK, "lw": 1.7}

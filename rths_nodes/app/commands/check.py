@@ -43,7 +43,7 @@ from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
-from rths_nodes.loop.supervision.pause import SHARPEST
+from rths_nodes.loop.supervision.bridges import SHARPEST
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.mechanics.models import file as model_file

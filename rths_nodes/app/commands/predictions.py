@@ -26,7 +26,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantities
+from rths_nodes.loop.supervision.monitor import QUANTITIES, Corridor, corridor_quantities
 from rths_nodes.recording.run import Run
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def histories(run: Run) -> Array:
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)
-    result[:, base + 1 :] = quantities(run.displacement[base:], run.force[base:])
+    result[:, base + 1 :] = corridor_quantities(run.displacement[base:], run.force[base:])
     if first == 0:
         result[:, 0] = run.displacement[0], run.force[0], np.zeros_like(run.force[0])
     return result
