@@ -17,7 +17,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.recording import bag
-from rths_nodes.ros.hosting import node_processes, own_process
+from rths_nodes.ros.hosting import composed, node_processes
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S
 from rths_nodes.ros.names import NODES, RECORDER
 
@@ -178,8 +178,8 @@ def test_guard_of_the_report_ends_if_a_node_cannot_flush(monkeypatch: pytest.Mon
         arm = staticmethod(lambda *_: calls.append("arm"))
         disarm = staticmethod(lambda: calls.append("disarm"))
 
-    monkeypatch.setattr(own_process, "ExitGuard", Guard)
+    monkeypatch.setattr(composed, "ExitGuard", Guard)
     nodes: Any = [SimpleNamespace(flush=fail)]
     with pytest.raises(RuntimeError):
-        own_process._report(nodes, 0, "", None, {})
+        composed._report(nodes, 0, "", None, {})
     assert calls == ["arm", "disarm"]

@@ -21,7 +21,7 @@ from rths_nodes.loop.timing import Exchange, clock_numbers
 from rths_nodes.ros import names
 from rths_nodes.ros.names import TEST_STATE, NodeLocation
 from rths_nodes.ros.nodes.settings import NodeSettings
-from rths_nodes.ros.transport.peers import PublisherGuard
+from rths_nodes.ros.transport.endpoints import PublisherGuard
 from rths_nodes.ros.transport.rclpy_private import Logger
 from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
 

@@ -33,8 +33,8 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER, NodeLocation
 from rths_nodes.ros.transport import endpoints
-from rths_nodes.ros.transport.node_lines import Load
 from rths_nodes.ros.transport.rclpy_private import declared_parameters, parameter_overrides
+from rths_nodes.ros.transport.topics import Load
 
 RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
