@@ -186,6 +186,11 @@ def role_of(peer: str) -> str:
     return peer.rpartition("/")[2]
 
 
+def options_of(role: str) -> dict[str, options.Option]:
+    offered = options.options(options.NODE)
+    return {name: option for name, option in offered.items() if not option.roles or role in option.roles}
+
+
 def published_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     return [topic for topic in table.values() if node in topic.publishers]
 

@@ -92,13 +92,10 @@ def _serialized_again(kind: str, data: bytes) -> bytes:
     return bytes(serialize_message(typed))
 
 
-Interpose = Callable[["RthsNode"], Interposer]
-"""Function that inserts faults when a node is configured. Raises ConfigError for impossible faults."""
-
-
 @dataclass(frozen=True)
 class Host:
-    interpose: Interpose
+    interpose: Callable[[RthsNode], Interposer]
+    """Inserts faults when a node is configured. Raises ConfigError for impossible faults."""
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     prepare: Callable[[], None] = lambda: None
