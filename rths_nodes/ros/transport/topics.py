@@ -399,7 +399,7 @@ class NodeLines:
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
-        self._answered: set[tuple[str, str]] = set()
+        """Time of the next call by topic and partner, after an answer."""
         self._queried: set[str] = set()
         """Topics whose publishers were queried for the callers in this turn."""
         self._load: Load | None = None
@@ -482,7 +482,7 @@ class NodeLines:
                 way = (outlet.publisher.topic_name, partner)
                 if not outlet.speaks_to(partner):
                     self._go_on(outlet, way, self._load)
-                    if way not in self._answered:
+                    if way not in self._again_at:
                         missing.append(f"{partner} to answer a call on {way[0]}")
         return ", ".join(missing)
 
@@ -500,13 +500,12 @@ class NodeLines:
         if not call.look():
             return
         del self._calls[way]
-        self._again_at[way] = now + AGAIN_NS
         if call.socket is not None:
             make_room(call.socket, load.messages, load.size)
             outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds)
-        elif call.problem and way not in self._answered:
+        elif call.problem and way not in self._again_at:
             self._warn(f"{partner} cannot be reached by socket ({call.problem}); messages are sent on {topic}")
-        self._answered.add(way)
+        self._again_at[way] = now + AGAIN_NS
 
     def _hello(self, topic: str) -> Greeting | None:
         gids = [gid for name, gid in endpoints.publishers(self._node, topic) if name == self._me]
@@ -537,7 +536,7 @@ class NodeLines:
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()
-        for state in (self._calls, self._again_at, self._answered, self._outlets, self._by_topic):
+        for state in (self._calls, self._again_at, self._outlets, self._by_topic):
             state.clear()
 
     def _address(self, node: str) -> bytes:
