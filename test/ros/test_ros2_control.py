@@ -247,6 +247,19 @@ def test_rig_that_differs_from_parameters_is_refused(
     rig.close()
 
 
+def test_broadcaster_that_leaves_while_the_port_connects_is_reported(
+    stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(link: Any) -> str:
+        monkeypatch.setattr(link, "_publishers", lambda _: [])
+        return ""
+
+    stand_in()
+    monkeypatch.setattr(controller_link.ControllerLink, "intruder", leave)
+    with pytest.raises(ConfigError, match=naming("publisher", "joint")):
+        port(connect_within=2.0).open(no_pacer)
+
+
 def test_foreign_command_publisher_is_refused_and_detected(
     stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
