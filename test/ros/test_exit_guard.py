@@ -34,7 +34,9 @@ GUARDED = """
 import ctypes, time
 from rths_nodes.ros.hosting.exit_guard import ExitGuard
 guard = ExitGuard()
-guard.arm(0.5, {code})
+for code in {codes}:
+    guard.arm({seconds}, code)
+    time.sleep(0.25 * {seconds})
 {inside}
 guard.disarm()
 time.sleep(1.0)
@@ -45,23 +47,14 @@ HANGS = "ctypes.PyDLL(None).pause()"
 
 @pytest.mark.parametrize(("inside", "code", "expected"), [(HANGS, 0, 0), (HANGS, 3, 3), ("pass", 3, 0)])
 def test_guard_ends_only_a_process_that_hangs(inside, code, expected):
-    assert run_python("-c", GUARDED.format(inside=inside, code=code)).returncode == expected
-
-
-ARMED_AGAIN = """
-import ctypes, time
-from rths_nodes.ros.hosting.exit_guard import ExitGuard
-guard = ExitGuard()
-for code in (3, 3, 0, 130):
-    guard.arm(2.0, code)
-    time.sleep(0.5)
-ctypes.PyDLL(None).pause()
-"""
+    program = GUARDED.format(seconds=0.5, codes=[code], inside=inside)
+    assert run_python("-c", program).returncode == expected
 
 
 def test_guard_that_is_armed_again_restarts_with_the_last_code():
     started = time.monotonic()
-    assert run_python("-c", ARMED_AGAIN).returncode == 130
+    program = GUARDED.format(seconds=2.0, codes=(3, 3, 0, 130), inside=HANGS)
+    assert run_python("-c", program).returncode == 130
     assert time.monotonic() - started > 3.4
 
 
